@@ -1,0 +1,138 @@
+"""Records to bytes and back: Avro in single-object encoding (`C3 01`, fingerprint, body).
+
+Old logs stay readable: a record is read with the schema it was written with, found by its
+fingerprint in `history/`, and handed out in the shape of this release. Maps are written in sorted
+order, so that equal records are equal bytes.
+"""
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+from fastavro import schemaless_reader, schemaless_writer
+
+from schemas.generate import references
+from schemas.records import RECORDS, Record
+from schemas.registry import (
+    Schema,
+    history,
+    parsed,
+    raw_schemas,
+    schema_fingerprint,
+    self_contained,
+)
+
+_MARKER = b"\xc3\x01"
+_HEADER_BYTES = 10
+
+
+class UndecodableRecord(ValueError):
+    """The bytes are not a record of any schema version that was ever released."""
+
+
+class _Format:
+    """How one record type is written and read."""
+
+    def __init__(self, name: str, raw: Mapping[str, Schema]) -> None:
+        schema = self_contained(name, raw)
+        self.record = RECORDS[name]
+        self.schema = parsed(schema)
+        self.header = _MARKER + bytes.fromhex(schema_fingerprint(schema))
+        types = {field["name"]: field["type"] for field in raw[name]["fields"]}
+        self.rewritten = [
+            field
+            for field, avro in types.items()
+            if references(avro) or (isinstance(avro, dict) and "values" in avro)
+        ]
+        self.composed = {
+            field: avro
+            for field, avro in types.items()
+            if references(avro) or (isinstance(avro, dict) and "items" in avro)
+        }
+        self.converters: list[tuple[str, Callable[[Any], Any]]] = []
+
+
+def encode(record: Record) -> bytes:
+    """The record's single-object encoding. Raises `ValueError` or `TypeError` for wrong fields."""
+    form = _FORMATS[type(record).__name__]
+    buffer = BytesIO()
+    buffer.write(form.header)
+    schemaless_writer(buffer, form.schema, _datum(record))
+    return buffer.getvalue()
+
+
+def decode(data: bytes) -> Record:
+    """The record that `data` encodes. Raises `UndecodableRecord`."""
+    reader = _READERS.get(data[:_HEADER_BYTES])
+    if reader is None:
+        raise UndecodableRecord(f"no schema has the header {data[:_HEADER_BYTES].hex() or 'empty'}")
+    try:
+        return reader(data)
+    except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
+
+
+def _datum(record: Record) -> dict[str, Any]:
+    fields = vars(record)
+    rewritten = _FORMATS[type(record).__name__].rewritten
+    if not rewritten:
+        return fields
+    return {**fields, **{name: _plain(fields[name]) for name in rewritten}}
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Record):
+        return _datum(value)
+    if isinstance(value, Mapping):
+        return dict(sorted(value.items()))
+    return [_datum(item) for item in value]
+
+
+def _record(form: _Format, datum: dict[str, Any]) -> Record:
+    for name, convert in form.converters:
+        datum[name] = convert(datum[name])
+    record = object.__new__(form.record)
+    vars(record).update(datum)
+    return record
+
+
+def _converter(avro: Any) -> Callable[[Any], Any]:
+    """What turns a field as fastavro reads it into what the dataclass holds."""
+    names = references(avro)
+    if not names:
+        return tuple
+    form = _FORMATS[names.pop()]
+    if isinstance(avro, dict):
+        return lambda values: tuple(_record(form, value) for value in values)
+    return lambda value: None if value is None else _record(form, value)
+
+
+def _reader(form: _Format, written: Any, same: bool) -> Callable[[bytes], Record]:
+    reader_schema = None if same else form.schema
+
+    def read(data: bytes) -> Record:
+        body = BytesIO(data)
+        body.seek(_HEADER_BYTES)
+        datum: Any = schemaless_reader(body, written, reader_schema)
+        return _record(form, datum)
+
+    return read
+
+
+def _readers() -> dict[bytes, Callable[[bytes], Record]]:
+    readers = {form.header: _reader(form, form.schema, True) for form in _FORMATS.values()}
+    for name, versions in history().items():
+        for version, schema in versions.items():
+            header = _MARKER + bytes.fromhex(version)
+            if header not in readers and name in _FORMATS:
+                readers[header] = _reader(_FORMATS[name], parsed(schema), False)
+    return readers
+
+
+_RAW: Mapping[str, Schema] = raw_schemas()
+_FORMATS = {name: _Format(name, _RAW) for name in _RAW}
+for _form in _FORMATS.values():
+    _form.converters = [(name, _converter(avro)) for name, avro in _form.composed.items()]
+_READERS = _readers()

@@ -1,0 +1,125 @@
+"""Writes `records.py` and `history/` from the `.avsc` files: `python -m schemas.generate`.
+
+The schemas are the source; the dataclasses are what mypy and the programs see of them.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from schemas.registry import NAMESPACE, Schema, raw_schemas, schema_fingerprint, self_contained
+
+_PRIMITIVES = {
+    "string": "str",
+    "bytes": "bytes",
+    "int": "int",
+    "long": "int",
+    "double": "float",
+    "boolean": "bool",
+    "null": "None",
+}
+_HEADER = '''"""One frozen dataclass a schema, with the same name and fields.
+
+Written by `python -m schemas.generate` from the `.avsc` files; what each field means is said there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Record:
+    """Anything that has a schema of its own."""
+'''
+
+
+def records_source(raw: dict[str, Schema]) -> str:
+    """The text of `records.py`."""
+    names = _in_dependency_order(raw)
+    return _HEADER + "".join(_class_source(raw[name]) for name in names) + _registry_source(names)
+
+
+def python_type(avro: Any) -> str:
+    """The annotation of a field of this Avro type."""
+    if isinstance(avro, list):
+        return " | ".join(sorted((python_type(t) for t in avro), key=lambda t: t == "None"))
+    if isinstance(avro, str):
+        return _PRIMITIVES.get(avro, avro.removeprefix(f"{NAMESPACE}."))
+    if avro["type"] == "array":
+        return f"tuple[{python_type(avro['items'])}, ...]"
+    return f"Mapping[str, {python_type(avro['values'])}]"
+
+
+def references(avro: Any) -> set[str]:
+    """Names of the records that an Avro type refers to."""
+    if isinstance(avro, list):
+        return set().union(*(references(branch) for branch in avro))
+    if isinstance(avro, str):
+        return {avro.removeprefix(f"{NAMESPACE}.")} if avro.startswith(f"{NAMESPACE}.") else set()
+    return references(avro.get("items", avro.get("values", "null")))
+
+
+def _class_source(schema: Schema) -> str:
+    fields = "".join(_field_source(field) for field in schema["fields"])
+    doc = _wrapped(schema["doc"])
+    return (
+        f"\n\n@dataclass(frozen=True, kw_only=True)\nclass {schema['name']}(Record):\n{doc}{fields}"
+    )
+
+
+def _wrapped(doc: str) -> str:
+    line = f'    """{doc}"""'
+    if len(line) <= 100:
+        return f"{line}\n\n"
+    cut = doc.rfind(" ", 0, 92)
+    return f'    """{doc[:cut]}\n    {doc[cut + 1 :]}"""\n\n'
+
+
+def _field_source(field: dict[str, Any]) -> str:
+    annotation = python_type(field["type"])
+    if "default" not in field:
+        return f"    {field['name']}: {annotation}\n"
+    default = field["default"]
+    if default == {}:
+        text = "field(default_factory=dict)"
+    elif default == []:
+        text = "()"
+    else:
+        text = json.dumps(default) if isinstance(default, str) else repr(default)
+    return f"    {field['name']}: {annotation} = {text}\n"
+
+
+def _registry_source(names: list[str]) -> str:
+    rows = "".join(f'    "{name}": {name},\n' for name in names)
+    return f"\n\nRECORDS: Mapping[str, type[Record]] = {{\n{rows}}}\n"
+
+
+def _in_dependency_order(raw: dict[str, Schema]) -> list[str]:
+    ordered: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in ordered:
+            return
+        for field in raw[name]["fields"]:
+            for reference in sorted(references(field["type"])):
+                visit(reference)
+        ordered.append(name)
+
+    for name in raw:
+        visit(name)
+    return ordered
+
+
+def main() -> None:
+    """Rewrites the generated files beside this module."""
+    folder, raw = Path(__file__).parent, raw_schemas()
+    (folder / "records.py").write_text(records_source(raw))
+    for name in raw:
+        schema = self_contained(name, raw)
+        version = folder / "history" / name / f"{schema_fingerprint(schema)}.avsc"
+        if not version.exists():
+            version.parent.mkdir(parents=True, exist_ok=True)
+            version.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

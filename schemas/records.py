@@ -1,0 +1,1047 @@
+"""One frozen dataclass a schema, with the same name and fields.
+
+Written by `python -m schemas.generate` from the `.avsc` files; what each field means is said there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Record:
+    """Anything that has a schema of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyAddress(Record):
+    """Where answers for one gateway instance go."""
+
+    partition: int
+    gateway: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reward(Record):
+    """One judgement of a session or of one of its turns."""
+
+    name: str = "reward"
+    value: float
+    scope: str = "session"
+    turn_id: str | None = None
+    source: str = "agent"
+    revision: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignReward(Record):
+    """Command: record a reward."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    reward: Reward
+    final: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignmentTimedOut(Record):
+    """A role was not acquired in time."""
+
+    epoch: int
+    at_ms: int
+    assignment: int
+    worker: str
+    role: str
+    waited_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchReady(Record):
+    """The dataloader has the groups of the next optimizer step."""
+
+    at_ms: int
+    step: int
+    groups: tuple[str, ...] = ()
+    trainable_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelGeneration(Record):
+    """To a worker: stop sampling this turn."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    epoch: int
+    worker: str
+    incarnation: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelTurn(Record):
+    """Command: nobody waits for this turn any more."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    turn_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseSession(Record):
+    """Command: end a session; its trajectory is built when its rewards are in."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    status: str = "complete"
+    reason: str = ""
+    cause: str = "policy"
+    await_reward_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandAnswered(Record):
+    """To a gateway: what became of a command."""
+
+    gateway: str
+    session_id: str
+    command_id: str
+    turn_id: str | None = None
+    status: int = 200
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRefused(Record):
+    """Event: a command was not carried out."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    reply: ReplyAddress | None = None
+    turn_id: str | None = None
+    status: int
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayHeartbeat(Record):
+    """State of one gateway."""
+
+    gateway: str
+    partition: int
+    url: str
+    in_flight: int
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Record):
+    """How tokens are drawn. Null fields mean: not asked for; the policy's value or the engine's
+    default applies."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Mapping[str, float] = field(default_factory=dict)
+    min_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateTurn(Record):
+    """To a worker: sample this turn."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    epoch: int
+    partition: int
+    worker: str
+    incarnation: str
+    prompt_ids: bytes
+    prompt_hash: bytes
+    completion_ids: bytes
+    sampling: Sampling
+    tools: bytes | None = None
+    stream: bool
+    policy: str
+    adapter: str = ""
+    pinned_version: int | None = None
+    deadline_ms: int
+    choice: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationPaused(Record):
+    """A worker holds its running turns."""
+
+    at_ms: int
+    worker: str
+    incarnation: str
+    mode: str
+    running: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationResumed(Record):
+    """A worker goes on."""
+
+    at_ms: int
+    worker: str
+    incarnation: str
+    version: int
+    paused_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupAdmitted(Record):
+    """Pacing issued the tasks of a group and took its credit."""
+
+    epoch: int
+    at_ms: int
+    group_id: str
+    task_id: str
+    version: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConsumed(Record):
+    """A group entered an optimizer step."""
+
+    at_ms: int
+    group_id: str
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupDropped(Record):
+    """A group will never be trained on; its credit returns."""
+
+    at_ms: int
+    group_id: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupExpired(Record):
+    """Advice to the trainer: the group's deadline has passed."""
+
+    epoch: int
+    at_ms: int
+    group_id: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupReady(Record):
+    """Enough sessions of a group arrived for it to be trained on."""
+
+    at_ms: int
+    group_id: str
+    sessions: tuple[str, ...] = ()
+    reward_mean: float
+    reward_std: float
+    version_min: int | None = None
+    trainable_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Media(Record):
+    """Something other than text in a prompt, by reference."""
+
+    sha256: str
+    uri: str
+    mime: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSession(Record):
+    """Command: begin a session."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    policy: str
+    purpose: str = "train"
+    split: str = "train"
+    task_id: str = ""
+    group_id: str = ""
+    sample: int = 0
+    attempt: int = 0
+    group_size: int = 1
+    min_group_size: int = 1
+    pinned_version: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    module: str = ""
+    agent: str = ""
+    max_age_ms: int = 86400000
+    max_idle_ms: int = 3600000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionClaimed(Record):
+    """Event: a manager owns this partition of requests and sessions from here on."""
+
+    partition: int
+    epoch: int
+    manager: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanWarning(Record):
+    """The plan cannot avoid waste."""
+
+    epoch: int
+    at_ms: int
+    code: str
+    detail: str
+    predicted_idle_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyWeights(Record):
+    """Current weights of a policy and how its prompts are rendered."""
+
+    policy: str
+    version: int
+    step: int
+    directory: str
+    manifest_sha256: str
+    tokenizer_directory: str
+    tokenizer_hash: str
+    renderer: bytes
+    max_context: int
+    overrides: Sampling
+    train_inexact: bool = False
+    strictness: str = "arguments"
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressStalled(Record):
+    """Something that should move does not."""
+
+    at_ms: int
+    what: str
+    detail: str
+    since_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyDelta(Record):
+    """To a gateway: more of a streamed answer."""
+
+    gateway: str
+    session_id: str
+    turn_id: str
+    token_offset: int
+    token_count: int
+    delta: bytes | None = None
+    token_ids: bytes | None = None
+    logprobs: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyFinished(Record):
+    """To a gateway: the whole answer, or why there is none."""
+
+    gateway: str
+    session_id: str
+    turn_id: str
+    token_offset: int = 0
+    delta: bytes | None = None
+    message: bytes | None = None
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    token_ids: bytes | None = None
+    logprobs: bytes | None = None
+    version: int | None = None
+    status: int = 200
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestTurn(Record):
+    """Command: answer these messages with one sampled turn."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    turn_id: str
+    idempotency_key: str | None = None
+    retry_count: int = 0
+    body_hash: bytes
+    dialect: str = "openai.chat"
+    messages: tuple[bytes, ...] = ()
+    tools: bytes | None = None
+    template_args: bytes | None = None
+    sampling: Sampling
+    tool_choice: str = "auto"
+    choice: int = 0
+    stream: bool
+    wants_logprobs: bool = False
+    module: str = ""
+    agent: str = ""
+    deadline_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardAssigned(Record):
+    """Event: a reward was recorded."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    reply: ReplyAddress | None = None
+    reward: Reward
+    final: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleAcquired(Record):
+    """A worker has taken a role."""
+
+    at_ms: int
+    worker: str
+    incarnation: str
+    role: str
+    assignment: int
+    slot: int | None = None
+    slot_offset: int | None = None
+    version: int | None = None
+    took_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleAssigned(Record):
+    """A worker gets a role."""
+
+    epoch: int
+    at_ms: int
+    assignment: int
+    worker: str
+    incarnation: str
+    role: str
+    slot: int | None = None
+    gang: str = ""
+    gang_epoch: int = 0
+    reason: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleReleased(Record):
+    """A worker gave up a role and the memory it took."""
+
+    at_ms: int
+    worker: str
+    incarnation: str
+    role: str
+    assignment: int
+    free_bytes: int
+    handed_back: int = 0
+    took_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished(Record):
+    """The asked number of optimizer steps is done; everybody may stop."""
+
+    at_ms: int
+    steps: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerClaimed(Record):
+    """A scheduler decides from here on."""
+
+    epoch: int
+    scheduler: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerSnapshot(Record):
+    """Scheduler state, so that a successor need not read control from its start."""
+
+    epoch: int
+    control_offset: int
+    state: bytes
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionClosed(Record):
+    """Event: no further turn is accepted; turns under way are cut."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str | None = None
+    reply: ReplyAddress | None = None
+    status: str
+    reason: str
+    cause: str
+    await_reward_until_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFinalized(Record):
+    """Event: the trajectory is what the log holds up to here."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOpened(Record):
+    """Event: a session began."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    reply: ReplyAddress | None = None
+    policy: str
+    purpose: str = "train"
+    split: str = "train"
+    task_id: str = ""
+    group_id: str = ""
+    sample: int = 0
+    attempt: int = 0
+    group_size: int = 1
+    min_group_size: int = 1
+    pinned_version: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    module: str = ""
+    agent: str = ""
+    creation_version: int
+    tokenizer_hash: str
+    max_age_ms: int
+    max_idle_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGroup(Record):
+    """A group and the sessions of it that an optimizer step trained on."""
+
+    group_id: str
+    sessions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCommitted(Record):
+    """This is what an optimizer step trained on; written before its weights are published."""
+
+    at_ms: int
+    step: int
+    lineage: str
+    parent_lineage: str = ""
+    version: int
+    groups: tuple[StepGroup, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCompleted(Record):
+    """An optimizer step is over and its weights are out."""
+
+    at_ms: int
+    step: int
+    lineage: str
+    version: int
+    took_ms: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSkipped(Record):
+    """An optimizer step is left out."""
+
+    at_ms: int
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStarted(Record):
+    """The gang may train."""
+
+    epoch: int
+    at_ms: int
+    step: int
+    gang: str
+    gang_epoch: int
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Record):
+    """Run an agent on this task once."""
+
+    policy: str
+    purpose: str = "train"
+    split: str = "train"
+    task_id: str = ""
+    group_id: str = ""
+    sample: int = 0
+    attempt: int = 0
+    group_size: int = 1
+    min_group_size: int = 1
+    pinned_version: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    payload: bytes
+    issued_at_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenTensor(Record):
+    """An array with one row a token, inline or by reference."""
+
+    name: str
+    node_id: int | None = None
+    from_token: int
+    to_token: int
+    dtype: str
+    shape: tuple[int, ...] = ()
+    data: bytes | None = None
+    uri: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionSpan(Record):
+    """A run of tokens sampled under one policy version; it ends where the next span starts."""
+
+    start: int
+    version_min: int
+    version_max: int
+    kv: str = "recomputed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryNode(Record):
+    """A run of tokens behind a parent, as it lies in a trajectory's arrays."""
+
+    node_id: int
+    parent: int
+    parent_end: int
+    start: int
+    length: int
+    origin: str
+    turn_id: str
+    policy: str = ""
+    adapter: str = ""
+    module: str = ""
+    behavior_exact: bool = True
+    delivered: bool = False
+    finish_reason: str = ""
+    match_rule: str = ""
+    masked_reason: str = ""
+    reward: float | None = None
+    log_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectory(Record):
+    """One finalized session: all tokens of its tree, once each."""
+
+    session_id: str
+    policy: str
+    purpose: str = "train"
+    split: str = "train"
+    task_id: str = ""
+    group_id: str = ""
+    sample: int = 0
+    attempt: int = 0
+    group_size: int = 1
+    min_group_size: int = 1
+    pinned_version: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tokens: bytes
+    logprobs: bytes
+    loss_mask: bytes
+    spans: tuple[VersionSpan, ...] = ()
+    nodes: tuple[TrajectoryNode, ...] = ()
+    tensors: tuple[TokenTensor, ...] = ()
+    rewards: tuple[Reward, ...] = ()
+    status: str
+    reason: str
+    cause: str
+    creation_version: int
+    version_min: int | None = None
+    version_max: int | None = None
+    turns: int
+    interrupted_turns: int = 0
+    match_rules: Mapping[str, int] = field(default_factory=dict)
+    masked_tokens: Mapping[str, int] = field(default_factory=dict)
+    ignored_events: Mapping[str, int] = field(default_factory=dict)
+    tokenizer_hash: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    opened_at_ms: int
+    closed_at_ms: int
+    finalized_at_ms: int
+    fold_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnCancelled(Record):
+    """Event: a turn was ended because nobody waits for it."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str | None = None
+    turn_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnCompleted(Record):
+    """Event: a turn was sampled to its end."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    worker: str
+    incarnation: str
+    token_offset: int
+    token_ids: bytes
+    logprobs: bytes
+    spans: tuple[VersionSpan, ...] = ()
+    tensors: tuple[TokenTensor, ...] = ()
+    at_ms: int
+    delta: bytes | None = None
+    finish_reason: str
+    message: bytes
+    well_formed: bool
+    prompt_length: int
+    prompt_hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnDispatched(Record):
+    """Event: a turn was given to a worker."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    turn_id: str
+    dispatch: int
+    from_offset: int
+    worker: str
+    incarnation: str
+    slot: int
+    reason: str
+    no_progress_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFailed(Record):
+    """Event: a turn ends without an answer."""
+
+    session_id: str
+    turn_id: str
+    epoch: int | None = None
+    dispatch: int | None = None
+    worker: str | None = None
+    incarnation: str | None = None
+    status: int
+    reason: str
+    detail: str
+    cause: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnInterrupted(Record):
+    """Event: a worker stopped in the middle of a turn and hands back what it sampled."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    worker: str
+    incarnation: str
+    token_offset: int
+    token_ids: bytes
+    logprobs: bytes
+    spans: tuple[VersionSpan, ...] = ()
+    tensors: tuple[TokenTensor, ...] = ()
+    at_ms: int
+    delta: bytes | None = None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnJoined(Record):
+    """Event: a retry asks for a turn that is under way or done."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    turn_id: str
+    reply: ReplyAddress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnProgressed(Record):
+    """Event: a worker sampled more tokens of a turn."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    worker: str
+    incarnation: str
+    token_offset: int
+    token_ids: bytes
+    logprobs: bytes
+    spans: tuple[VersionSpan, ...] = ()
+    tensors: tuple[TokenTensor, ...] = ()
+    at_ms: int
+    delta: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnStarted(Record):
+    """Event: a turn was matched against the session's tree and its prompt rendered."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    turn_id: str
+    reply: ReplyAddress | None = None
+    parent_node: int
+    parent_end: int
+    suffix_ids: bytes
+    suffix_origin: str
+    prompt_length: int
+    prompt_hash: bytes
+    match_rule: str
+    match_detail: str = ""
+    ambiguous: bool = False
+    parent_turn: str | None = None
+    new_messages: tuple[bytes, ...] = ()
+    history_key: bytes
+    tools: bytes | None = None
+    sampling_requested: Sampling
+    sampling_effective: Sampling
+    behavior_exact: bool
+    inexact_reason: str = ""
+    policy: str
+    adapter: str = ""
+    module: str = ""
+    stream: bool
+    wants_logprobs: bool = False
+    deadline_ms: int
+    idempotency_key: str | None = None
+    retry_count: int = 0
+    body_hash: bytes
+    choice: int = 0
+    media: tuple[Media, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsLoaded(Record):
+    """A worker serves new weights."""
+
+    at_ms: int
+    policy: str
+    version: int
+    worker: str
+    incarnation: str
+    took_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsPublished(Record):
+    """New weights are on disk."""
+
+    at_ms: int
+    policy: str
+    version: int
+    step: int
+    lineage: str
+    kind: str = "full"
+    base_version: int | None = None
+    directory: str
+    manifest_sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerAssignment(Record):
+    """Last role given to a worker."""
+
+    worker: str
+    incarnation: str
+    role: str
+    slot: int | None = None
+    epoch: int
+    assignment: int
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerHeartbeat(Record):
+    """State of one process of a worker, every second."""
+
+    worker: str
+    incarnation: str
+    process: str
+    tags: tuple[str, ...] = ()
+    role: str
+    assignment: int
+    slot: int | None = None
+    state: str
+    version: int | None = None
+    policy: str = ""
+    running: int = 0
+    waiting: int = 0
+    capacity: int = 0
+    hardware: Mapping[str, float] = field(default_factory=dict)
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerJoined(Record):
+    """The scheduler counts with this worker."""
+
+    epoch: int
+    at_ms: int
+    worker: str
+    incarnation: str
+    process: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerLost(Record):
+    """The scheduler no longer counts with this process of a worker."""
+
+    epoch: int
+    at_ms: int
+    worker: str
+    incarnation: str
+    process: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerUsage(Record):
+    """What a process of a worker did in a stretch of time."""
+
+    at_ms: int
+    worker: str
+    incarnation: str
+    process: str
+    from_ms: int
+    decoding_ms: int = 0
+    training_ms: int = 0
+    loading_ms: int = 0
+    idle_ms: int = 0
+    tokens: int = 0
+
+
+RECORDS: Mapping[str, type[Record]] = {
+    "ReplyAddress": ReplyAddress,
+    "Reward": Reward,
+    "AssignReward": AssignReward,
+    "AssignmentTimedOut": AssignmentTimedOut,
+    "BatchReady": BatchReady,
+    "CancelGeneration": CancelGeneration,
+    "CancelTurn": CancelTurn,
+    "CloseSession": CloseSession,
+    "CommandAnswered": CommandAnswered,
+    "CommandRefused": CommandRefused,
+    "GatewayHeartbeat": GatewayHeartbeat,
+    "Sampling": Sampling,
+    "GenerateTurn": GenerateTurn,
+    "GenerationPaused": GenerationPaused,
+    "GenerationResumed": GenerationResumed,
+    "GroupAdmitted": GroupAdmitted,
+    "GroupConsumed": GroupConsumed,
+    "GroupDropped": GroupDropped,
+    "GroupExpired": GroupExpired,
+    "GroupReady": GroupReady,
+    "Media": Media,
+    "OpenSession": OpenSession,
+    "PartitionClaimed": PartitionClaimed,
+    "PlanWarning": PlanWarning,
+    "PolicyWeights": PolicyWeights,
+    "ProgressStalled": ProgressStalled,
+    "ReplyDelta": ReplyDelta,
+    "ReplyFinished": ReplyFinished,
+    "RequestTurn": RequestTurn,
+    "RewardAssigned": RewardAssigned,
+    "RoleAcquired": RoleAcquired,
+    "RoleAssigned": RoleAssigned,
+    "RoleReleased": RoleReleased,
+    "RunFinished": RunFinished,
+    "SchedulerClaimed": SchedulerClaimed,
+    "SchedulerSnapshot": SchedulerSnapshot,
+    "SessionClosed": SessionClosed,
+    "SessionFinalized": SessionFinalized,
+    "SessionOpened": SessionOpened,
+    "StepGroup": StepGroup,
+    "StepCommitted": StepCommitted,
+    "StepCompleted": StepCompleted,
+    "StepSkipped": StepSkipped,
+    "StepStarted": StepStarted,
+    "Task": Task,
+    "TokenTensor": TokenTensor,
+    "VersionSpan": VersionSpan,
+    "TrajectoryNode": TrajectoryNode,
+    "Trajectory": Trajectory,
+    "TurnCancelled": TurnCancelled,
+    "TurnCompleted": TurnCompleted,
+    "TurnDispatched": TurnDispatched,
+    "TurnFailed": TurnFailed,
+    "TurnInterrupted": TurnInterrupted,
+    "TurnJoined": TurnJoined,
+    "TurnProgressed": TurnProgressed,
+    "TurnStarted": TurnStarted,
+    "WeightsLoaded": WeightsLoaded,
+    "WeightsPublished": WeightsPublished,
+    "WorkerAssignment": WorkerAssignment,
+    "WorkerHeartbeat": WorkerHeartbeat,
+    "WorkerJoined": WorkerJoined,
+    "WorkerLost": WorkerLost,
+    "WorkerUsage": WorkerUsage,
+}

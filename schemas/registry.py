@@ -1,0 +1,80 @@
+"""The Avro schemas of this release and of every release before it.
+
+Owns reading `*.avsc` and `history/`. A schema's fingerprint is the CRC-64-AVRO of its parsing
+canonical form, in the byte order of single-object encoding.
+"""
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+NAMESPACE = "seamlessflow"
+_ROOT = files("schemas")
+
+Schema = dict[str, Any]
+
+
+def raw_schemas() -> dict[str, Schema]:
+    """Each `.avsc` of this release by record name, with references left as names."""
+    return {
+        path.name.removesuffix(".avsc"): json.loads(path.read_text())
+        for path in _sorted(_ROOT)
+        if path.name.endswith(".avsc")
+    }
+
+
+def self_contained(name: str, raw: Mapping[str, Schema]) -> Schema:
+    """The schema of `name` with every referenced record spelled out at its first use."""
+    resolved = _inline(raw[name], raw, set())
+    assert isinstance(resolved, dict)
+    return resolved
+
+
+def history() -> dict[str, dict[str, Schema]]:
+    """Every schema version ever released: record name -> hex fingerprint -> schema."""
+    folder = _ROOT / "history"
+    return {
+        record.name: {
+            version.name.removesuffix(".avsc"): json.loads(version.read_text())
+            for version in _sorted(record)
+        }
+        for record in _sorted(folder)
+    }
+
+
+def schema_fingerprint(schema: Schema) -> str:
+    """Hex of the eight bytes that follow `C3 01` in a single-object encoded record."""
+    return str(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+def parsed(schema: Schema) -> Any:
+    """The schema in the form fastavro reads and writes with."""
+    return parse_schema(schema, named_schemas={})
+
+
+def _inline(node: Any, raw: Mapping[str, Schema], seen: set[str]) -> Any:
+    if isinstance(node, list):
+        return [_inline(branch, raw, seen) for branch in node]
+    if isinstance(node, str):
+        name = node.removeprefix(f"{NAMESPACE}.")
+        if name == node or name in seen:
+            return node
+        return _inline(raw[name], raw, seen)
+    copied = dict(node)
+    if copied["type"] == "record":
+        seen.add(copied["name"])
+        copied["fields"] = [
+            {**field, "type": _inline(field["type"], raw, seen)} for field in copied["fields"]
+        ]
+    for key in ("items", "values"):
+        if key in copied:
+            copied[key] = _inline(copied[key], raw, seen)
+    return copied
+
+
+def _sorted(folder: Traversable) -> list[Traversable]:
+    return sorted(folder.iterdir(), key=lambda path: path.name)

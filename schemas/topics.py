@@ -1,0 +1,147 @@
+"""The topics: how many partitions, how long kept, which records, by which key.
+
+Partition counts never change: keyed state lives behind them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas import records as r
+from schemas.records import Record
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FOR_EVER = -1
+
+# Bytes a token takes in the largest record that carries it (ids, log-probs, mask) plus what
+# text of the same length takes; the record limits are derived from it and the longest context.
+BYTES_A_TOKEN = 32
+DEFAULT_MAX_CONTEXT = 262_144
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic of the contract."""
+
+    name: str
+    partitions: int
+    retention_ms: int
+    records: tuple[type[Record], ...]
+    compacted: bool = False
+    max_record_bytes: int = 1_048_576
+
+    @property
+    def dead_letters(self) -> str:
+        """Topic that takes records of this one which cannot be processed."""
+        return f"{self.name}.dlq"
+
+
+_LARGE = BYTES_A_TOKEN * DEFAULT_MAX_CONTEXT
+
+REQUESTS = Topic(
+    "requests",
+    32,
+    3 * DAY_MS,
+    (r.OpenSession, r.RequestTurn, r.CancelTurn, r.AssignReward, r.CloseSession),
+    max_record_bytes=_LARGE,
+)
+SESSIONS = Topic(
+    "sessions",
+    32,
+    FOR_EVER,
+    (
+        r.PartitionClaimed,
+        r.SessionOpened,
+        r.TurnStarted,
+        r.TurnDispatched,
+        r.TurnJoined,
+        r.TurnProgressed,
+        r.TurnInterrupted,
+        r.TurnCompleted,
+        r.TurnFailed,
+        r.TurnCancelled,
+        r.RewardAssigned,
+        r.SessionClosed,
+        r.SessionFinalized,
+        r.CommandRefused,
+    ),
+    max_record_bytes=_LARGE,
+)
+PROMPTS = Topic(
+    "prompts", 64, HOUR_MS, (r.GenerateTurn, r.CancelGeneration), max_record_bytes=_LARGE
+)
+REPLIES = Topic(
+    "replies",
+    64,
+    HOUR_MS,
+    (r.ReplyDelta, r.ReplyFinished, r.CommandAnswered),
+    max_record_bytes=_LARGE,
+)
+TRAJECTORIES = Topic("trajectories", 16, FOR_EVER, (r.Trajectory,), max_record_bytes=2 * _LARGE)
+TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,))
+CONTROL = Topic(
+    "control",
+    1,
+    FOR_EVER,
+    (
+        r.SchedulerClaimed,
+        r.WorkerJoined,
+        r.WorkerLost,
+        r.RoleAssigned,
+        r.RoleReleased,
+        r.RoleAcquired,
+        r.AssignmentTimedOut,
+        r.GroupAdmitted,
+        r.GroupReady,
+        r.GroupConsumed,
+        r.GroupDropped,
+        r.GroupExpired,
+        r.BatchReady,
+        r.StepStarted,
+        r.StepCommitted,
+        r.StepCompleted,
+        r.StepSkipped,
+        r.WeightsPublished,
+        r.WeightsLoaded,
+        r.GenerationPaused,
+        r.GenerationResumed,
+        r.WorkerUsage,
+        r.ProgressStalled,
+        r.PlanWarning,
+        r.RunFinished,
+    ),
+)
+FLEET = Topic(
+    "fleet",
+    1,
+    DAY_MS,
+    (
+        r.WorkerHeartbeat,
+        r.GatewayHeartbeat,
+        r.WorkerAssignment,
+        r.PolicyWeights,
+        r.SchedulerSnapshot,
+    ),
+    compacted=True,
+)
+
+TOPICS: Mapping[str, Topic] = {
+    topic.name: topic
+    for topic in (REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, TASKS, CONTROL, FLEET)
+}
+
+
+def fleet_key(record: Record) -> str:
+    """Key of a `fleet` record: its type and what it is about, so that compaction keeps the last."""
+    match record:
+        case r.WorkerHeartbeat(worker=worker, process=process):
+            return f"WorkerHeartbeat/{worker}/{process}"
+        case r.GatewayHeartbeat(gateway=gateway):
+            return f"GatewayHeartbeat/{gateway}"
+        case r.WorkerAssignment(worker=worker):
+            return f"WorkerAssignment/{worker}"
+        case r.PolicyWeights(policy=policy):
+            return f"PolicyWeights/{policy}"
+        case r.SchedulerSnapshot():
+            return "SchedulerSnapshot"
+    raise TypeError(f"{type(record).__name__} does not belong on {FLEET.name}")

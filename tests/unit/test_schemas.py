@@ -1,0 +1,136 @@
+"""The schemas: dataclasses match them, nothing released ever becomes unreadable."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastavro import schemaless_reader, schemaless_writer
+from fastavro.utils import generate_one
+
+import schemas
+from schemas.codec import UndecodableRecord, decode, encode
+from schemas.generate import records_source
+from schemas.records import RECORDS, Sampling, Trajectory, TurnProgressed, VersionSpan
+from schemas.registry import (
+    Schema,
+    history,
+    parsed,
+    raw_schemas,
+    schema_fingerprint,
+    self_contained,
+)
+from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
+
+RAW = raw_schemas()
+
+
+def _without_layout(source: str) -> str:
+    return "".join(source.split()).replace(",)", ")").replace(",]", "]")
+
+
+def test_the_dataclasses_are_what_the_schemas_say() -> None:
+    written = (Path(schemas.__path__[0]) / "records.py").read_text()
+
+    assert _without_layout(written) == _without_layout(records_source(RAW))
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_every_record_and_field_is_explained(name: str) -> None:
+    assert RAW[name]["name"] == name
+    assert RAW[name]["doc"].endswith(".")
+    for field in RAW[name]["fields"]:
+        assert field["doc"].endswith("."), field["name"]
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_the_present_schema_is_kept_in_history(name: str) -> None:
+    assert schema_fingerprint(self_contained(name, RAW)) in history()[name]
+
+
+def _versions() -> list[tuple[str, str]]:
+    return [(name, version) for name, versions in history().items() for version in versions]
+
+
+@pytest.mark.parametrize(("name", "version"), _versions())
+def test_every_released_version_can_still_be_read(name: str, version: str) -> None:
+    old = history()[name][version]
+    assert schema_fingerprint(old) == version, "a released schema was edited"
+    buffer = BytesIO()
+    schemaless_writer(buffer, parsed(old), generate_one(parsed(old)))
+
+    record = decode(b"\xc3\x01" + bytes.fromhex(version) + buffer.getvalue())
+
+    assert type(record) is RECORDS[name]
+
+
+@pytest.mark.parametrize(("name", "version"), _versions())
+def test_a_reader_of_a_released_version_can_read_what_is_written_now(
+    name: str, version: str
+) -> None:
+    now, old = parsed(self_contained(name, RAW)), parsed(history()[name][version])
+    buffer = BytesIO()
+    schemaless_writer(buffer, now, generate_one(now))
+    buffer.seek(0)
+
+    assert isinstance(schemaless_reader(buffer, now, old), dict)
+
+
+def test_a_record_survives_encoding() -> None:
+    record = TurnProgressed(
+        session_id="s",
+        turn_id="t",
+        dispatch=1,
+        worker="w",
+        incarnation="i",
+        token_offset=3,
+        token_ids=b"\1\0\0\0",
+        logprobs=b"\0\0\0\0",
+        spans=(VersionSpan(start=3, version_min=7, version_max=7),),
+        at_ms=5,
+    )
+
+    assert decode(encode(record)) == record
+
+
+def test_equal_maps_are_equal_bytes_whatever_their_order() -> None:
+    one = Sampling(logit_bias={"1": 1.0, "2": 2.0})
+    two = Sampling(logit_bias={"2": 2.0, "1": 1.0})
+
+    assert encode(one) == encode(two)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc3\x01", b"garbage, long enough", b"\xc3\x01" + b"x" * 40]
+)
+def test_foreign_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(UndecodableRecord):
+        decode(data)
+
+
+def test_a_cut_record_is_refused() -> None:
+    whole = encode(Sampling(stop=("a", "b")))
+
+    with pytest.raises(UndecodableRecord):
+        decode(whole[:-2])
+
+
+def test_requests_and_sessions_are_co_partitioned() -> None:
+    assert REQUESTS.partitions == SESSIONS.partitions
+
+
+def test_only_the_last_state_of_the_fleet_is_kept() -> None:
+    assert [topic.name for topic in TOPICS.values() if topic.compacted] == [FLEET.name]
+
+
+def test_a_new_field_without_default_would_be_noticed() -> None:
+    broken: Schema = self_contained("Trajectory", RAW)
+    field: dict[str, Any] = {"name": "unheard_of", "type": "string", "doc": "New."}
+    reader = parsed({**broken, "fields": [*broken["fields"], field]})
+    buffer = BytesIO()
+    schemaless_writer(buffer, parsed(self_contained("Trajectory", RAW)), generate_one(reader))
+    buffer.seek(0)
+
+    with pytest.raises(Exception, match="unheard_of"):
+        schemaless_reader(buffer, parsed(self_contained("Trajectory", RAW)), reader)
+    assert RECORDS["Trajectory"] is Trajectory
