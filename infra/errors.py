@@ -1,0 +1,55 @@
+"""The errors of every part, all below `SeamlessFlowError`. Each carries the facts somebody needs to act on it."""
+
+
+class SeamlessFlowError(Exception):
+    """Base of everything this project raises on purpose."""
+
+
+class KafkaUnavailable(SeamlessFlowError):
+    """No broker answered at `bootstrap_servers` within `timeout_s`."""
+
+    def __init__(self, bootstrap_servers: str, timeout_s: float, reason: str = "") -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.timeout_s = timeout_s
+        self.reason = reason
+        super().__init__(
+            f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:g} s"
+            + (f": {reason}" if reason else "")
+        )
+
+
+class JarRejected(SeamlessFlowError):
+    """A file of the embedded broker is not the one that was locked; it was not run."""
+
+    def __init__(self, path: str, expected_sha256: str, actual_sha256: str) -> None:
+        self.path = path
+        self.expected_sha256 = expected_sha256
+        self.actual_sha256 = actual_sha256
+        super().__init__(
+            f"{path} has SHA-256 {actual_sha256}, locked is {expected_sha256}; "
+            "delete the file to have it fetched again"
+        )
+
+
+class JarsUnavailable(SeamlessFlowError):
+    """Files of the embedded broker are neither in the cache nor to be had from the repository."""
+
+    def __init__(self, missing: int, cache: str, reason: str) -> None:
+        self.missing = missing
+        self.cache = cache
+        self.reason = reason
+        super().__init__(
+            f"{missing} jars of the embedded Kafka broker are not in {cache} "
+            f"and could not be fetched: {reason}"
+        )
+
+
+class BrokerFailed(SeamlessFlowError):
+    """The embedded broker did not start, or is not to be had as asked; `log_tail` is its own last words."""
+
+    def __init__(self, reason: str, data_dir: str, log_tail: str = "") -> None:
+        self.reason = reason
+        self.data_dir = data_dir
+        self.log_tail = log_tail
+        tail = f"\n--- end of its log ---\n{log_tail}" if log_tail else ""
+        super().__init__(f"embedded Kafka broker in {data_dir}: {reason}{tail}")
