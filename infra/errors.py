@@ -53,3 +53,29 @@ class BrokerFailed(SeamlessFlowError):
         self.log_tail = log_tail
         tail = f"\n--- end of its log ---\n{log_tail}" if log_tail else ""
         super().__init__(f"embedded Kafka broker in {data_dir}: {reason}{tail}")
+
+
+class DeliveryFailed(SeamlessFlowError):
+    """A record was not written to Kafka."""
+
+    def __init__(
+        self, topic: str, partition: int | None, key: str | bytes | None, reason: str
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.reason = reason
+        super().__init__(f"not written to {topic}[{partition}] (key {key!r}): {reason}")
+
+
+class TopicMismatch(SeamlessFlowError):
+    """A topic exists with another partition count than the contract says."""
+
+    def __init__(self, topic: str, wanted: int, found: int) -> None:
+        self.topic = topic
+        self.wanted = wanted
+        self.found = found
+        super().__init__(
+            f"topic {topic} has {found} partitions, {wanted} are needed; partition counts never "
+            "change: use another topic_prefix or delete the topic"
+        )

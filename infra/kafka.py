@@ -1,0 +1,466 @@
+"""Kafka clients of this project: the only file that imports `confluent_kafka`.
+
+A `Producer` may be used from any thread. A `Reader` belongs to one thread: every call on it waits
+for a running poll. Topic names are given without the configured prefix.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from infra.errors import DeliveryFailed, KafkaUnavailable, TopicMismatch
+from infra.settings import KafkaSettings
+from schemas.codec import UndecodableRecord, decode, encode
+from schemas.records import Record
+from schemas.topics import Topic
+
+Headers = Sequence[tuple[str, bytes]]
+Partition = tuple[str, int]
+BEGINNING: int = OFFSET_BEGINNING
+END: int = OFFSET_END
+LARGEST_RECORD_BYTES = 32 * 1024 * 1024
+_POLL_S = 0.1
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A decoded record and where it stood."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | None
+    headers: Headers
+    record: Record
+
+
+OnDelivery = Callable[[DeliveryFailed | None, int], None]
+"""Called from the producer's thread with the error or None, and the record's offset."""
+
+
+class Producer:
+    """Idempotent, `acks=all`. A failure nobody asked about is raised by the next call."""
+
+    def __init__(
+        self, settings: KafkaSettings, client_id: str, *, linger_ms: float = 0, **options: Any
+    ) -> None:
+        self._prefix = settings.topic_prefix
+        self._settings = settings
+        self._failure: DeliveryFailed | None = None
+        self._producer = ConfluentProducer(
+            {
+                "client.id": client_id,
+                "enable.idempotence": True,
+                "acks": "all",
+                "partitioner": "murmur2_random",
+                "linger.ms": linger_ms,
+                "compression.type": "none",
+                "message.max.bytes": LARGEST_RECORD_BYTES,
+                "queue.buffering.max.kbytes": 1_048_576,
+                **_common(settings),
+                **options,
+            }
+        )
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._serve, name=f"{client_id} deliveries", daemon=True
+        )
+        self._thread.start()
+
+    def send(
+        self,
+        topic: str,
+        record: Record,
+        *,
+        key: str | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Queues the record; returns at once. Raises `DeliveryFailed` of an earlier record."""
+        self.send_bytes(topic, encode(record), key, partition, headers, on_delivery)
+
+    def send_bytes(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: str | bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Queues bytes as they are. Raises `DeliveryFailed` of an earlier record."""
+        self.check()
+        place: dict[str, Any] = {} if partition is None else {"partition": partition}
+        if headers:
+            place["headers"] = list(headers)
+        report = self._report if on_delivery is None else _reporting(on_delivery)
+        while True:
+            try:
+                self._producer.produce(
+                    self._prefix + topic, value, key, on_delivery=report, **place
+                )
+                return
+            except BufferError:
+                self._producer.poll(_POLL_S)
+            except KafkaException as error:
+                raise DeliveryFailed(topic, partition, key, str(error)) from error
+
+    def check(self) -> None:
+        """Raises the failure of an earlier record, if there was one."""
+        if self._failure is not None:
+            raise self._failure
+
+    def flush(self, timeout_s: float) -> None:
+        """Waits until all queued records are acknowledged. Raises `KafkaUnavailable`."""
+        left = self._producer.flush(timeout_s)
+        if left:
+            reason = f"{left} records not acknowledged"
+            raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason)
+        self.check()
+
+    def close(self, timeout_s: float = 10) -> None:
+        """Flushes and ends the delivery thread."""
+        try:
+            self.flush(timeout_s)
+        finally:
+            self._closed.set()
+            self._thread.join(timeout_s)
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            self._producer.poll(_POLL_S)
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = _delivery_failed(error, message)
+
+
+class TransactionalProducer(Producer):
+    """Records and the offsets that cover them, all or nothing.
+
+    Any `KafkaException` is fatal to the instance: drop it and make another of the same id, which
+    ends an open transaction of this one.
+    """
+
+    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+        options: dict[str, Any] = {
+            "transactional.id": settings.topic_prefix + transactional_id,
+            "transaction.timeout.ms": 5_000,
+            "message.timeout.ms": 5_000,
+        }
+        super().__init__(settings, transactional_id, **options)
+        self._producer.init_transactions(30)
+
+    def commit(
+        self,
+        send: Callable[[], None],
+        offsets: Mapping[Partition, tuple[int, str]],
+        reader: "Reader",
+    ) -> None:
+        """One transaction: what `send` sends, and `offsets` (next offset, metadata) for a group."""
+        self._producer.begin_transaction()
+        send()
+        positions = [
+            TopicPartition(self._prefix + topic, partition, offset, metadata)
+            for (topic, partition), (offset, metadata) in offsets.items()
+        ]
+        if positions:
+            self._producer.send_offsets_to_transaction(positions, reader.group_metadata(), 5)
+        self._producer.commit_transaction(5)
+
+    def abort(self) -> None:
+        """Ends an open transaction without effect."""
+        self._producer.abort_transaction(5)
+
+
+class Reader:
+    """Reads assigned partitions, or those a consumer group gives to it."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        *,
+        group: str | None = None,
+        dead_letters: Producer | None = None,
+        **options: Any,
+    ) -> None:
+        self._prefix = settings.topic_prefix
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._consumer = Consumer(
+            {
+                "client.id": client_id,
+                "group.id": settings.topic_prefix + (group or client_id),
+                "enable.auto.commit": False,
+                "enable.partition.eof": False,
+                "auto.offset.reset": "earliest",
+                "fetch.message.max.bytes": LARGEST_RECORD_BYTES,
+                "fetch.max.bytes": 2 * LARGEST_RECORD_BYTES,
+                "receive.message.max.bytes": 4 * LARGEST_RECORD_BYTES,
+                "fetch.wait.max.ms": 500,
+                **({"group.protocol": "consumer"} if group else {}),
+                **_common(settings),
+                **options,
+            }
+        )
+
+    def assign(self, offsets: Mapping[Partition, int]) -> None:
+        """Reads exactly these partitions from these offsets (`BEGINNING`, `END` or a number)."""
+        self._consumer.assign(self._positions(offsets))
+
+    def add(self, offsets: Mapping[Partition, int]) -> None:
+        """Reads these partitions as well."""
+        self._consumer.incremental_assign(self._positions(offsets))
+
+    def remove(self, partitions: Iterable[Partition]) -> None:
+        """Reads these partitions no longer."""
+        self._consumer.incremental_unassign(
+            [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
+        )
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assigned: Callable[[list[Partition]], None] | None = None,
+        on_revoked: Callable[[list[Partition]], None] | None = None,
+    ) -> None:
+        """Joins the group. The callbacks run inside `poll`; the second before giving up."""
+
+        def assigned(_: Any, positions: list[TopicPartition]) -> None:
+            if on_assigned:
+                on_assigned(self._partitions(positions))
+
+        def revoked(_: Any, positions: list[TopicPartition]) -> None:
+            if on_revoked:
+                on_revoked(self._partitions(positions))
+
+        names = [self._prefix + topic for topic in topics]
+        self._consumer.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        """What has arrived, as soon as there is anything, else nothing after `timeout_s`.
+
+        Raises `KafkaUnavailable` when the client cannot go on.
+        """
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        received = []
+        for message in (first, *self._consumer.consume(_BATCH, 0)):
+            error = message.error()
+            if error is not None:
+                self._fault(error)
+            elif (item := self._decoded(message)) is not None:
+                received.append(item)
+        return received
+
+    def committed(
+        self, partitions: Sequence[Partition], timeout_s: float = 10
+    ) -> dict[Partition, tuple[int, str]]:
+        """Committed offset and metadata of the group; offset -1001 where there is none."""
+        asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
+        found = self._consumer.committed(asked, timeout_s)
+        return {
+            (p.topic.removeprefix(self._prefix), p.partition): (p.offset, p.metadata or "")
+            for p in found
+        }
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commits the next offsets to read and waits for it."""
+        if offsets:
+            self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
+
+    def ends(self, partitions: Iterable[Partition], timeout_s: float = 10) -> dict[Partition, int]:
+        """Offset behind the last record of each partition."""
+        return {
+            (topic, number): self._consumer.get_watermark_offsets(
+                TopicPartition(self._prefix + topic, number), timeout_s, cached=False
+            )[1]
+            for topic, number in partitions
+        }
+
+    def at_time(self, partitions: Iterable[Partition], at_ms: int) -> dict[Partition, int]:
+        """Offset of the first record not older than `at_ms` of each partition."""
+        asked = [TopicPartition(self._prefix + t, number, at_ms) for t, number in partitions]
+        found = self._consumer.offsets_for_times(asked, 10)
+        return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
+
+    def group_metadata(self) -> Any:
+        """What a transaction needs to commit offsets for this reader's group."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._consumer.close()
+
+    def _fault(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() in _CANNOT_GO_ON:
+            raise KafkaUnavailable(self._settings.bootstrap_servers, 0, error.str())
+
+    def _decoded(self, message: Message) -> Received | None:
+        value = message.value()
+        if value is None:
+            return None
+        try:
+            record = decode(value)
+        except UndecodableRecord as error:
+            self._bury(message, str(error))
+            return None
+        key = message.key()
+        return Received(
+            str(message.topic()).removeprefix(self._prefix),
+            int(message.partition() or 0),
+            int(message.offset() or 0),
+            message.timestamp()[1],
+            key.decode() if isinstance(key, bytes) else key,
+            message.headers() or (),  # type: ignore[arg-type]
+            record,
+        )
+
+    def _bury(self, message: Message, reason: str) -> None:
+        topic = str(message.topic()).removeprefix(self._prefix)
+        if self._dead_letters is None:
+            raise UndecodableRecord(f"{topic}[{message.partition()}]@{message.offset()}: {reason}")
+        self._dead_letters.send_bytes(
+            f"{topic}.dlq",
+            message.value(),
+            message.key(),
+            message.partition(),
+            dead_letter_headers(topic, message.partition(), message.offset(), reason),
+        )
+
+    def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._prefix + topic, number, offset)
+            for (topic, number), offset in offsets.items()
+        ]
+
+    def _partitions(self, positions: Iterable[TopicPartition]) -> list[Partition]:
+        return [(p.topic.removeprefix(self._prefix), p.partition) for p in positions]
+
+
+def dead_letter_headers(
+    topic: str, partition: int | None, offset: int | None, error: str
+) -> list[tuple[str, bytes]]:
+    """Headers of a record on a dead-letter topic."""
+    return [
+        ("error", error.encode()),
+        ("source-topic", topic.encode()),
+        ("source-partition", str(partition).encode()),
+        ("source-offset", str(offset).encode()),
+    ]
+
+
+def cluster_id(settings: KafkaSettings, timeout_s: float) -> str:
+    """Id of the cluster. Raises `KafkaUnavailable` when no broker answers in time."""
+    admin = AdminClient(_common(settings))
+    deadline = time.monotonic() + timeout_s
+    reason = ""
+    while time.monotonic() < deadline:
+        try:
+            answer = admin.describe_cluster(request_timeout=min(2.0, timeout_s)).result(timeout_s)
+            return str(answer.cluster_id)
+        except (KafkaException, TimeoutError) as error:
+            reason = str(error)
+    raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, reason)
+
+
+def create_topics(
+    settings: KafkaSettings, topics: Iterable[Topic], replication: int = 1, timeout_s: float = 60
+) -> list[str]:
+    """Creates the topics that are missing and their dead-letter topics; returns their names.
+
+    Raises `TopicMismatch` when one exists with another partition count.
+    """
+    admin = AdminClient(_common(settings))
+    wanted = [topic for spec in topics for topic in _new_topics(settings, spec, replication)]
+    there = partition_counts(settings, timeout_s)
+    for topic in wanted:
+        have = there.get(topic.topic)
+        if have is not None and have != topic.num_partitions:
+            raise TopicMismatch(topic.topic, topic.num_partitions, have)
+    missing = [topic for topic in wanted if topic.topic not in there]
+    if missing:
+        for name, future in admin.create_topics(missing, operation_timeout=timeout_s).items():
+            _created(name, future)
+    return [topic.topic for topic in missing]
+
+
+def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str, int]:
+    """Partition count of every topic of the cluster, by full name."""
+    try:
+        listed = AdminClient(_common(settings)).list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, str(error)) from error
+    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+_CANNOT_GO_ON = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.FENCED_INSTANCE_ID,
+}
+
+
+def _common(settings: KafkaSettings) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+        **settings.options,
+    }
+
+
+def _new_topics(settings: KafkaSettings, spec: Topic, replication: int) -> list[Any]:
+    config = {
+        "retention.ms": str(spec.retention_ms),
+        "cleanup.policy": "compact" if spec.compacted else "delete",
+        "max.message.bytes": str(spec.max_record_bytes),
+        "message.timestamp.type": "CreateTime",
+    }
+    letters = {**config, "retention.ms": "-1", "cleanup.policy": "delete"}
+    return [
+        NewTopic(settings.topic_prefix + name, spec.partitions, replication, config=conf)
+        for name, conf in ((spec.name, config), (spec.dead_letters, letters))
+    ]
+
+
+def _created(name: str, future: Any) -> None:
+    try:
+        future.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _reporting(on_delivery: OnDelivery) -> Callable[[KafkaError | None, Message], None]:
+    def report(error: KafkaError | None, message: Message) -> None:
+        on_delivery(
+            None if error is None else _delivery_failed(error, message), int(message.offset() or -1)
+        )
+
+    return report
+
+
+def _delivery_failed(error: KafkaError, message: Message) -> DeliveryFailed:
+    return DeliveryFailed(str(message.topic()), message.partition(), message.key(), error.str())
