@@ -865,6 +865,7 @@ class TurnStarted(Record):
     sampling_effective: Sampling
     behavior_exact: bool
     inexact_reason: str = ""
+    train_inexact: bool = False
     policy: str
     adapter: str = ""
     module: str = ""
