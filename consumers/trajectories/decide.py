@@ -1,0 +1,296 @@
+"""What to append and send for a command. Pure: nothing is written, nothing is remembered.
+
+Each command becomes at least one event, a refusal too, unless it was carried out before. Commands
+are decided on a session that holds the events of all earlier ones (`manager.py` sees to it).
+"""
+
+from dataclasses import replace
+
+import xxhash
+
+from consumers.trajectories import dispatch, sampling
+from consumers.trajectories.decision import Context, Decision
+from consumers.trajectories.fold import judgement
+from consumers.trajectories.matching import match
+from consumers.trajectories.messages import Strictness, shape_key
+from consumers.trajectories.session import Session, Turn, TurnState
+from consumers.trajectories.tree import TOKEN_BYTES
+from schemas import records as r
+from schemas.records import PolicyWeights
+
+Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
+
+
+class BadRequest(ValueError):
+    """The renderer cannot render what was asked."""
+
+
+def decide(session: Session | None, command: Command, context: Context) -> Decision:
+    """What follows from a command; nothing if it was carried out before."""
+    if session is not None and command.command_id in session.commands:
+        return Decision()
+    refusal = _refusal(session, command, context)
+    if refusal is not None:
+        return Decision([refusal])
+    if isinstance(command, r.OpenSession):
+        return _open(command, context)
+    if session is None:
+        return Decision()
+    match command:
+        case r.RequestTurn():
+            return _request(session, command, context)
+        case r.CancelTurn():
+            return _cancel(session, command, context)
+        case r.AssignReward():
+            return _assign_reward(session, command, context)
+        case r.CloseSession():
+            return _close(session, command, context)
+
+
+def _refusal(
+    session: Session | None, command: Command, context: Context
+) -> r.CommandRefused | None:
+    if command.expires_at_ms <= context.now_ms:
+        return refuse(command, context, 504, "expired", "the command waited too long")
+    if isinstance(command, r.OpenSession):
+        if session is not None or context.ended(command.session_id):
+            return refuse(command, context, 409, "session_exists", "session ids are never reused")
+        if command.policy not in context.fleet.policies:
+            return refuse(
+                command, context, 503, "unknown_policy", f"no weights of policy {command.policy!r}"
+            )
+        return None
+    if session is None:
+        if context.ended(command.session_id):
+            return refuse(command, context, 409, "session_closed", "the session is finalized")
+        return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
+    if isinstance(command, r.AssignReward):
+        return _reward_refusal(session, command, context)
+    if session.closed and not isinstance(command, r.CancelTurn):
+        return refuse(command, context, 409, "session_closed", session.closed.reason)
+    return None
+
+
+def _reward_refusal(
+    session: Session, command: r.AssignReward, context: Context
+) -> r.CommandRefused | None:
+    if session.finalized_at_ms is not None:
+        return refuse(command, context, 409, "session_closed", "the session is finalized")
+    turn_id = command.reward.turn_id
+    if turn_id is not None and turn_id not in session.turns:
+        return refuse(command, context, 404, "unknown_turn", f"no turn {turn_id}")
+    return None
+
+
+def refuse(
+    command: Command, context: Context, status: int, reason: str, detail: str
+) -> r.CommandRefused:
+    """The event that says a command was not carried out."""
+    turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None
+    return r.CommandRefused(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        turn_id=turn_id,
+        status=status,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _open(command: r.OpenSession, context: Context) -> Decision:
+    policy = context.fleet.policies[command.policy]
+    event = r.SessionOpened(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        policy=command.policy,
+        purpose=command.purpose,
+        split=command.split,
+        task_id=command.task_id,
+        group_id=command.group_id,
+        sample=command.sample,
+        attempt=command.attempt,
+        group_size=command.group_size,
+        min_group_size=command.min_group_size,
+        pinned_version=command.pinned_version,
+        metadata=command.metadata,
+        module=command.module,
+        agent=command.agent,
+        creation_version=context.fleet.versions[command.policy],
+        tokenizer_hash=policy.tokenizer_hash,
+        max_age_ms=command.max_age_ms,
+        max_idle_ms=command.max_idle_ms,
+    )
+    return Decision([event])
+
+
+def _request(session: Session, command: r.RequestTurn, context: Context) -> Decision:
+    if command.turn_id in session.turns:
+        return Decision()
+    joined = _joined_turn(session, command)
+    if joined is not None:
+        return Decision([_join(joined, command, context)])
+    policy = context.fleet.policies[session.opened.policy]
+    try:
+        started, prompt = _start(session, command, policy, context)
+    except BadRequest as error:
+        return Decision([refuse(command, context, 400, "bad_request", str(error))])
+    if started.prompt_length >= policy.max_context:
+        detail = (
+            f"the prompt has {started.prompt_length} tokens, "
+            f"the context holds {policy.max_context} with the answer"
+        )
+        return Decision([refuse(command, context, 400, "prompt_too_long", detail)])
+    decision = Decision([started])
+    decision.extend(dispatch.first(session, started, prompt, context))
+    return decision
+
+
+def _joined_turn(session: Session, command: r.RequestTurn) -> Turn | None:
+    """The turn that a retry means. An equal body alone is a new sample."""
+    turn_id = None
+    if command.idempotency_key is not None:
+        turn_id = session.idempotency.get(command.idempotency_key)
+    elif command.retry_count > 0:
+        turn_id = session.bodies.get(command.body_hash)
+    turn = session.turns.get(turn_id or "")
+    alive = turn is not None and turn.state in (TurnState.RUNNING, TurnState.COMPLETED)
+    return turn if alive else None
+
+
+def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
+    return r.TurnJoined(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=turn.started.turn_id,
+        reply=command.reply,
+    )
+
+
+def _start(
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
+) -> tuple[r.TurnStarted, bytes]:
+    shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
+    strictness: Strictness = policy.strictness  # type: ignore[assignment]
+    renderer = context.renderer(policy)
+    try:
+        found = match(session, command.messages, command.tools, shape, renderer, strictness)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    length = len(found.prompt_ids) // TOKEN_BYTES
+    drawn = sampling.effective(
+        command.sampling, policy.overrides, max(policy.max_context - length, 0)
+    )
+    inexact = sampling.inexact_reason(drawn, command.tool_choice)
+    started = r.TurnStarted(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reply=command.reply,
+        parent_node=found.parent_node,
+        parent_end=found.parent_end,
+        suffix_ids=found.suffix_ids,
+        suffix_origin=found.suffix_origin,
+        prompt_length=length,
+        prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
+        match_rule=found.rule,
+        match_detail=found.detail,
+        ambiguous=found.ambiguous,
+        parent_turn=found.parent_turn,
+        new_messages=found.new_messages,
+        history_key=found.history_key,
+        tools=command.tools,
+        sampling_requested=command.sampling,
+        sampling_effective=drawn,
+        behavior_exact=not inexact,
+        inexact_reason=inexact,
+        train_inexact=policy.train_inexact,
+        policy=policy.policy,
+        module=command.module,
+        stream=command.stream,
+        wants_logprobs=command.wants_logprobs,
+        deadline_ms=command.deadline_ms,
+        idempotency_key=command.idempotency_key,
+        retry_count=command.retry_count,
+        body_hash=command.body_hash,
+        choice=command.choice,
+    )
+    return started, found.prompt_ids
+
+
+def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
+    turn = session.running.get(command.turn_id)
+    if turn is None:
+        return Decision()
+    event = r.TurnCancelled(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reason=command.reason,
+    )
+    return Decision([event], dispatch.stop(session, [turn], command.reason, context))
+
+
+def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
+    known = session.rewards.get(judgement(command.reward))
+    revision = 0 if known is None else known.revision + 1
+    event = r.RewardAssigned(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        reward=replace(command.reward, revision=revision),
+        final=command.final,
+    )
+    decision = Decision([event])
+    if session.closed and command.final:
+        decision.events.append(finalized(session, "rewarded", context))
+    return decision
+
+
+def _close(session: Session, command: r.CloseSession, context: Context) -> Decision:
+    event = r.SessionClosed(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        status=command.status,
+        reason=command.reason,
+        cause=command.cause,
+        await_reward_until_ms=context.now_ms + command.await_reward_ms,
+    )
+    return close(session, event, context)
+
+
+def close(session: Session, event: r.SessionClosed, context: Context) -> Decision:
+    """Closes the session and, when no reward is missing, finalizes it."""
+    running = list(session.running.values())
+    decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
+    if session.rewards_final:
+        decision.events.append(finalized(session, "rewarded", context))
+    elif event.await_reward_until_ms <= context.now_ms:
+        decision.events.append(finalized(session, "no_reward_expected", context))
+    return decision
+
+
+def finalized(session: Session, reason: str, context: Context) -> r.SessionFinalized:
+    """The event at which the trajectory is built."""
+    return r.SessionFinalized(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        reason=reason,
+    )

@@ -1,0 +1,105 @@
+"""Which workers serve rollouts and what the policies are: a fold over `control` and `fleet`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from schemas import records as r
+from schemas.records import PolicyWeights, Record
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker that turns may be given to."""
+
+    worker: str
+    incarnation: str
+    slot: int
+    version: int | None
+    load: int = 0
+    """Turns this manager gave to it that are not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Turns given to `worker` so far will not be finished there.
+
+    Not `at_once`: the worker hands them back itself, and only what it never read has to be taken
+    from it a moment later.
+    """
+
+    worker: str
+    at_once: bool
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Routable workers and known policies."""
+
+    workers: dict[str, Worker] = field(default_factory=dict)
+    policies: dict[str, PolicyWeights] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    epoch: int = -1
+
+    def apply(self, record: Record) -> "Departure | None":
+        """Takes in one record; says if it means that a worker's turns have to go elsewhere.
+
+        Decisions of an older scheduler than one already heard of are ignored.
+        """
+        match record:
+            case r.SchedulerClaimed():
+                self.epoch = max(self.epoch, record.epoch)
+            case r.RoleAcquired(role="rollout") if record.slot is not None:
+                self.workers[record.worker] = Worker(
+                    record.worker, record.incarnation, record.slot, record.version
+                )
+                return Departure(record.worker, at_once=True)
+            case r.RoleAssigned() if record.epoch >= self.epoch and record.role != "rollout":
+                self.workers.pop(record.worker, None)
+            case r.RoleReleased(role="rollout"):
+                self.workers.pop(record.worker, None)
+                return Departure(record.worker, at_once=False)
+            case r.WorkerLost(process="rollout") if record.epoch >= self.epoch:
+                self._lose(record)
+                return Departure(record.worker, at_once=True)
+            case r.WeightsLoaded() if record.worker in self.workers:
+                self.workers[record.worker].version = record.version
+            case r.WeightsPublished():
+                self.versions[record.policy] = record.version
+            case PolicyWeights():
+                self.policies[record.policy] = record
+                known = self.versions.get(record.policy, -1)
+                self.versions[record.policy] = max(record.version, known)
+        return None
+
+    def choose(self, affinity: str | None, pinned_version: int | None) -> Worker | None:
+        """The worker for a turn: the one that has its prefix unless it is much busier."""
+        able = [w for w in self.workers.values() if pinned_version in (None, w.version)]
+        if not able:
+            return None
+        least = min(able, key=lambda worker: (worker.load, worker.worker))
+        near = next((worker for worker in able if worker.worker == affinity), least)
+        return near if near.load <= 2 * least.load + 4 else least
+
+    def release(self, worker: str | None, incarnation: str) -> None:
+        """A turn that was given to the worker is over."""
+        known = self.workers.get(worker or "")
+        if known is not None and known.incarnation == incarnation and known.load > 0:
+            known.load -= 1
+
+    def routable(self, worker: str | None, incarnation: str) -> bool:
+        """Whether output may still be expected of it."""
+        known = self.workers.get(worker or "")
+        return known is not None and known.incarnation == incarnation
+
+    def recount(self, turns: Iterable[tuple[str, str]]) -> None:
+        """Counts the load anew from (worker, incarnation) of the turns under way."""
+        for worker in self.workers.values():
+            worker.load = 0
+        for name, incarnation in turns:
+            if self.routable(name, incarnation):
+                self.workers[name].load += 1
+
+    def _lose(self, record: r.WorkerLost) -> None:
+        known = self.workers.get(record.worker)
+        if known is not None and known.incarnation == record.incarnation:
+            del self.workers[record.worker]

@@ -1,0 +1,234 @@
+"""The fold: what a session is after one more event of `sessions`. Pure but for the session itself.
+
+Deterministic and idempotent: the same log gives the same sessions, and what was said twice counts
+once. What an event may not do is counted in `Session.ignored` and otherwise without effect.
+"""
+
+from dataclasses import dataclass
+
+from consumers.trajectories.messages import Strictness, chained, message_key
+from consumers.trajectories.session import Session, Turn, TurnState
+from schemas import records as r
+from schemas.records import Record, Reward
+
+FOLD_VERSION = 1
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The session after an event, whether the event counted, and the turn it was about."""
+
+    session: Session | None
+    accepted: bool
+    turn: Turn | None = None
+    cut: tuple[Turn, ...] = ()
+    """Turns that the event ended although they were under way."""
+
+
+def apply(session: Session | None, event: Record, offset: int, strictness: Strictness) -> Folded:
+    """Folds `event`, which stands at `offset` of the session's partition.
+
+    `strictness` is how later histories will be compared with the sampled message.
+    """
+    if session is None:
+        return _open(event, offset)
+    folded = _transition(session, event, offset, strictness)
+    if not folded.accepted and not isinstance(event, r.CommandRefused):
+        session.ignored[_reason(session, event)] += 1
+    return folded
+
+
+def _open(event: Record, offset: int) -> Folded:
+    if not isinstance(event, r.SessionOpened):
+        return Folded(None, isinstance(event, r.CommandRefused))
+    session = Session(event, offset, last_activity_ms=event.at_ms)
+    session.commands.add(event.command_id)
+    return Folded(session, True)
+
+
+def _transition(session: Session, event: Record, offset: int, strictness: Strictness) -> Folded:
+    match event:
+        case r.TurnStarted():
+            return _start(session, event, offset)
+        case r.TurnDispatched():
+            return _dispatch(session, event)
+        case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
+            return _output(session, event, strictness)
+        case r.TurnFailed():
+            return _fail(session, event)
+        case r.TurnCancelled():
+            return _cancel(session, event)
+        case r.TurnJoined():
+            return _join(session, event)
+        case r.RewardAssigned():
+            return _reward(session, event)
+        case r.SessionClosed():
+            return _close(session, event)
+        case r.SessionFinalized():
+            return _finalize(session, event, offset)
+        case r.CommandRefused():
+            return Folded(session, True)
+    return Folded(session, False)
+
+
+def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
+    if session.closed or event.turn_id in session.turns:
+        return Folded(session, False)
+    tree, turn_id = session.tree, event.turn_id
+    prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
+    prompt.ids += event.suffix_ids
+    sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
+    turn = Turn(event, prompt.node_id, sampled.node_id, event.reply, event.at_ms)
+    session.turns[turn_id] = session.running[turn_id] = turn
+    session.bodies[event.body_hash] = turn_id
+    session.commands.add(event.command_id)
+    session.last_activity_ms = event.at_ms
+    if event.idempotency_key is not None:
+        session.idempotency.setdefault(event.idempotency_key, turn_id)
+    return Folded(session, True, turn)
+
+
+def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None or event.dispatch != turn.dispatch + 1:
+        return Folded(session, False, turn)
+    if event.from_offset != session.tree.nodes[turn.node].length:
+        return Folded(session, False, turn)
+    if turn.dispatch:
+        turn.interruptions += 1
+    turn.dispatch, turn.worker, turn.incarnation = event.dispatch, event.worker, event.incarnation
+    turn.slot, turn.no_progress_ms = event.slot, event.no_progress_ms
+    turn.last_progress_ms = event.at_ms
+    return Folded(session, True, turn)
+
+
+def _output(session: Session, event: Output, strictness: Strictness) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None or not _sampled_by(turn, event.dispatch, event.worker, event.incarnation):
+        return Folded(session, False, turn)
+    node = session.tree.nodes[turn.node]
+    if event.token_offset != node.length or len(event.token_ids) != len(event.logprobs):
+        return Folded(session, False, turn)
+    node.ids += event.token_ids
+    node.logprobs += event.logprobs
+    _add_spans(node.spans, event.spans)
+    turn.last_progress_ms = session.last_activity_ms = event.at_ms
+    if isinstance(event, r.TurnInterrupted):
+        turn.worker = None
+    elif isinstance(event, r.TurnCompleted):
+        _complete(session, turn, event, strictness)
+    return Folded(session, True, turn)
+
+
+def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: Strictness) -> None:
+    started = turn.started
+    turn.finish_reason, turn.message = event.finish_reason, event.message
+    turn.prompt_confirmed = (
+        event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
+    )
+    end = chained(started.history_key, message_key(event.message, strictness))
+    session.ends.setdefault(end, []).append(event.turn_id)
+    _end(session, turn, TurnState.COMPLETED)
+
+
+def _fail(session: Session, event: r.TurnFailed) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None:
+        return Folded(session, False)
+    if event.epoch is None and not _sampled_by(
+        turn, event.dispatch, event.worker, event.incarnation
+    ):
+        return Folded(session, False, turn)
+    _end(session, turn, TurnState.FAILED)
+    return Folded(session, True, turn)
+
+
+def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if event.command_id is not None:
+        session.commands.add(event.command_id)
+    if turn is None:
+        return Folded(session, False)
+    _end(session, turn, TurnState.CANCELLED)
+    return Folded(session, True, turn)
+
+
+def _join(session: Session, event: r.TurnJoined) -> Folded:
+    turn = session.turns.get(event.turn_id)
+    if turn is None or event.command_id in session.commands:
+        return Folded(session, False, turn)
+    session.commands.add(event.command_id)
+    turn.reply = event.reply
+    return Folded(session, True, turn)
+
+
+def _reward(session: Session, event: r.RewardAssigned) -> Folded:
+    if session.finalized_at_ms is not None or event.command_id in session.commands:
+        return Folded(session, False)
+    session.commands.add(event.command_id)
+    key = judgement(event.reward)
+    known = session.rewards.get(key)
+    if known is None or event.reward.revision >= known.revision:
+        session.rewards[key] = event.reward
+    session.rewards_final |= event.final
+    session.last_activity_ms = event.at_ms
+    return Folded(session, True)
+
+
+def _close(session: Session, event: r.SessionClosed) -> Folded:
+    if session.closed:
+        return Folded(session, False)
+    if event.command_id is not None:
+        session.commands.add(event.command_id)
+    cut = tuple(session.running.values())
+    for turn in cut:
+        _end(session, turn, TurnState.CUT)
+    session.closed = event
+    return Folded(session, True, cut=cut)
+
+
+def _finalize(session: Session, event: r.SessionFinalized, offset: int) -> Folded:
+    if session.closed is None or session.finalized_at_ms is not None:
+        return Folded(session, False)
+    session.finalized_at_ms, session.last_offset = event.at_ms, offset
+    return Folded(session, True)
+
+
+def judgement(reward: Reward) -> tuple[str, str, str | None]:
+    """What a reward judges; a later one of the same replaces it."""
+    return reward.name, reward.scope, reward.turn_id
+
+
+def _sampled_by(
+    turn: Turn, dispatch: int | None, worker: str | None, incarnation: str | None
+) -> bool:
+    return (
+        turn.worker is not None
+        and dispatch == turn.dispatch
+        and worker == turn.worker
+        and incarnation == turn.incarnation
+    )
+
+
+def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> None:
+    for span in more:
+        last = spans[-1] if spans else None
+        if last is None or (last.version_min, last.version_max, last.kv) != (
+            span.version_min,
+            span.version_max,
+            span.kv,
+        ):
+            spans.append(span)
+
+
+def _end(session: Session, turn: Turn, state: TurnState) -> None:
+    turn.state = state
+    turn.worker = turn.worker if state is TurnState.COMPLETED else None
+    del session.running[turn.started.turn_id]
+
+
+def _reason(session: Session, event: Record) -> str:
+    if session.finalized_at_ms is not None:
+        return "after_finalized"
+    return f"{type(event).__name__}_out_of_order"

@@ -1,0 +1,79 @@
+"""When two messages of a history count as the same, and the key of a whole history.
+
+A history's key is chained: the key of its shape (all that is not a message), then each message's.
+Keys leave out tool-call ids: these tell apart turns that read the same (`matching.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import orjson
+import xxhash
+
+Strictness = Literal["exact", "arguments", "content"]
+
+# Canonical JSON without these is its own comparable form.
+_NEEDS_READING = (b'"tool_call', b'"reasoning_content"', b'"content":null')
+
+
+def chained(history_key: bytes, message_key: bytes) -> bytes:
+    """Key of a history with one more message."""
+    return xxhash.xxh3_128_digest(history_key + message_key)
+
+
+def shape_key(*parts: bytes | str | None) -> bytes:
+    """Key of all that shapes a prompt beside its messages (policy, renderer, tools, ...)."""
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    return xxhash.xxh3_128_digest(
+        b"".join(b"-" if part is None else b"%d:%b" % (len(part), part) for part in encoded)
+    )
+
+
+@lru_cache(maxsize=16_384)
+def message_key(message: bytes, strictness: Strictness) -> bytes:
+    """Key of one message given as canonical JSON.
+
+    `exact` compares all but ids; `arguments` reads a tool call's arguments as JSON and leaves out
+    reasoning, which many agents drop; `content` compares role and content only.
+    """
+    if strictness != "content" and not any(mark in message for mark in _NEEDS_READING):
+        return xxhash.xxh3_128_digest(message)
+    return xxhash.xxh3_128_digest(_COMPARABLE[strictness](orjson.loads(message)))
+
+
+def _exact(message: dict[str, Any]) -> bytes:
+    calls = [call["function"] for call in message.pop("tool_calls", None) or ()]
+    message.pop("tool_call_id", None)
+    return _canonical(message | ({"tool_calls": calls} if calls else {}))
+
+
+def _equal_arguments(message: dict[str, Any]) -> bytes:
+    message.pop("reasoning_content", None)
+    for call in message.get("tool_calls") or ():
+        call["function"]["arguments"] = _read(call["function"].get("arguments"))
+    return _exact(message)
+
+
+def _role_and_content(message: dict[str, Any]) -> bytes:
+    return _canonical({"role": message.get("role"), "content": message.get("content")})
+
+
+def _canonical(message: dict[str, Any]) -> bytes:
+    if not message.get("content"):
+        message["content"] = ""
+    return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
+
+
+def _read(arguments: Any) -> Any:
+    try:
+        return orjson.loads(arguments)
+    except (orjson.JSONDecodeError, TypeError):
+        return arguments
+
+
+_COMPARABLE: Mapping[Strictness, Callable[[dict[str, Any]], bytes]] = {
+    "exact": _exact,
+    "arguments": _equal_arguments,
+    "content": _role_and_content,
+}

@@ -1,0 +1,39 @@
+"""What the engine is told to do, and whether the log-probs it reports are those sampled from."""
+
+from dataclasses import fields, replace
+
+from schemas.records import Sampling
+
+_NEUTRAL = {
+    "temperature": (None, 1.0),
+    "top_p": (None, 1.0),
+    "top_k": (None, 0, -1),
+    "min_p": (None, 0.0),
+    "presence_penalty": (None, 0.0),
+    "frequency_penalty": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "min_tokens": (None, 0),
+}
+_DEFAULT_MAX_TOKENS = 4096
+
+
+def effective(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
+    """The policy's `overrides` win over what was `asked`; `room` tokens fit into the context."""
+    won = {
+        field.name: getattr(overrides, field.name)
+        for field in fields(Sampling)
+        if getattr(overrides, field.name) not in (None, {}, ())
+    }
+    sampling = replace(asked, **won)
+    limit = sampling.max_tokens if sampling.max_tokens is not None else _DEFAULT_MAX_TOKENS
+    return replace(sampling, max_tokens=min(limit, room))
+
+
+def inexact_reason(sampling: Sampling, tool_choice: str) -> str:
+    """Why the raw log-probs are not those of the distribution sampled from; empty when they are."""
+    for name, neutral in _NEUTRAL.items():
+        if getattr(sampling, name) not in neutral:
+            return name
+    if sampling.logit_bias:
+        return "logit_bias"
+    return "forced_tool" if tool_choice not in ("auto", "none") else ""

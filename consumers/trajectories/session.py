@@ -1,0 +1,74 @@
+"""What the fold knows of one session and its turns. Changed by `fold.py` alone."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from consumers.trajectories.tree import Tree
+from schemas.records import ReplyAddress, Reward, SessionClosed, SessionOpened, TurnStarted
+
+
+class TurnState(StrEnum):
+    """Where a turn stands."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CUT = "cut"
+
+
+@dataclass(slots=True)
+class Turn:
+    """One sampled turn. `worker` is None while nobody samples it."""
+
+    started: TurnStarted
+    prompt_node: int
+    node: int
+    reply: ReplyAddress | None
+    last_progress_ms: int
+    state: TurnState = TurnState.RUNNING
+    dispatch: int = 0
+    worker: str | None = None
+    incarnation: str = ""
+    slot: int = -1
+    no_progress_ms: int = 0
+    interruptions: int = 0
+    prompt_confirmed: bool = True
+    finish_reason: str = ""
+    message: bytes = b""
+
+    @property
+    def running(self) -> bool:
+        """Whether an answer is still to come."""
+        return self.state is TurnState.RUNNING
+
+
+@dataclass(slots=True)
+class Session:
+    """All that is needed to decide, to continue and to build the trajectory."""
+
+    opened: SessionOpened
+    first_offset: int
+    tree: Tree = field(default_factory=Tree)
+    turns: dict[str, Turn] = field(default_factory=dict)
+    running: dict[str, Turn] = field(default_factory=dict)
+    ends: dict[bytes, list[str]] = field(default_factory=dict)
+    """Turns that end behind a history, by its key chained with the sampled message's."""
+    idempotency: dict[str, str] = field(default_factory=dict)
+    """Turn of each idempotency key."""
+    bodies: dict[bytes, str] = field(default_factory=dict)
+    """Latest turn of each request body."""
+    commands: set[str] = field(default_factory=set)
+    rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
+    rewards_final: bool = False
+    ignored: Counter[str] = field(default_factory=Counter)
+    last_activity_ms: int = 0
+    closed: SessionClosed | None = None
+    finalized_at_ms: int | None = None
+    last_offset: int = -1
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.opened.session_id

@@ -1,0 +1,104 @@
+"""The token tree of one session: runs of tokens behind a prefix of a parent.
+
+Owned by the fold; everybody else only reads it. Token ids are little-endian int32 bytes from the
+first hop to the trainer: a Python int a token would cost more than all else together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.records import VersionSpan
+
+TOKEN_BYTES = 4
+ROOT = -1
+
+
+@dataclass(slots=True)
+class Node:
+    """A run of tokens; `parent_end` tokens of the parent come before it."""
+
+    node_id: int
+    parent: int
+    parent_end: int
+    origin: str
+    turn_id: str
+    log_offset: int
+    ids: bytearray
+    logprobs: bytearray = field(default_factory=bytearray)
+    spans: list[VersionSpan] = field(default_factory=list)
+    children: list[int] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
+        return len(self.ids) // TOKEN_BYTES
+
+
+class Tree:
+    """All nodes of a session in log order."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.roots: list[int] = []
+
+    def grow(self, parent: int, parent_end: int, origin: str, turn_id: str, offset: int) -> Node:
+        """Adds an empty node."""
+        node = Node(len(self.nodes), parent, parent_end, origin, turn_id, offset, bytearray())
+        self.nodes.append(node)
+        (self.nodes[parent].children if parent != ROOT else self.roots).append(node.node_id)
+        return node
+
+    def path(self, node_id: int, end: int) -> bytes:
+        """Token ids from the root through the first `end` tokens of the node."""
+        parts: list[memoryview] = []
+        while node_id != ROOT:
+            node = self.nodes[node_id]
+            parts.append(memoryview(node.ids)[: end * TOKEN_BYTES])
+            node_id, end = node.parent, node.parent_end
+        parts.reverse()
+        return b"".join(parts)
+
+    def path_length(self, node_id: int, end: int) -> int:
+        """Number of tokens from the root through the first `end` tokens of the node."""
+        length = 0
+        while node_id != ROOT:
+            length += end
+            node = self.nodes[node_id]
+            node_id, end = node.parent, node.parent_end
+        return length
+
+    def longest_common_prefix(self, ids: bytes) -> tuple[int, int, int]:
+        """Where `ids` leave the tree: node, tokens of it in common, tokens in common in all.
+
+        The deepest place wins, of several the youngest node; `(-1, 0, 0)` without a first token in
+        common.
+        """
+        wanted = np.frombuffer(ids, np.int32)
+        best = (ROOT, 0, 0)
+        for node, common, depth in self._walk(wanted):
+            if depth >= best[2] and depth > 0:
+                best = (node, common, depth)
+        return best
+
+    def _walk(self, wanted: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
+        open_ends = [(root, 0) for root in self.roots]
+        while open_ends:
+            node_id, start = open_ends.pop()
+            node = self.nodes[node_id]
+            common = common_length(np.frombuffer(bytes(node.ids), np.int32), wanted[start:])
+            yield node_id, common, start + common
+            open_ends += [
+                (child, start + self.nodes[child].parent_end)
+                for child in reversed(node.children)
+                if self.nodes[child].parent_end <= common
+            ]
+
+
+def common_length(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32]) -> int:
+    """Length of the longest common prefix."""
+    shorter = min(len(one), len(two))
+    different = np.flatnonzero(one[:shorter] != two[:shorter])
+    return int(different[0]) if len(different) else shorter
