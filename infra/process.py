@@ -1,0 +1,86 @@
+"""The shell of a process: logging to standard error, signals that ask it to end, exit status.
+
+SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
+process at once. An error that leaves `main`, or a thread, ends it with its traceback and status 1.
+Called by every `__main__.py`.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_log = logging.getLogger(__name__)
+
+AsyncMain = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+SyncMain = Callable[[threading.Event], None]
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
+    """Runs `main(stop)` on an event loop to its end."""
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with _handled(lambda: loop.call_soon_threadsafe(stop.set)):
+            await main(stop)
+
+    _set_up_logging()
+    with _thread_failures(), asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(until_stopped())
+
+
+def run_sync(main: SyncMain) -> None:
+    """Runs `main(stop)` in this thread, the main one, to its end."""
+    stop = threading.Event()
+    _set_up_logging()
+    with _thread_failures(), _handled(stop.set):
+        main(stop)
+
+
+def _set_up_logging() -> None:
+    logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr)
+
+
+@contextmanager
+def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
+    def handle(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        _log.info("%s: ending", signal.Signals(number).name)
+        ask_to_end()
+
+    before = {number: signal.signal(number, handle) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _thread_failures() -> Iterator[None]:
+    """Lets a thread's error end the process in order, and raises it then."""
+    failures: list[BaseException] = []
+
+    def failed(arguments: threading.ExceptHookArgs) -> None:
+        name = arguments.thread.name if arguments.thread else "a thread"
+        _log.error("%s failed", name, exc_info=arguments.exc_value)
+        if arguments.exc_value is not None:
+            failures.append(arguments.exc_value)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before, threading.excepthook = threading.excepthook, failed
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+    if failures:
+        raise failures[0]

@@ -1,0 +1,68 @@
+"""Names of all spans, attributes and metrics, one list each, with what they stand for.
+
+A name that is not here is a type error (spans) or a `KeyError` at start (metrics).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SpanName = Literal[
+    "chat",  # gateway: one call of an agent, from its arrival to the last byte of the answer
+    "command",  # gateway: one session command (open, reward, close), until it is answered
+    "process requests",  # manager: a command is matched and decided upon
+    "process sessions",  # manager: an event is folded and what follows from it is sent
+    "generate",  # rollout worker: one dispatch, from its arrival to its last token
+    "finalize session",  # manager: a trajectory is built
+    "load weights",  # rollout worker: pause, load, resume
+    "train step",  # trainer: one optimizer step
+    "publish weights",  # trainer: manifest written, event appended
+    "run task",  # agents: one session of a task
+]
+
+ATTRIBUTES: Mapping[str, str] = {
+    "session_id": "gen_ai.conversation.id",
+    "turn_id": "gen_ai.response.id",
+    "model": "gen_ai.request.model",
+    "operation": "gen_ai.operation.name",
+    "finish_reason": "gen_ai.response.finish_reasons",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "topic": "messaging.destination.name",
+    "partition": "messaging.destination.partition.id",
+    "offset": "messaging.kafka.offset",
+    "status": "http.response.status_code",
+}
+"""Attribute names that conventions fix; any other attribute is put under `seamlessflow.`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """Kind, meaning and labels of a metric; `buckets` in the metric's unit."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+METRICS: Mapping[str, MetricSpec] = {
+    "seamlessflow_gateway_requests_total": MetricSpec(
+        "counter", "Calls answered, by route and HTTP status", ("route", "status")
+    ),
+    "seamlessflow_gateway_request_seconds": MetricSpec(
+        "histogram", "From a call's arrival to the end of its answer", ("route",), _SECONDS
+    ),
+    "seamlessflow_gateway_first_reply_seconds": MetricSpec(
+        "histogram", "From a streamed call's arrival to its first bytes", (), _SECONDS
+    ),
+    "seamlessflow_gateway_in_flight": MetricSpec("gauge", "Calls under way"),
+    "seamlessflow_gateway_replies_ignored_total": MetricSpec(
+        "counter", "Replies that nobody waited for or that were delivered before", ("reason",)
+    ),
+    "seamlessflow_gateway_turns_cancelled_total": MetricSpec(
+        "counter", "Turns cancelled because their client went away and did not come back"
+    ),
+}

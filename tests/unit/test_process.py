@@ -1,0 +1,83 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SYNC = """
+import signal
+from infra.process import run_sync
+def main(stop):
+    print("up", flush=True)
+    {body}
+run_sync(main)
+"""
+ASYNC = """
+import uvloop
+from infra.process import run
+async def main(stop):
+    print("up", flush=True)
+    {body}
+run(main{loop})
+"""
+
+
+def started(code: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "code",
+    [
+        SYNC.format(body="stop.wait(); print('ended in order')"),
+        ASYNC.format(body="await stop.wait(); print('ended in order')", loop=""),
+        ASYNC.format(
+            body="await stop.wait(); print('ended in order')", loop=", uvloop.new_event_loop"
+        ),
+    ],
+    ids=["sync", "asyncio", "uvloop"],
+)
+def test_a_signal_ends_the_process_in_order_with_status_0(
+    code: str, number: signal.Signals
+) -> None:
+    process = started(code)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "ended in order\n"), err
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    process = started(SYNC.format(body="stop.wait(); print('up', flush=True); signal.pause()"))
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
+    process = started(ASYNC.format(body="raise ValueError('broken')", loop=""))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "ValueError: broken" in err
+
+
+def test_the_error_of_a_thread_ends_the_process_with_status_1() -> None:
+    body = "import threading; threading.Thread(target=lambda: 1 / 0).start(); stop.wait()"
+    process = started(SYNC.format(body=body))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "ZeroDivisionError" in err
