@@ -222,6 +222,7 @@ class GroupAdmitted(Record):
     task_id: str
     version: int
     deadline_ms: int
+    purpose: str = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -481,6 +482,18 @@ class RunFinished(Record):
     at_ms: int
     steps: int
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleFailed(Record):
+    """A session ended in a way that does not count; its sample may be tried again."""
+
+    at_ms: int
+    group_id: str
+    sample: int
+    attempt: int
+    cause: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1015,6 +1028,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "RoleAssigned": RoleAssigned,
     "RoleReleased": RoleReleased,
     "RunFinished": RunFinished,
+    "SampleFailed": SampleFailed,
     "SchedulerClaimed": SchedulerClaimed,
     "SchedulerSnapshot": SchedulerSnapshot,
     "SessionClosed": SessionClosed,

@@ -92,6 +92,7 @@ CONTROL = Topic(
         r.RoleAcquired,
         r.AssignmentTimedOut,
         r.GroupAdmitted,
+        r.SampleFailed,
         r.GroupReady,
         r.GroupConsumed,
         r.GroupDropped,
