@@ -1,0 +1,114 @@
+"""Weights on disk appear whole, are checked file by file, and stay while somebody loads them."""
+
+import os
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.weight_versions import LEASE_MAX_AGE_S, lease, retain, versions
+from infra.weights import MANIFEST, Manifest, WeightsInvalid, publish, read_manifest, verify
+
+
+def facts(version: int = 4) -> Manifest:
+    return Manifest(
+        policy="tiny", version=version, optimizer_step=version, lineage="a", dtype="float32"
+    )
+
+
+def fill(directory: Path) -> None:
+    (directory / "model.safetensors").write_bytes(b"tensors")
+    (directory / "config.json").write_text("{}")
+
+
+def put(root: Path, version: int = 4) -> Path:
+    return publish(root, facts(version), fill, sync=False)[0]
+
+
+def test_what_was_published_verifies_and_says_what_it_is(tmp_path: Path) -> None:
+    directory, digest = publish(tmp_path, facts(), fill)
+    manifest = verify(directory, digest)
+    assert (manifest.policy, manifest.version, manifest.kind) == ("tiny", 4, "full")
+    assert set(manifest.files) == {"model.safetensors", "config.json"}
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", MANIFEST])
+def test_a_changed_file_is_named(tmp_path: Path, file: str) -> None:
+    directory, digest = publish(tmp_path, facts(), fill, sync=False)
+    (directory / file).write_bytes((directory / file).read_bytes() + b" ")
+    with pytest.raises(WeightsInvalid) as raised:
+        verify(directory, digest)
+    assert raised.value.file == file
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    directory = put(tmp_path)
+    (directory / "config.json").unlink()
+    with pytest.raises(WeightsInvalid, match=r"config\.json"):
+        verify(directory)
+
+
+def test_tensors_that_the_manifest_does_not_name_are_refused(tmp_path: Path) -> None:
+    directory = put(tmp_path)
+    (directory / "extra.safetensors").touch()
+    with pytest.raises(WeightsInvalid, match="not in the manifest"):
+        verify(directory)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"policy": "p"}', b"\xff"])
+def test_a_broken_manifest_is_a_typed_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / MANIFEST).write_bytes(content)
+    with pytest.raises(WeightsInvalid) as raised:
+        read_manifest(tmp_path)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_a_manifest_may_not_point_outside_its_directory(tmp_path: Path) -> None:
+    text = (put(tmp_path) / MANIFEST).read_text().replace("config.json", "../config.json")
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(WeightsInvalid, match="other directories"):
+        read_manifest(tmp_path)
+
+
+def test_a_publication_that_fails_leaves_no_version_behind(tmp_path: Path) -> None:
+    def fail(directory: Path) -> None:
+        (directory / "model.safetensors").touch()
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        publish(tmp_path, facts(), fail, sync=False)
+    assert versions(tmp_path) == {}
+
+
+def test_a_version_published_again_is_replaced(tmp_path: Path) -> None:
+    put(tmp_path)
+    put(tmp_path)
+    verify(versions(tmp_path)[4])
+
+
+def test_only_the_newest_versions_and_no_drafts_stay(tmp_path: Path) -> None:
+    for version in range(6):
+        put(tmp_path, version)
+    (tmp_path / ".version-00000009.dead").mkdir()
+    assert retain(tmp_path, 4) == [0, 1]
+    assert list(versions(tmp_path)) == [2, 3, 4, 5]
+    assert not list(tmp_path.glob(".version-*"))
+
+
+def test_a_version_that_is_being_loaded_is_not_deleted(tmp_path: Path) -> None:
+    for version in range(5):
+        put(tmp_path, version)
+    with lease(versions(tmp_path)[0]):
+        assert retain(tmp_path, 3) == [1]
+    assert retain(tmp_path, 3) == [0]
+
+
+def test_the_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:
+    for version in range(4):
+        put(tmp_path, version)
+    with lease(versions(tmp_path)[0]):
+        long_ago = time.time() - LEASE_MAX_AGE_S - 1
+        for mark in (tmp_path / ".leases").iterdir():
+            os.utime(mark, (long_ago, long_ago))
+        assert retain(tmp_path, 3) == [0]
