@@ -1,4 +1,4 @@
-"""The errors of every part, all below `SeamlessFlowError`. Each carries the facts somebody needs to act on it."""
+"""The errors of every part, all below `SeamlessFlowError`. Each carries the facts to act on."""
 
 
 class SeamlessFlowError(Exception):
@@ -45,7 +45,7 @@ class JarsUnavailable(SeamlessFlowError):
 
 
 class BrokerFailed(SeamlessFlowError):
-    """The embedded broker did not start, or is not to be had as asked; `log_tail` is its own last words."""
+    """The embedded broker did not start as asked; `log_tail` is the end of its log."""
 
     def __init__(self, reason: str, data_dir: str, log_tail: str = "") -> None:
         self.reason = reason
