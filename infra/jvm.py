@@ -55,6 +55,8 @@ def java(
         *([f"-XX:AOTCache={archive}"] if archive.exists() else []),
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
+        # Some 300 lines of settings at each start.
+        "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
         "-cp",
         ":".join(map(str, class_path)),
         main_class,
