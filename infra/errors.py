@@ -79,3 +79,12 @@ class TopicMismatch(SeamlessFlowError):
             f"topic {topic} has {found} partitions, {wanted} are needed; partition counts never "
             "change: use another topic_prefix or delete the topic"
         )
+
+
+class TransactionFailed(SeamlessFlowError):
+    """A transaction did not end as asked; its producer must not be used again."""
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        self.transactional_id = transactional_id
+        self.reason = reason
+        super().__init__(f"transaction of {transactional_id}: {reason}")

@@ -23,7 +23,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from infra.errors import DeliveryFailed, KafkaUnavailable, TopicMismatch
+from infra.errors import DeliveryFailed, KafkaUnavailable, TopicMismatch, TransactionFailed
 from infra.settings import KafkaSettings
 from schemas.codec import UndecodableRecord, decode, encode
 from schemas.records import Record
@@ -35,6 +35,7 @@ BEGINNING: int = OFFSET_BEGINNING
 END: int = OFFSET_END
 LARGEST_RECORD_BYTES = 32 * 1024 * 1024
 _POLL_S = 0.1
+_TRANSACTION_TIMEOUT_S = 5
 _BATCH = 500
 
 
@@ -64,6 +65,8 @@ class Producer:
         self._prefix = settings.topic_prefix
         self._settings = settings
         self._failure: DeliveryFailed | None = None
+        self._sent = 0
+        self._unsettled: dict[int, None] = {}
         self._producer = ConfluentProducer(
             {
                 "client.id": client_id,
@@ -111,7 +114,19 @@ class Producer:
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         if headers:
             place["headers"] = list(headers)
-        report = self._report if on_delivery is None else _reporting(on_delivery)
+        self._sent += 1
+        number = self._sent
+        self._unsettled[number] = None
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            self._unsettled.pop(number, None)
+            failure = None if error is None else _delivery_failed(error, message)
+            if on_delivery is not None:
+                offset = message.offset()
+                on_delivery(failure, -1 if offset is None else offset)
+            elif failure is not None:
+                self._failure = failure
+
         while True:
             try:
                 self._producer.produce(
@@ -122,6 +137,15 @@ class Producer:
                 self._producer.poll(_POLL_S)
             except KafkaException as error:
                 raise DeliveryFailed(topic, partition, key, str(error)) from error
+
+    @property
+    def sent(self) -> int:
+        """How many records were sent so far."""
+        return self._sent
+
+    def settled(self, number: int) -> bool:
+        """Whether the first `number` records sent are all acknowledged (or were reported lost)."""
+        return next(iter(list(self._unsettled)[:1]), number + 1) > number
 
     def check(self) -> None:
         """Raises the failure of an earlier record, if there was one."""
@@ -148,15 +172,11 @@ class Producer:
         while not self._closed.is_set():
             self._producer.poll(_POLL_S)
 
-    def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failure = _delivery_failed(error, message)
-
 
 class TransactionalProducer(Producer):
     """Records and the offsets that cover them, all or nothing.
 
-    Any `KafkaException` is fatal to the instance: drop it and make another of the same id, which
+    `TransactionFailed` is fatal to the instance: drop it and make another of the same id, which
     ends an open transaction of this one.
     """
 
@@ -167,28 +187,36 @@ class TransactionalProducer(Producer):
             "message.timeout.ms": 5_000,
         }
         super().__init__(settings, transactional_id, **options)
-        self._producer.init_transactions(30)
+        self._transactional_id = transactional_id
+        try:
+            self._producer.init_transactions(30)
+        except KafkaException as error:
+            raise TransactionFailed(transactional_id, str(error)) from error
 
     def commit(
         self,
         send: Callable[[], None],
         offsets: Mapping[Partition, tuple[int, str]],
-        reader: "Reader",
+        group_metadata: Any,
     ) -> None:
-        """One transaction: what `send` sends, and `offsets` (next offset, metadata) for a group."""
-        self._producer.begin_transaction()
-        send()
+        """One transaction: what `send` sends, and `offsets` (next offset, metadata) for a group.
+
+        Raises `TransactionFailed`; whether it took effect is then only known from the log.
+        """
         positions = [
             TopicPartition(self._prefix + topic, partition, offset, metadata)
             for (topic, partition), (offset, metadata) in offsets.items()
         ]
-        if positions:
-            self._producer.send_offsets_to_transaction(positions, reader.group_metadata(), 5)
-        self._producer.commit_transaction(5)
-
-    def abort(self) -> None:
-        """Ends an open transaction without effect."""
-        self._producer.abort_transaction(5)
+        try:
+            self._producer.begin_transaction()
+            send()
+            if positions:
+                self._producer.send_offsets_to_transaction(
+                    positions, group_metadata, _TRANSACTION_TIMEOUT_S
+                )
+            self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
+        except (KafkaException, DeliveryFailed) as error:
+            raise TransactionFailed(self._transactional_id, str(error)) from error
 
 
 class Reader:
@@ -297,6 +325,11 @@ class Reader:
             )[1]
             for topic, number in partitions
         }
+
+    def position(self, partition: Partition) -> int:
+        """Offset of the next record `poll` gives of an assigned partition."""
+        place = TopicPartition(self._prefix + partition[0], partition[1])
+        return int(self._consumer.position([place])[0].offset)
 
     def at_time(self, partitions: Iterable[Partition], at_ms: int) -> dict[Partition, int]:
         """Offset of the first record not older than `at_ms` of each partition."""
@@ -436,9 +469,10 @@ def _new_topics(settings: KafkaSettings, spec: Topic, replication: int) -> list[
         "retention.ms": str(spec.retention_ms),
         "cleanup.policy": "compact" if spec.compacted else "delete",
         "max.message.bytes": str(spec.max_record_bytes),
+        **({"segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"} if spec.compacted else {}),
         "message.timestamp.type": "CreateTime",
     }
-    letters = {**config, "retention.ms": "-1", "cleanup.policy": "delete"}
+    letters = {"retention.ms": "-1", "max.message.bytes": config["max.message.bytes"]}
     return [
         NewTopic(settings.topic_prefix + name, spec.partitions, replication, config=conf)
         for name, conf in ((spec.name, config), (spec.dead_letters, letters))
@@ -451,15 +485,6 @@ def _created(name: str, future: Any) -> None:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
-
-
-def _reporting(on_delivery: OnDelivery) -> Callable[[KafkaError | None, Message], None]:
-    def report(error: KafkaError | None, message: Message) -> None:
-        on_delivery(
-            None if error is None else _delivery_failed(error, message), int(message.offset() or -1)
-        )
-
-    return report
 
 
 def _delivery_failed(error: KafkaError, message: Message) -> DeliveryFailed:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 from consumers.trajectories.fold import FOLD_VERSION
 from consumers.trajectories.session import Session, Turn, TurnState
-from consumers.trajectories.tree import TOKEN_BYTES, Node
+from consumers.trajectories.tree import Node
 from schemas.records import (
     Reward,
     Trajectory,

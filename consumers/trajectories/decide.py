@@ -15,6 +15,7 @@ from consumers.trajectories.matching import match
 from consumers.trajectories.messages import Strictness, shape_key
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import TOKEN_BYTES
+from infra.renderer_settings import RendererError
 from schemas import records as r
 from schemas.records import PolicyWeights
 
@@ -182,7 +183,7 @@ def _start(
     renderer = context.renderer(policy)
     try:
         found = match(session, command.messages, command.tools, shape, renderer, strictness)
-    except ValueError as error:
+    except (RendererError, ValueError) as error:
         raise BadRequest(str(error)) from error
     length = len(found.prompt_ids) // TOKEN_BYTES
     drawn = sampling.effective(

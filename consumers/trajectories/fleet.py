@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
+HEARTBEAT_VALID_MS = 10_000
+
 
 @dataclass(slots=True)
 class Worker:
@@ -38,14 +40,18 @@ class Fleet:
     workers: dict[str, Worker] = field(default_factory=dict)
     policies: dict[str, PolicyWeights] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+    assignments: dict[str, int] = field(default_factory=dict)
+    """Newest assignment heard of, by worker."""
     epoch: int = -1
 
-    def apply(self, record: Record) -> "Departure | None":
+    def apply(self, record: Record, now_ms: int) -> Departure | None:
         """Takes in one record; says if it means that a worker's turns have to go elsewhere.
 
         Decisions of an older scheduler than one already heard of are ignored.
         """
         match record:
+            case r.WorkerHeartbeat(process="rollout", role="rollout"):
+                self._hear(record, now_ms)
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
@@ -53,8 +59,10 @@ class Fleet:
                     record.worker, record.incarnation, record.slot, record.version
                 )
                 return Departure(record.worker, at_once=True)
-            case r.RoleAssigned() if record.epoch >= self.epoch and record.role != "rollout":
-                self.workers.pop(record.worker, None)
+            case r.RoleAssigned() if record.epoch >= self.epoch:
+                self.assignments[record.worker] = record.assignment
+                if record.role != "rollout":
+                    self.workers.pop(record.worker, None)
             case r.RoleReleased(role="rollout"):
                 self.workers.pop(record.worker, None)
                 return Departure(record.worker, at_once=False)
@@ -98,6 +106,17 @@ class Fleet:
         for name, incarnation in turns:
             if self.routable(name, incarnation):
                 self.workers[name].load += 1
+
+    def _hear(self, record: r.WorkerHeartbeat, now_ms: int) -> None:
+        """A heartbeat tells of a worker that took its role before this manager listened."""
+        fresh = now_ms - record.at_ms < HEARTBEAT_VALID_MS
+        newest = record.assignment >= self.assignments.get(record.worker, -1)
+        serves = record.state in ("ready", "paused") and record.slot is not None
+        if fresh and newest and serves and record.worker not in self.workers:
+            slot = record.slot if record.slot is not None else -1
+            self.workers[record.worker] = Worker(
+                record.worker, record.incarnation, slot, record.version
+            )
 
     def _lose(self, record: r.WorkerLost) -> None:
         known = self.workers.get(record.worker)

@@ -224,7 +224,6 @@ def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> N
 
 def _end(session: Session, turn: Turn, state: TurnState) -> None:
     turn.state = state
-    turn.worker = turn.worker if state is TurnState.COMPLETED else None
     del session.running[turn.started.turn_id]
 
 

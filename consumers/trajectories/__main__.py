@@ -1,0 +1,18 @@
+"""The trajectory manager: `python -m consumers.trajectories`."""
+
+from consumers.trajectories.settings import ManagerSettings
+from infra.process import run_sync
+from infra.settings import load
+
+
+def main() -> None:
+    """Reads the settings and serves until asked to end."""
+    settings = load(ManagerSettings)
+
+    from consumers.trajectories.manager import Manager
+
+    run_sync(lambda stop: Manager(settings).run(stop.is_set))
+
+
+if __name__ == "__main__":
+    main()

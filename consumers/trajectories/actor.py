@@ -1,0 +1,274 @@
+"""Carries decisions out: appends events, sends prompts and replies, keeps the alarm clock.
+
+Everything here happens on the manager's main thread and on partitions it owns.
+"""
+
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from consumers.trajectories import deadlines, dispatch
+from consumers.trajectories.decide import Command, decide, refuse
+from consumers.trajectories.decision import Context, Decision
+from consumers.trajectories.fleet import Fleet
+from consumers.trajectories.fold import Folded
+from consumers.trajectories.matching import PromptRenderer
+from consumers.trajectories.partition import Partition
+from consumers.trajectories.replies import replies
+from consumers.trajectories.session import Session, Turn
+from infra.kafka import Headers, Producer, Received, dead_letter_headers
+from schemas import records as r
+from schemas.codec import encode
+from schemas.records import PolicyWeights
+from schemas.topics import PROMPTS, REPLIES, SESSIONS
+
+log = logging.getLogger(__name__)
+_LOOK_AGAIN_MS = 50
+_SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Actor:
+    """What a manager does with the partitions it owns."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        fleet: Fleet,
+        renderer: Callable[[PolicyWeights], PromptRenderer],
+        partitions: Mapping[int, Partition],
+        no_progress_ms: int,
+        hand_back_ms: int,
+    ) -> None:
+        self._producer = producer
+        self._fleet = fleet
+        self._renderer = renderer
+        self._partitions = partitions
+        self._no_progress_ms = no_progress_ms
+        self._hand_back_ms = hand_back_ms
+        self._doubts: dict[str, int] = {}
+        """Until when a leaving worker may hand turns back."""
+        self._scheduled: dict[tuple[int, str], int] = {}
+        """Earliest alarm of each session."""
+        self._alarms: list[tuple[int, int, str]] = []
+        self._waiting: dict[tuple[int, str], None] = {}
+        """Sessions with a turn that no worker could take."""
+
+    def command(self, partition: Partition, received: Received) -> None:
+        """Decides a command, or keeps it until the session's earlier events are read back."""
+        command: Command = received.record  # type: ignore[assignment]
+        partition.next_request = received.offset + 1
+        partition.commands[command.command_id] = received.offset
+        if command.session_id in partition.unread or command.session_id in partition.deferred:
+            partition.deferred.setdefault(command.session_id, deque()).append(received)
+        else:
+            self._decide(partition, received)
+
+    def folded(self, partition: Partition, received: Received, folded: Folded) -> None:
+        """Does what an event that was read back asks for."""
+        session, event = folded.session, received.record
+        if folded.accepted:
+            self.reply(received, folded)
+        if session is not None:
+            self._follow(partition, session, received, folded)
+        session_id = getattr(event, "session_id", None)
+        if session_id in partition.deferred:
+            self._take_up(partition, session_id)
+
+    def reply(self, received: Received, folded: Folded) -> None:
+        """Forwards an accepted event to the gateway that waits for it."""
+        for number, record in replies(received.record, folded):
+            self._producer.send(REPLIES.name, record, partition=number, headers=received.headers)
+
+    def departed(self, worker: str) -> None:
+        """Takes the turns from a worker that will not finish them."""
+        for partition in self._owned():
+            for session in list(partition.sessions.values()):
+                for turn in list(session.running.values()):
+                    if turn.worker == worker:
+                        self._again(partition, session, turn, "worker_lost")
+
+    def doubt(self, worker: str) -> None:
+        """Takes a leaving worker's turns from it unless it hands them back in time."""
+        self._doubts.setdefault(worker, now_ms() + self._hand_back_ms)
+
+    def _settle_doubts(self, now: int) -> None:
+        for worker in [worker for worker, due in self._doubts.items() if due <= now]:
+            del self._doubts[worker]
+            if worker not in self._fleet.workers:
+                self.departed(worker)
+
+    def serve_waiting(self) -> None:
+        """Tries anew to place the turns that no worker could take."""
+        if not self._fleet.workers:
+            return
+        waiting, self._waiting = self._waiting, {}
+        for number, session_id in waiting:
+            partition = self._partitions.get(number)
+            session = partition.sessions.get(session_id) if partition else None
+            if partition is not None and session is not None:
+                self._place(partition, session, "interrupted", ())
+
+    def overdue(self) -> None:
+        """Does what deadlines that have passed ask for."""
+        now = now_ms()
+        self._settle_doubts(now)
+        while self._alarms and self._alarms[0][0] <= now:
+            _, number, session_id = heapq.heappop(self._alarms)
+            self._scheduled.pop((number, session_id), None)
+            partition = self._partitions.get(number)
+            session = partition.sessions.get(session_id) if partition else None
+            if partition is None or session is None or not partition.owned:
+                continue
+            due = deadlines.due_ms(session)
+            if due is not None and due <= now and session_id not in partition.unread:
+                self._carry_out(partition, deadlines.overdue(session, self._context(partition)), ())
+            if due is not None:
+                self._alarm(partition, session, max(due, now + _LOOK_AGAIN_MS))
+
+    def next_alarm_s(self) -> float:
+        """Seconds until the next deadline, at most one."""
+        next_ms = min(
+            [*self._doubts.values(), *(alarm[0] for alarm in self._alarms[:1])], default=None
+        )
+        return 1.0 if next_ms is None else min(1.0, max(0.0, (next_ms - now_ms()) / 1000))
+
+    def reconcile(self, partition: Partition) -> None:
+        """After a takeover: dispatches what is undispatched, repeats what may be lost."""
+        context = self._context(partition)
+        for session in list(partition.sessions.values()):
+            for turn in list(session.running.values()):
+                again = dispatch.resent(session, turn, context)
+                if again:
+                    self._carry_out(partition, Decision([], again), ())
+                else:
+                    self._again(partition, session, turn, "worker_lost")
+            if session.finalized_at_ms is None:
+                self._alarm(partition, session, deadlines.due_ms(session))
+
+    def _follow(
+        self, partition: Partition, session: Session, received: Received, folded: Folded
+    ) -> None:
+        event = received.record
+        for turn in (folded.turn, *folded.cut):
+            if turn is not None and folded.accepted and not turn.running:
+                self._fleet.release(turn.worker, turn.incarnation)
+        if isinstance(event, r.SessionFinalized) and folded.accepted:
+            partition.emit(session)
+            partition.end(session)
+        elif isinstance(event, r.TurnInterrupted) and folded.accepted:
+            self._fleet.release(event.worker, event.incarnation)
+            self._place(partition, session, "interrupted", received.headers)
+        elif isinstance(event, r.TurnDispatched):
+            self._dispatched(partition, session, event, folded)
+        elif isinstance(event, _SETS_A_DEADLINE):
+            self._alarm(partition, session, deadlines.due_ms(session))
+
+    def _dispatched(
+        self, partition: Partition, session: Session, event: r.TurnDispatched, folded: Folded
+    ) -> None:
+        turn = folded.turn
+        if turn is not None and turn.running and turn.worker is None:
+            # Output came in between, so that this dispatch would leave a hole or sample twice.
+            self._again(partition, session, turn, "interrupted")
+        elif not self._fleet.routable(event.worker, event.incarnation):
+            self.doubt(event.worker)
+        self._alarm(partition, session, deadlines.due_ms(session))
+
+    def _decide(self, partition: Partition, received: Received) -> None:
+        command: Command = received.record  # type: ignore[assignment]
+        session = partition.sessions.get(command.session_id)
+        context = self._context(partition)
+        try:
+            decision = decide(session, command, context)
+        except Exception as error:
+            # One poisonous command must not stop the partition: it goes to the dead letters.
+            log.exception("command %s of %s", command.command_id, command.session_id)
+            self._bury(received, error)
+            decision = Decision([refuse(command, context, 500, "internal_error", repr(error))])
+        if not decision.events:
+            partition.commands.pop(command.command_id, None)
+        self._carry_out(partition, decision, received.headers)
+        started = any(isinstance(event, r.TurnStarted) for event in decision.events)
+        if started and not decision.prompts:
+            self._waiting[partition.number, command.session_id] = None
+
+    def _bury(self, received: Received, error: Exception) -> None:
+        place = received.topic, received.partition, received.offset
+        self._producer.send_bytes(
+            f"{received.topic}.dlq",
+            encode(received.record),
+            received.key,
+            received.partition,
+            dead_letter_headers(*place, repr(error)),
+        )
+
+    def _take_up(self, partition: Partition, session_id: str) -> None:
+        commands = partition.deferred[session_id]
+        while commands and session_id not in partition.unread:
+            self._decide(partition, commands.popleft())
+        if not commands:
+            del partition.deferred[session_id]
+
+    def _place(self, partition: Partition, session: Session, reason: str, headers: Headers) -> None:
+        for turn in list(session.running.values()):
+            if turn.worker is None:
+                self._again(partition, session, turn, reason, headers)
+
+    def _again(
+        self,
+        partition: Partition,
+        session: Session,
+        turn: Turn,
+        reason: str,
+        headers: Headers = (),
+    ) -> None:
+        decision = dispatch.again(session, turn, reason, self._context(partition))
+        if decision.events:
+            self._carry_out(partition, decision, headers)
+        else:
+            self._waiting[partition.number, session.session_id] = None
+
+    def _carry_out(self, partition: Partition, decision: Decision, headers: Headers) -> None:
+        partition.appended(decision.events)
+        for event in decision.events:
+            session_id: str = event.session_id  # type: ignore[attr-defined]
+            self._producer.send(
+                SESSIONS.name,
+                event,
+                key=session_id,
+                partition=partition.number,
+                headers=headers,
+            )
+        for slot, prompt in decision.prompts:
+            self._producer.send(PROMPTS.name, prompt, partition=slot, headers=headers)
+            if isinstance(prompt, r.GenerateTurn) and prompt.worker in self._fleet.workers:
+                self._fleet.workers[prompt.worker].load += 1
+
+    def _alarm(self, partition: Partition, session: Session | None, due: int | None) -> None:
+        if due is None or session is None:
+            return
+        key = partition.number, session.session_id
+        if due < self._scheduled.get(key, due + 1):
+            self._scheduled[key] = due
+            heapq.heappush(self._alarms, (due, *key))
+
+    def _context(self, partition: Partition) -> Context:
+        return Context(
+            self._fleet,
+            self._renderer,
+            partition.number,
+            partition.epoch,
+            now_ms(),
+            self._no_progress_ms,
+            lambda session_id: session_id in partition.ended,
+        )
+
+    def _owned(self) -> list[Partition]:
+        return [partition for partition in self._partitions.values() if partition.owned]

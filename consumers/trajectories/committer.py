@@ -1,0 +1,114 @@
+"""Commits trajectories and the offsets that cover them, in one transaction, off the main thread.
+
+One job at a time. A transaction is opened only when all it needs is ready, so that it never holds
+up the readers of `trajectories`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from consumers.trajectories.partition import Progress
+from infra.errors import TransactionFailed
+from infra.kafka import Producer, TransactionalProducer
+from infra.reading import ReaderThread
+from infra.settings import KafkaSettings
+from schemas.records import Trajectory
+from schemas.topics import REQUESTS, TRAJECTORIES
+
+log = logging.getLogger(__name__)
+_SETTLE_TIMEOUT_S = 10
+_SETTLE_POLL_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one transaction commits."""
+
+    trajectories: Mapping[int, Sequence[Trajectory]]
+    """By the partition of `sessions` they come from."""
+    offsets: Mapping[int, tuple[int, Progress]]
+    sent: int
+    """Records that the manager's producer must have had acknowledged before."""
+
+
+class Committer:
+    """A thread with the transactional producer; calls `done` with each job and whether it took."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        slot: str,
+        producer: Producer,
+        requests: ReaderThread,
+        done: Callable[[Job, bool], None],
+    ) -> None:
+        self._kafka = kafka
+        self._id = f"trajectories-{slot}"
+        self._plain = producer
+        self._requests = requests
+        self._done = done
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._producer = TransactionalProducer(kafka, self._id)
+        self.idle = threading.Event()
+        self.idle.set()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Commits the job; only when `idle`."""
+        self.idle.clear()
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Finishes the job at hand."""
+        self._jobs.put(None)
+        self._thread.join(3 * _SETTLE_TIMEOUT_S)
+        self._producer.close()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                committed = self._commit(job)
+            finally:
+                self.idle.set()
+            self._done(job, committed)
+
+    def _commit(self, job: Job) -> bool:
+        try:
+            self._await_settled(job.sent)
+            metadata = self._requests.ask(lambda reader: reader.group_metadata())
+            offsets = {
+                (REQUESTS.name, partition): (offset, progress.encode())
+                for partition, (offset, progress) in job.offsets.items()
+            }
+            self._producer.commit(lambda: self._send(job), offsets, metadata)
+        except (TransactionFailed, TimeoutError) as error:
+            log.warning("transaction failed, looking what the log holds: %s", error)
+            return self._recover(job)
+        return True
+
+    def _send(self, job: Job) -> None:
+        for trajectories in job.trajectories.values():
+            for trajectory in trajectories:
+                self._producer.send(TRAJECTORIES.name, trajectory, key=trajectory.group_id)
+
+    def _await_settled(self, number: int) -> None:
+        deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+        while not self._plain.settled(number):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"records sent were not acknowledged in {_SETTLE_TIMEOUT_S} s")
+            time.sleep(_SETTLE_POLL_S)
+
+    def _recover(self, job: Job) -> bool:
+        """A new producer, which ends the old transaction; whether that had been committed."""
+        self._producer = TransactionalProducer(self._kafka, self._id)
+        wanted = [(REQUESTS.name, partition) for partition in job.offsets]
+        found = self._requests.ask(lambda reader: reader.committed(wanted))
+        return all(
+            Progress.decode(found[REQUESTS.name, partition][1]) == progress
+            for partition, (_, progress) in job.offsets.items()
+        )

@@ -1,0 +1,332 @@
+"""The trajectory manager's process: threads that read, one loop that folds, decides and writes.
+
+`requests` is read as a member of a consumer group; the same partitions of `sessions` are assigned
+by hand. A partition is acted on once this manager's claim was read back as the first of its epoch:
+everything before it is folded by then. Reading a newer claim ends acting at once.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from uuid import uuid4
+
+from consumers.trajectories.actor import Actor, now_ms
+from consumers.trajectories.committer import Committer, Job
+from consumers.trajectories.fleet import Fleet
+from consumers.trajectories.fold import Folded
+from consumers.trajectories.matching import PromptRenderer
+from consumers.trajectories.messages import Strictness
+from consumers.trajectories.partition import Partition, Progress
+from consumers.trajectories.settings import ManagerSettings
+from infra.kafka import BEGINNING, Producer, Reader, Received
+from infra.reading import ReaderThread
+from infra.renderer_settings import RendererSettings
+from infra.rendering import Renderer
+from schemas.records import PartitionClaimed, PolicyWeights
+from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
+
+log = logging.getLogger(__name__)
+_REVOKE_TIMEOUT_S = 20
+_CATCH_UP_TIMEOUT_S = 60
+_OFFSETS_ONLY_EVERY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The group gave partitions to this member; progress as committed."""
+
+    partitions: dict[int, tuple[int, Progress]]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The group takes partitions; it waits for `done`."""
+
+    partitions: list[int]
+    done: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction is over."""
+
+    job: Job
+    took: bool
+
+
+Item = list[Received] | Assigned | Revoked | Committed | BaseException
+
+
+class Manager:
+    """One member of the group of trajectory managers."""
+
+    def __init__(self, settings: ManagerSettings) -> None:
+        self._settings = settings
+        self._id = f"manager-{settings.manager.slot}-{uuid4().hex[:8]}"
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._partitions: dict[int, Partition] = {}
+        self._held: dict[int, list[Received]] = {}
+        """Commands of partitions that are not owned yet."""
+        self._replies: dict[int, list[tuple[Received, Folded]]] = {}
+        """Events found while rebuilding whose replies nobody may have sent."""
+        self._renderers: dict[str, Renderer] = {}
+        self._fleet = Fleet()
+        kafka = settings.kafka
+        self._producer = Producer(kafka, self._id)
+        self._letters = Producer(kafka, f"{self._id}-dead-letters")
+        self._fleet_reader = self._reader("fleet")
+        self._requests = self._reader("requests", group=settings.manager.group)
+        self._sessions = self._reader("sessions")
+        self._committer = Committer(
+            kafka,
+            settings.manager.slot,
+            self._producer,
+            self._requests,
+            lambda job, took: self._inbox.put(Committed(job, took)),
+        )
+        self._actor = Actor(
+            self._producer,
+            self._fleet,
+            self._renderer,
+            self._partitions,
+            int(settings.manager.no_progress_s * 1000),
+            int(settings.manager.hand_back_s * 1000),
+        )
+        self._leaving = False
+        self._next_commit = 0.0
+        self._commits = 0
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Serves until `stopping`; raises what makes going on impossible."""
+        self._learn_the_fleet()
+        self._join_the_group()
+        self._sessions.start()
+        try:
+            while not stopping():
+                self._turn()
+        finally:
+            self._close()
+
+    def _turn(self) -> None:
+        wait = min(self._actor.next_alarm_s(), max(0.0, self._next_commit - time.monotonic()))
+        try:
+            self._handle(self._inbox.get(timeout=max(wait, 0.001)))
+            while True:
+                self._handle(self._inbox.get_nowait())
+        except Empty:
+            pass
+        self._actor.overdue()
+        self._actor.serve_waiting()
+        self._commit()
+
+    def _handle(self, item: Item) -> None:
+        match item:
+            case Assigned():
+                self._assign(item)
+            case Revoked():
+                self._revoke(item)
+            case Committed():
+                self._committed(item)
+            case BaseException():
+                raise item
+            case _:
+                for received in item:
+                    self._receive(received)
+
+    def _receive(self, received: Received) -> None:
+        if received.topic == SESSIONS.name:
+            self._session_event(received)
+        elif received.topic == REQUESTS.name:
+            self._command(received)
+        else:
+            self._fleet_record(received)
+
+    def _command(self, received: Received) -> None:
+        partition = self._partitions.get(received.partition)
+        if partition is None:
+            return
+        if partition.owned:
+            self._actor.command(partition, received)
+        else:
+            self._held[received.partition].append(received)
+
+    def _session_event(self, received: Received) -> None:
+        partition = self._partitions.get(received.partition)
+        if partition is None:
+            return
+        owned = partition.owned
+        folded = partition.fold(received, self._strictness)
+        if isinstance(received.record, PartitionClaimed):
+            self._claimed(partition, received.record)
+        elif owned:
+            self._actor.folded(partition, received, folded)
+        else:
+            self._rebuild(partition, received, folded)
+
+    def _rebuild(self, partition: Partition, received: Received, folded: Folded) -> None:
+        session = folded.session
+        covered = received.offset < partition.progress.covered
+        if not covered:
+            self._replies[partition.number].append((received, folded))
+        if session is not None and session.finalized_at_ms is not None and folded.accepted:
+            if not covered:
+                partition.emit(session)
+            partition.end(session)
+
+    def _claimed(self, partition: Partition, claim: PartitionClaimed) -> None:
+        if partition.fenced:
+            log.warning("partition %d was claimed by %s", partition.number, claim.manager)
+            self._forget([partition.number])
+            return
+        if claim.manager != self._id:
+            return
+        if not partition.owned:
+            self._claim(partition)
+            return
+        log.info("owns partition %d from epoch %d", partition.number, claim.epoch)
+        for received, folded in self._replies.pop(partition.number):
+            if folded.accepted:
+                self._actor.reply(received, folded)
+        self._actor.reconcile(partition)
+        for received in self._held.pop(partition.number):
+            self._actor.command(partition, received)
+
+    def _claim(self, partition: Partition) -> None:
+        epoch = max(partition.epoch, partition.progress.epoch) + 1
+        claim = PartitionClaimed(
+            partition=partition.number, epoch=epoch, manager=self._id, at_ms=now_ms()
+        )
+        self._producer.send(SESSIONS.name, claim, partition=partition.number)
+
+    def _assign(self, assigned: Assigned) -> None:
+        for number, (offset, progress) in assigned.partitions.items():
+            partition = Partition(number, progress, self._id, next_request=offset)
+            self._partitions[number] = partition
+            self._held[number], self._replies[number] = [], []
+            self._claim(partition)
+        starts = {
+            (SESSIONS.name, number): progress.rebuild if progress.rebuild >= 0 else BEGINNING
+            for number, (_, progress) in assigned.partitions.items()
+        }
+        self._sessions.call(lambda reader: reader.add(starts))
+
+    def _revoke(self, revoked: Revoked) -> None:
+        self._committer.idle.wait(_REVOKE_TIMEOUT_S)
+        self._forget([number for number in revoked.partitions if number in self._partitions])
+        revoked.done.set()
+
+    def _forget(self, numbers: list[int]) -> None:
+        for number in numbers:
+            del self._partitions[number]
+            self._held.pop(number, None)
+            self._replies.pop(number, None)
+        gone = [(SESSIONS.name, number) for number in numbers]
+        if gone:
+            self._sessions.call(lambda reader: reader.remove(gone))
+
+    def _fleet_record(self, received: Received) -> None:
+        record = received.record
+        if isinstance(record, PolicyWeights):
+            self._renderer(record)
+        departure = self._fleet.apply(record, now_ms())
+        if departure is None:
+            return
+        if departure.at_once:
+            self._actor.departed(departure.worker)
+        else:
+            self._actor.doubt(departure.worker)
+
+    def _commit(self) -> None:
+        if time.monotonic() < self._next_commit or not self._committer.idle.is_set():
+            return
+        self._next_commit = time.monotonic() + self._settings.manager.commit_interval_s
+        self._commits += 1
+        owned = [partition for partition in self._partitions.values() if partition.owned]
+        offsets_too = self._commits % _OFFSETS_ONLY_EVERY == 0
+        chosen = [one for one in owned if one.emitted or (offsets_too and one.uncommitted)]
+        if chosen:
+            self._committer.submit(
+                Job(
+                    {one.number: tuple(one.emitted) for one in chosen},
+                    {one.number: one.committable() for one in chosen},
+                    self._producer.sent,
+                )
+            )
+
+    def _committed(self, committed: Committed) -> None:
+        if not committed.took:
+            return
+        for number, trajectories in committed.job.trajectories.items():
+            partition = self._partitions.get(number)
+            if partition is not None:
+                partition.committed(len(trajectories), committed.job.offsets[number])
+
+    def _strictness(self, policy: str) -> Strictness:
+        known = self._fleet.policies.get(policy)
+        return known.strictness if known else "arguments"  # type: ignore[return-value]
+
+    def _renderer(self, policy: PolicyWeights) -> PromptRenderer:
+        renderer = self._renderers.get(policy.tokenizer_hash)
+        if renderer is None:
+            settings = RendererSettings.from_json(policy.renderer)
+            renderer = Renderer.load(Path(policy.tokenizer_directory), settings)
+            self._renderers[policy.tokenizer_hash] = renderer
+        return renderer
+
+    def _reader(self, name: str, group: str | None = None) -> ReaderThread:
+        reader = Reader(
+            self._settings.kafka,
+            f"{self._id}-{name}",
+            group=group,
+            dead_letters=self._letters,
+            **({"group.remote.assignor": "uniform"} if group else {}),
+        )
+        return ReaderThread(f"{name} reader", reader, self._inbox.put, self._inbox.put)
+
+    def _learn_the_fleet(self) -> None:
+        """Reads `fleet` to its end: without policies and workers nothing can be decided."""
+        self._fleet_reader.start()
+        topics = [(FLEET.name, 0), (CONTROL.name, 0)]
+        ends = self._fleet_reader.ask(lambda reader: reader.ends(topics))
+        starts = {(FLEET.name, 0): BEGINNING, (CONTROL.name, 0): ends[CONTROL.name, 0]}
+        self._fleet_reader.call(lambda reader: reader.assign(starts))
+        self._fleet_reader.await_position((FLEET.name, 0), ends[FLEET.name, 0], _CATCH_UP_TIMEOUT_S)
+
+    def _join_the_group(self) -> None:
+        reader_thread = self._requests
+
+        def assigned(partitions: list[tuple[str, int]]) -> None:
+            found = reader_thread.reader.committed(partitions)
+            self._inbox.put(
+                Assigned(
+                    {
+                        number: (max(offset, 0), Progress.decode(metadata))
+                        for (_, number), (offset, metadata) in found.items()
+                    }
+                )
+            )
+
+        def revoked(partitions: list[tuple[str, int]]) -> None:
+            if self._leaving:
+                return
+            done = threading.Event()
+            self._inbox.put(Revoked([number for _, number in partitions], done))
+            if not done.wait(_REVOKE_TIMEOUT_S):
+                log.warning("partitions %s are given up without an end", partitions)
+
+        reader_thread.call(lambda reader: reader.subscribe([REQUESTS.name], assigned, revoked))
+        reader_thread.start()
+
+    def _close(self) -> None:
+        self._leaving = True
+        self._requests.close()
+        self._committer.idle.wait(_REVOKE_TIMEOUT_S)
+        self._committer.close()
+        for reader in (self._sessions, self._fleet_reader):
+            reader.close()
+        self._producer.close()
+        self._letters.close()
