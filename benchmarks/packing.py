@@ -1,0 +1,110 @@
+"""Tokens a second from trajectories to micro-batches, on one thread.
+
+    python -m benchmarks.packing [--sessions 512] [--turns 8] [--turn-tokens 256]
+
+`chains` is the step from `Trajectory` records to chains, `pack` the one from chains to
+micro-batches. The whole way has to make 5 M tokens/s at ordinary session lengths.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import get_args
+
+import numpy as np
+
+from schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from trainer.chains import Chain, chains
+from trainer.packing import Layout, pack
+
+_REPEATS = 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=512)
+    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--turn-tokens", type=int, default=256)
+    parser.add_argument("--budget", type=int, default=32_768)
+    asked = parser.parse_args()
+    random = np.random.default_rng(0)
+    sessions = [session(random, n, asked.turns, asked.turn_tokens) for n in range(asked.sessions)]
+    tokens = sum(len(one.loss_mask) for one in sessions)
+    made = [chain for one in sessions for chain in chains(one, "tiny").chains]
+    print(f"{asked.sessions} sessions, {tokens} tokens, {len(made)} chains")
+    report("chains", tokens, lambda: [chains(one, "tiny") for one in sessions])
+    for layout in get_args(Layout):
+        packing = partial(pack, made, [1.0] * len(made), asked.budget, layout)
+        report(f"pack {layout}", tokens, packing)
+        report(f"both {layout}", tokens, partial(whole, sessions, asked.budget, layout))
+
+
+def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
+    """Trajectories to micro-batches."""
+    made: list[Chain] = [chain for one in sessions for chain in chains(one, "tiny").chains]
+    pack(made, [1.0] * len(made), budget, layout)
+
+
+def report(what: str, tokens: int, work: Callable[[], object]) -> None:
+    """Prints the best of a few runs."""
+    best = min(timed(work) for _ in range(_REPEATS))
+    print(f"{what:12s} {tokens / best / 1e6:8.1f} M tokens/s  {best * 1e3:8.1f} ms")
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def session(random: np.random.Generator, number: int, turns: int, length: int) -> Trajectory:
+    """A straight session: per turn a prompt and an answer of about `length` tokens each."""
+    nodes: list[TrajectoryNode] = []
+    masks, spans, start = [], [], 0
+    for node in range(2 * turns):
+        size = int(random.integers(length // 2, length * 3 // 2 + 1))
+        sampled = node % 2 == 1
+        nodes.append(
+            TrajectoryNode(
+                node_id=node,
+                parent=node - 1,
+                parent_end=nodes[-1].length if nodes else 0,
+                start=start,
+                length=size,
+                origin="policy" if sampled else "tool",
+                turn_id=f"t{node // 2}",
+                log_offset=node,
+            )
+        )
+        masks.append(bytes([sampled]) * size)
+        if sampled:
+            spans.append(VersionSpan(start=start, version_min=3, version_max=3))
+        start += size
+    ids = random.integers(0, 1000, start, np.int32)
+    return Trajectory(
+        session_id=f"g-{number}.0.0",
+        policy="tiny",
+        tokens=ids.tobytes(),
+        logprobs=np.zeros(start, np.float32).tobytes(),
+        loss_mask=b"".join(masks),
+        spans=tuple(spans),
+        nodes=tuple(nodes),
+        status="complete",
+        reason="",
+        cause="policy",
+        creation_version=3,
+        turns=turns,
+        tokenizer_hash="",
+        partition=0,
+        first_offset=0,
+        last_offset=0,
+        opened_at_ms=0,
+        closed_at_ms=0,
+        finalized_at_ms=0,
+        fold_version=1,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""A trajectory's tree as training chains: token sequences from a root to where a branch ends.
+
+Each token that may be trained is trained in exactly one chain, the first in node order, however
+many branches share it. Tokens behind the last trained one are left out: nothing depends on them.
+Pure; called by the dataloader. `_T` counts the tokens of a chain.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infra.errors import SeamlessFlowError
+from schemas.records import Trajectory, TrajectoryNode
+
+Int32s = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+_Element = TypeVar("_Element", bound=np.generic)
+
+NOWHERE = -1
+"""Turn, offset and version of a token that no policy sampled."""
+
+
+class TrajectoryMalformed(SeamlessFlowError):
+    """A trajectory contradicts itself; nothing of it can be trained."""
+
+    def __init__(self, session: str, reason: str) -> None:
+        self.session = session
+        self.reason = reason
+        super().__init__(f"trajectory of session {session}: {reason}")
+
+    def __reduce__(self) -> tuple[type["TrajectoryMalformed"], tuple[str, str]]:
+        return TrajectoryMalformed, (self.session, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Equal-length arrays with one entry a token."""
+
+    ids_T: Int32s
+    trained_T: Bools
+    logprobs_T: Floats
+    """What the engine reported when it sampled the token."""
+
+    versions_T: Int32s
+    """Policy version that sampled the token."""
+
+    turns_T: Int32s
+    """Place of the token's turn in the chain's list of turns."""
+
+    offsets_T: Int32s
+    """Place of the token in its turn's completion."""
+
+    def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
+        """The tokens of these (start, end) runs, one behind the other."""
+        return Tokens(
+            _joined(self.ids_T, pieces),
+            _joined(self.trained_T, pieces),
+            _joined(self.logprobs_T, pieces),
+            _joined(self.versions_T, pieces),
+            _joined(self.turns_T, pieces),
+            _joined(self.offsets_T, pieces),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One sequence to train on, with where each of its tokens came from."""
+
+    session_id: str
+    turns: tuple[str, ...]
+    tokens: Tokens
+
+    def __len__(self) -> int:
+        return len(self.tokens.ids_T)
+
+    def trained(self) -> int:
+        """How many tokens enter the loss."""
+        return int(np.count_nonzero(self.tokens.trained_T))
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """All chains of a trajectory, and the sampled tokens that are in none, by reason."""
+
+    chains: tuple[Chain, ...]
+    masked: Mapping[str, int]
+
+
+def chains(trajectory: Trajectory, policy: str) -> Chains:
+    """The chains that train `policy`. Raises `TrajectoryMalformed`.
+
+    What the trajectory masks stays masked. Masked here: tokens of another policy, of a version
+    that is not known exactly, and a first token, which nothing predicts.
+    """
+    turns: dict[str, int] = {}
+    flat = _flat(trajectory, turns)
+    masked = Counter(trajectory.masked_tokens)
+    _mask(flat, "other_policy", _foreign(trajectory, policy), masked)
+    _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
+    found = []
+    for pieces in _branches(trajectory.nodes):
+        branch = flat.select(pieces)
+        _mask(branch, "no_prefix", np.arange(len(branch.ids_T)) == 0, masked)
+        for start, end in pieces:
+            flat.trained_T[start:end] = False
+        if (trained := np.flatnonzero(branch.trained_T)).size:
+            kept = branch.select([(0, int(trained[-1]) + 1)])
+            found.append(Chain(trajectory.session_id, tuple(turns), kept))
+    return Chains(tuple(found), {reason: count for reason, count in masked.items() if count})
+
+
+def without(chain: Chain, masked_T: Bools) -> Chain | None:
+    """The chain with these tokens no longer trained; None if none is left."""
+    trained_T = chain.tokens.trained_T & ~masked_T
+    left = np.flatnonzero(trained_T)
+    if not left.size:
+        return None
+    tokens = replace(chain.tokens, trained_T=trained_T)
+    return replace(chain, tokens=tokens.select([(0, int(left[-1]) + 1)]))
+
+
+def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
+    """All tokens in node order; fills `turns` with the place of each turn."""
+    ids_T = np.frombuffer(trajectory.tokens, "<i4")
+    size = len(ids_T)
+    mask = np.frombuffer(trajectory.loss_mask, np.uint8)
+    logprobs_T = np.frombuffer(trajectory.logprobs, "<f4")
+    if not len(mask) == len(logprobs_T) == size:
+        lengths = f"{size} tokens, {len(mask)} mask bytes, {len(logprobs_T)} log-probs"
+        raise TrajectoryMalformed(trajectory.session_id, lengths)
+    turns_T, offsets_T = np.full((2, size), NOWHERE, np.int32)
+    sampled: Counter[str] = Counter()
+    for node in trajectory.nodes:
+        _check(trajectory, node, size)
+        if node.origin == "policy":
+            end = node.start + node.length
+            turns_T[node.start : end] = turns.setdefault(node.turn_id, len(turns))
+            offsets_T[node.start : end] = np.arange(node.length) + sampled[node.turn_id]
+            sampled[node.turn_id] += node.length
+    trained_T = (mask != 0) & (turns_T >= 0)
+    return Tokens(ids_T, trained_T, logprobs_T, _versions(trajectory, turns_T), turns_T, offsets_T)
+
+
+def _check(trajectory: Trajectory, node: TrajectoryNode, size: int) -> None:
+    nodes = trajectory.nodes
+    if node.start < 0 or node.length < 0 or node.start + node.length > size:
+        raise TrajectoryMalformed(trajectory.session_id, f"node {node.node_id} leaves its arrays")
+    if nodes[min(node.node_id, len(nodes) - 1)] is not node:
+        raise TrajectoryMalformed(trajectory.session_id, f"node {node.node_id} is out of order")
+    if node.parent >= node.node_id or (
+        node.parent >= 0 and not 0 <= node.parent_end <= nodes[node.parent].length
+    ):
+        raise TrajectoryMalformed(trajectory.session_id, f"node {node.node_id} has no such parent")
+
+
+def _branches(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
+    """The paths to every node that no child continues at its end, as runs of the flat arrays."""
+    continued = {
+        node.parent
+        for node in nodes
+        if node.parent >= 0 and node.parent_end == nodes[node.parent].length
+    }
+    return [_path(nodes, node) for node in nodes if node.node_id not in continued]
+
+
+def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> list[tuple[int, int]]:
+    pieces = [(leaf.start, leaf.start + leaf.length)]
+    node = leaf
+    while node.parent >= 0:
+        end, node = node.parent_end, nodes[node.parent]
+        if node.start + end == pieces[-1][0]:
+            pieces[-1] = (node.start, pieces[-1][1])
+        else:
+            pieces.append((node.start, node.start + end))
+    return pieces[::-1]
+
+
+def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
+    """The version of every sampled token, `NOWHERE` where it is not known exactly."""
+    spans = sorted(trajectory.spans, key=lambda span: span.start)
+    ends = [span.start for span in spans[1:]] + [len(turns_T)]
+    versions_T = np.full(len(turns_T), NOWHERE, np.int32)
+    for span, end in zip(spans, ends, strict=False):
+        if span.version_min == span.version_max:
+            versions_T[span.start : end] = span.version_min
+    versions_T[turns_T == NOWHERE] = NOWHERE
+    return versions_T
+
+
+def _foreign(trajectory: Trajectory, policy: str) -> Bools:
+    foreign_T = np.zeros(len(trajectory.loss_mask), np.bool_)
+    for node in trajectory.nodes:
+        if (node.policy or trajectory.policy) != policy:
+            foreign_T[node.start : node.start + node.length] = True
+    return foreign_T
+
+
+def _mask(tokens: Tokens, reason: str, masked_T: Bools, counts: Counter[str]) -> None:
+    counts[reason] += int(np.count_nonzero(tokens.trained_T & masked_T))
+    tokens.trained_T[masked_T] = False
+
+
+def _joined(column: NDArray[_Element], pieces: Sequence[tuple[int, int]]) -> NDArray[_Element]:
+    return np.concatenate([column[start:end] for start, end in pieces])
