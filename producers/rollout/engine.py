@@ -1,0 +1,148 @@
+"""The seam between the rollout worker and whatever samples tokens.
+
+An engine takes token ids and gives token ids, each with its log-probability under the model's raw
+distribution (log-softmax of the logits at temperature 1, whatever the sampling) and with the policy
+version that sampled it, stamped where it was sampled. Token ids travel as little-endian int32
+bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
+
+Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
+engine's own thread, in offset order, at most once a step and request, so it must be quick and must
+not call a blocking method of the engine. If it raises, that one request ends there and then: it is
+not called again, the error is logged and counted in `EngineHealth.failed_callbacks`, and all other
+requests go on.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+FinishReason = Literal["stop", "length", "abort"]
+PauseMode = Literal["keep", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to draw. `max_tokens` counts the whole completion; temperature 0 is greedy, top-k 0 off.
+
+    A stop token is sampled, reported with its log-probability, and ends the completion. With a seed
+    the draw at a completion offset depends on seed and offset alone, so a continuation on another
+    engine draws as the first one would have.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens is {self.max_tokens}, must be at least 1")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ValueError(f"temperature is {self.temperature}, must be finite and at least 0")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}, must be above 0 and at most 1")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}, must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSpan:
+    """From completion token `start` to the next span's start, `version` sampled."""
+
+    start: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChunk:
+    """New tokens of one request: `offset` and span starts count in its completion.
+
+    `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
+    no tokens (an abort always holds none: all tokens so far came in earlier chunks).
+    """
+
+    offset: int
+    token_ids: bytes
+    logprobs: bytes
+    spans: tuple[VersionSpan, ...]
+    finish_reason: FinishReason | None
+
+
+ChunkCallback = Callable[[TokenChunk], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHealth:
+    """A snapshot; `error` is set once the engine has failed for good and must be built anew."""
+
+    version: int
+    running: int
+    waiting: int
+    kv_slots: int
+    kv_bytes: int
+    paused: bool
+    asleep: bool
+    error: str | None
+    failed_callbacks: int
+    sampled_tokens: int
+    reused_tokens: int
+    busy_seconds: float
+
+
+class Engine(Protocol):
+    """Methods may be called from any thread, those that block not from `on_chunk`.
+
+    Blocking ones raise `EngineTimeout` at their deadline. After a failure of the engine itself
+    (`health().error`) every request has ended with "abort", and all but `health`, `abort` and
+    `close` raise `EngineStateInvalid`.
+    """
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        """Queue a request; also while paused. Does not block. A live `request_id` is ignored.
+
+        `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
+        Raises `RequestInvalid` (`PromptTooLong`), or `EngineStateInvalid` when failed or closed.
+        """
+
+    def abort(self, request_id: str | None) -> None:
+        """End a request, or all, with an "abort" chunk. Does not block; unknown ids are ignored."""
+
+    def pause(self, mode: PauseMode) -> None:
+        """Blocks until no step is running. "abort" first ends all requests, "keep" stalls them."""
+
+    def resume(self) -> None:
+        """Go on. Blocks briefly. Raises `EngineStateInvalid` while asleep."""
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        """Take the safetensors of a Hugging Face directory as policy `version`. Blocks.
+
+        Only while paused and awake (`EngineStateInvalid`). Raises `WeightsRejected` with nothing
+        changed. Kept requests get their KV recomputed under the new weights before they go on, and
+        no KV of older weights is used again.
+        """
+
+    def sleep(self) -> int:
+        """Free KV and the device's copy of the weights; returns the bytes freed. Blocks.
+
+        Only while paused. Kept requests stay; their KV is recomputed after waking.
+        """
+
+    def wake(self) -> None:
+        """Bring the weights that were there at `sleep` back to the device. Blocks. Stays paused."""
+
+    def health(self) -> EngineHealth:
+        """Does not block."""
+
+    def close(self) -> None:
+        """End all requests with "abort" and stop the thread. Blocks; may be called twice."""

@@ -1,0 +1,134 @@
+"""Keys and values of all slots, in the form a `transformers` model writes to and reads from.
+
+One buffer [slot, position, head, head_dim] a layer for keys and one for values. A forward covers a
+*window* of neighbouring slots: `update` scatters what is new to each row's own positions and gives
+back views, not copies, of the window up to its longest row. That is why the slots table keeps the
+rows of a forward next to each other. Buffers grow by doubling, up to the limits.
+
+Touched by the engine thread only, under `torch.inference_mode`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+
+@dataclass(slots=True)
+class Window:
+    """What one forward covers: slots `first` to `last`, and where its R x Q new entries go.
+
+    `destination` holds flat slot * length + position indices. `source` picks from the flattened
+    R x Q entries those that are no padding, None meaning all.
+    """
+
+    slots: int
+    length: int
+    first: int = 0
+    last: int = 0
+    longest: int = 0
+    destination: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    source: Tensor | None = None
+
+
+class SlotLayer:
+    """Keys and values of one layer, shaped by the first states it gets."""
+
+    def __init__(self, window: Window, key_states: Tensor, value_states: Tensor) -> None:
+        self.window = window
+        self.buffers = [self._buffer_like(key_states), self._buffer_like(value_states)]
+
+    def update(self, key_states: Tensor, value_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Store [row, head, query, dim]; return [row, head, position, dim] of the window."""
+        keys, values = self.buffers
+        return self._scattered(keys, key_states), self._scattered(values, value_states)
+
+    def grow(self) -> None:
+        """Take the size the window has now, keeping what is stored."""
+        for index, small in enumerate(self.buffers):
+            slots, length, *shape = small.shape
+            grown = small.new_zeros(self.window.slots, self.window.length, *shape)
+            grown[:slots, :length] = small
+            self.buffers[index] = grown
+
+    def _buffer_like(self, states: Tensor) -> Tensor:
+        # Zeros, because what is masked is still multiplied: uninitialised memory may hold NaN.
+        _, heads, _, head_dim = states.shape
+        return states.new_zeros(self.window.slots, self.window.length, heads, head_dim)
+
+    def _scattered(self, buffer: Tensor, states: Tensor) -> Tensor:
+        window = self.window
+        entries = states.transpose(1, 2).flatten(0, 1)
+        if window.source is not None:
+            entries = entries.index_select(0, window.source)
+        buffer.flatten(0, 1).index_copy_(0, window.destination, entries)
+        return buffer[window.first : window.last, : window.longest].transpose(1, 2)
+
+
+class KvCache(Cache):
+    """The cache of all layers, and the moves between slots that the slots table asks for."""
+
+    def __init__(self, max_slots: int, max_length: int) -> None:
+        super().__init__(layers=[])
+        self.max_slots = max_slots
+        self.max_length = max_length
+        self.window = Window(slots=0, length=0)
+        self._slot_layers: dict[int, SlotLayer] = {}
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        layer = self._slot_layers.get(layer_idx)
+        if layer is None:
+            layer = SlotLayer(self.window, key_states, value_states)
+            self._slot_layers[layer_idx] = layer
+        return layer.update(key_states, value_states)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.window.longest
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room for so many slots of so many tokens."""
+        window = self.window
+        wanted = (
+            _doubled(window.slots, slots, self.max_slots),
+            _doubled(window.length, length, self.max_length),
+        )
+        if wanted != (window.slots, window.length):
+            window.slots, window.length = wanted
+            for layer in list(self._slot_layers.values()):
+                layer.grow()
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Give slot `target` the first `length` positions of slot `source`."""
+        for buffer in self._buffers():
+            buffer[target, :length] = buffer[source, :length]
+
+    def swap(self, one: int, other: int, length: int) -> None:
+        """Exchange the first `length` positions of two slots."""
+        for buffer in self._buffers():
+            kept = buffer[one, :length].clone()
+            buffer[one, :length] = buffer[other, :length]
+            buffer[other, :length] = kept
+
+    def release(self) -> int:
+        """Free all memory; returns the bytes freed."""
+        freed = self.allocated()
+        self._slot_layers.clear()
+        self.window.slots = self.window.length = 0
+        return freed
+
+    def allocated(self) -> int:
+        """Bytes held now. May be asked from any thread."""
+        return sum(buffer.nbytes for buffer in self._buffers())
+
+    def _buffers(self) -> Iterator[Tensor]:
+        for layer in list(self._slot_layers.values()):
+            yield from layer.buffers
+
+
+def _doubled(size: int, wanted: int, limit: int) -> int:
+    return size if wanted <= size else min(limit, max(wanted, 2 * size))

@@ -1,0 +1,100 @@
+"""Drawing one token for every row of a batch, without a Python loop over rows.
+
+A row's draw depends on its own logits, parameters, seed and completion offset, never on the rest of
+the batch: one uniform number a token from a counter-based generator, turned into a token by the
+inverse of the cumulative distribution over the vocabulary in id order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingBatch:
+    """Parameters of B rows, host-side. `offset_B` is where in its completion a row's token goes."""
+
+    temperature_B: npt.NDArray[np.float32]
+    top_p_B: npt.NDArray[np.float64]
+    top_k_B: npt.NDArray[np.int64]
+    seed_B: npt.NDArray[np.uint64]
+    offset_B: npt.NDArray[np.int64]
+
+
+def uniforms(
+    seed_B: npt.NDArray[np.uint64], offset_B: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Number `offset` of the stream of `seed`, in [0, 1 - 2**-52].
+
+    SplitMix64 (Steele, Lea, Flood 2014) read at a position, started from a mixed seed so that
+    neighbouring seeds do not share a stream.
+    """
+    state_B = _mix(seed_B) + (offset_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    return (_mix(state_B) >> np.uint64(12)).astype(np.float64) * 2.0**-52
+
+
+def _mix(state_B: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    state_B = (state_B ^ (state_B >> np.uint64(30))) * _MIX_1
+    state_B = (state_B ^ (state_B >> np.uint64(27))) * _MIX_2
+    return state_B ^ (state_B >> np.uint64(31))
+
+
+def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
+    """Token ids int64[B] and their raw log-probabilities float32[B]."""
+    logprobs_BV = torch.log_softmax(logits_BV, dim=-1, dtype=torch.float32)
+    weights_BV = _filtered(_tempered(logprobs_BV, batch), batch)
+    tokens_B = _drawn(weights_BV, uniforms(batch.seed_B, batch.offset_B))
+    greedy_B = batch.temperature_B == 0
+    if greedy_B.any():
+        chosen_B = torch.from_numpy(greedy_B).to(logits_BV.device)
+        tokens_B = torch.where(chosen_B, logprobs_BV.argmax(dim=-1), tokens_B)
+    return tokens_B, logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
+
+
+def _drawn(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
+    """The first token at which the cumulative weight passes the uniform share of the total."""
+    cumulative_BV = weights_BV.cumsum(dim=-1, dtype=torch.float64)
+    share_B1 = torch.from_numpy(uniform_B).to(weights_BV.device)[:, None] * cumulative_BV[:, -1:]
+    tokens_B = torch.searchsorted(cumulative_BV, share_B1, right=True)[:, 0]
+    return tokens_B.clamp_(max=weights_BV.shape[1] - 1)  # NaN weights would give V
+
+
+def _tempered(logprobs_BV: Tensor, batch: SamplingBatch) -> Tensor:
+    """Probabilities at each row's temperature; greedy rows are left at 1, they do not draw."""
+    if (batch.temperature_B == 1).all():
+        return logprobs_BV.exp()
+    temperature_B = np.where(batch.temperature_B == 0, np.float32(1), batch.temperature_B)
+    scale_B1 = torch.from_numpy(temperature_B).to(logprobs_BV.device)[:, None]
+    best_B1 = logprobs_BV.amax(dim=-1, keepdim=True)  # taken off first: a tiny divisor stays finite
+    return torch.softmax((logprobs_BV - best_B1) / scale_B1, dim=-1)
+
+
+def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:
+    """Zero what top-k and then top-p leave out, in the rows that ask for it."""
+    rows = np.flatnonzero((batch.top_k_B > 0) | (batch.top_p_B < 1))
+    if rows.size == 0:
+        return weights_BV
+    device = weights_BV.device
+    rows_R = torch.from_numpy(rows).to(device)
+    vocabulary = weights_BV.shape[1]
+    top_k_R = np.where(batch.top_k_B[rows] > 0, batch.top_k_B[rows], vocabulary)
+    limit_R1 = torch.from_numpy(top_k_R).to(device)[:, None]
+    top_p_R1 = torch.from_numpy(batch.top_p_B[rows]).to(device)[:, None]
+    ordered_RV, ids_RV = weights_BV[rows_R].sort(dim=-1, descending=True, stable=True)
+    ordered_RV = ordered_RV * (torch.arange(vocabulary, device=device) < limit_R1)
+    ordered_RV = ordered_RV * _nucleus(ordered_RV, top_p_R1)
+    kept_RV = torch.zeros_like(ordered_RV).scatter_(1, ids_RV, ordered_RV)
+    return weights_BV.index_copy(0, rows_R, kept_RV)
+
+
+def _nucleus(ordered_RV: Tensor, top_p_R1: Tensor) -> Tensor:
+    """True for the shortest leading run, of at least one, that holds `top_p` of a row's weight."""
+    cumulative_RV = ordered_RV.cumsum(dim=-1, dtype=torch.float64)
+    return (cumulative_RV - ordered_RV) < top_p_R1 * cumulative_RV[:, -1:]

@@ -1,0 +1,141 @@
+"""An engine in this process: continuous batching over any `transformers` causal model.
+
+For a CPU, for tests and for the quick start; the GPU engine is vLLM. This is its outside: methods
+check what they can in the caller's thread and post the rest to the engine's own (`EngineLoop`).
+"""
+
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from producers.rollout.batching import Batch
+from producers.rollout.checkpoint import read_weights
+from producers.rollout.commands import CommandQueue
+from producers.rollout.compatibility import plan_cache
+from producers.rollout.engine import ChunkCallback, EngineHealth, PauseMode, SamplingParams
+from producers.rollout.engine_errors import EngineStateInvalid, EngineTimeout
+from producers.rollout.engine_loop import EngineLoop
+from producers.rollout.forward import Forward
+from producers.rollout.request import Request, token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class TorchEngineSettings:
+    """`max_length` is the context limit (None: the model's own); `kv_bytes` bounds all KV memory.
+
+    `max_slots` beyond `max_running` hold the KV of finished requests for prompts that go on from
+    them. `threads` is torch's intra-op thread count, for the whole process (None: leave it).
+    """
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    max_length: int | None = None
+    max_running: int = 32
+    max_slots: int = 64
+    kv_bytes: int = 4 * 2**30
+    prefill_tokens: int = 1024
+    threads: int | None = None
+    deadline_s: float = 300.0
+
+
+class TorchEngine:
+    """See `producers.rollout.engine.Engine` for what every method promises."""
+
+    def __init__(
+        self, model: PreTrainedModel, settings: TorchEngineSettings, version: int = 0
+    ) -> None:
+        """Takes over `model`, whose weights are policy `version`. Raises `ModelUnsupported`."""
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        module: torch.nn.Module = model  # whose `to` is typed
+        module.train(False).requires_grad_(False)
+        module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
+        self._vocabulary = int(model.config.get_text_config().vocab_size)
+        self._deadline_s = settings.deadline_s
+        self._commands = CommandQueue(settings.deadline_s)
+        kv = plan_cache(model, settings.max_length, settings.max_slots, settings.kv_bytes)
+        batch = Batch(Forward(model, kv), version, settings.max_running, settings.prefill_tokens)
+        self._loop = EngineLoop(model, kv, batch, self._commands)
+        self._thread = threading.Thread(target=self._loop.run, name="torch-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def from_directory(
+        cls, directory: Path, settings: TorchEngineSettings, version: int = 0
+    ) -> "TorchEngine":
+        """An engine for the Hugging Face model in a local directory (safetensors only)."""
+        model = AutoModelForCausalLM.from_pretrained(
+            directory,
+            dtype=getattr(torch, settings.dtype),
+            local_files_only=True,
+            use_safetensors=True,
+        )
+        return cls(model, settings, version)
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        if self._loop.error is not None:
+            raise EngineStateInvalid("submit", f"failed ({self._loop.error})")
+        parts = [token_ids(request_id, prompt), token_ids(request_id, completion)]
+        tokens, prompt_length = np.concatenate(parts), len(parts[0])
+        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        request = Request(request_id, tokens, prompt_length, sampling, seed, on_chunk)
+        request.check(self._vocabulary, self._loop.kv.max_length)
+        self._commands.post("submit", lambda: self._loop.submit(request))
+
+    def abort(self, request_id: str | None) -> None:
+        if not self._commands.closed:
+            self._commands.post("abort", lambda: self._loop.abort(request_id))
+
+    def pause(self, mode: PauseMode) -> None:
+        self._commands.ask("pause", lambda: self._loop.pause(mode))
+
+    def resume(self) -> None:
+        self._commands.ask("resume", self._loop.resume)
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        self._commands.ask("load_weights", self._loop.require_loadable)
+        tensors = read_weights(directory, self._loop.model.state_dict())
+        self._commands.ask("load_weights", lambda: self._loop.take_weights(tensors, version))
+
+    def sleep(self) -> int:
+        return self._commands.ask("sleep", self._loop.sleep)
+
+    def wake(self) -> None:
+        self._commands.ask("wake", self._loop.wake)
+
+    def health(self) -> EngineHealth:
+        loop, batch = self._loop, self._loop.batch
+        return EngineHealth(
+            version=batch.version,
+            running=batch.slots.running,
+            waiting=len(batch.waiting) + len(self._commands),
+            kv_slots=loop.kv.max_slots,
+            kv_bytes=loop.kv.allocated(),
+            paused=loop.paused,
+            asleep=loop.asleep,
+            error=loop.error,
+            failed_callbacks=loop.failed_callbacks,
+            sampled_tokens=batch.sampled_tokens,
+            reused_tokens=batch.reused_tokens,
+            busy_seconds=loop.busy_seconds,
+        )
+
+    def close(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise EngineStateInvalid("close", "delivering a chunk: on_chunk must not wait for it")
+        self._commands.close(self._loop.stop)
+        self._thread.join(self._deadline_s)
+        if self._thread.is_alive():
+            raise EngineTimeout("close", self._deadline_s)

@@ -1,0 +1,32 @@
+"""Engines that are closed when their test ends."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+
+StartEngine = Callable[..., TorchEngine]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def start() -> Iterator[StartEngine]:
+    """Build an engine from a model; further arguments are its settings."""
+    engines: list[TorchEngine] = []
+
+    def build(model: PreTrainedModel, version: int = 0, **settings: Any) -> TorchEngine:
+        engines.append(TorchEngine(model, TorchEngineSettings(**settings), version))
+        return engines[-1]
+
+    yield build
+    for engine in engines:
+        engine.close()
+    assert [engine.health().failed_callbacks for engine in engines] == [0] * len(engines)
