@@ -1,0 +1,71 @@
+"""Callables by name (`module:function`), and calling them whether they are async or not."""
+
+import asyncio
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+
+Callback = Callable[..., object]
+
+
+class CallableNotFound(SeamlessFlowError):
+    """There is no such `module:function`."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"{name!r} cannot be called: {reason}")
+
+
+class CalledExit(SeamlessFlowError):
+    """A callable tried to end the process."""
+
+    def __init__(self, status: object) -> None:
+        self.status = status
+        super().__init__(f"the callable called exit({status!r})")
+
+
+def load_callable(name: str) -> Callback:
+    """The function; modules of the working directory are found too. Raises `CallableNotFound`."""
+    module_name, _, path = name.partition(":")
+    if not module_name or not path:
+        raise CallableNotFound(name, "it is not written as module:function")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise CallableNotFound(name, str(error)) from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise CallableNotFound(name, f"module {module_name} has no function {path}")
+    return found
+
+
+async def invoke(function: Callback, threads: Executor, *arguments: object) -> object:
+    """Calls it: an async one on this loop, any other in a thread. Raises what it raises.
+
+    Cancelling stops an async one; a thread goes on until it is done.
+    """
+    try:
+        if _is_async(function):
+            value = function(*arguments)
+        else:
+            loop = asyncio.get_running_loop()
+            value = await loop.run_in_executor(threads, function, *arguments)
+        return await value if inspect.isawaitable(value) else value
+    except SystemExit as error:
+        raise CalledExit(error.code) from error
+
+
+def _is_async(function: Callback) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    )

@@ -1,0 +1,95 @@
+"""The agents process: tasks from Kafka, run within a limit, ended in order.
+
+On the way down no more tasks are taken, running agents get `drain_s`, then they are stopped and
+their sessions closed as stopped.
+"""
+
+import asyncio
+import logging
+import os
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from producers.agents.agent import Agent, CallableAgent, CommandAgent
+from producers.agents.command import Command
+from producers.agents.episode import Episodes
+from producers.agents.gateway_client import GatewayClient
+from producers.agents.loading import load_callable
+from producers.agents.settings import AgentsSection, AgentsSettings
+from producers.agents.task_feed import Places, TaskFeed
+from schemas.records import Task
+
+_log = logging.getLogger(__name__)
+_CLOSING_S = 10.0
+
+
+async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
+    """Runs agents until `stop`.
+
+    Raises `CallableNotFound` before anything else is done, and `GatewayRefused` where the gateway
+    does not accept the admin key.
+    """
+    threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
+    episodes = _episodes(settings.agents, threads)
+    places = Places(settings.agents.concurrency)
+    running = _Running(episodes, places, stop)
+    loop = asyncio.get_running_loop()
+    feed = TaskFeed(
+        settings.kafka,
+        settings.agents.group,
+        places,
+        lambda task: loop.call_soon_threadsafe(running.start, task),
+    )
+    feed.begin()
+    _log.info("running agents, at most %d at once", settings.agents.concurrency)
+    await stop.wait()
+    await asyncio.to_thread(feed.end)
+    await running.drain(settings.agents.drain_s)
+    await episodes.close()
+    threads.shutdown(wait=False, cancel_futures=True)
+    if running.failure is not None:
+        raise running.failure
+
+
+def _episodes(settings: AgentsSection, threads: Executor) -> Episodes:
+    judge = load_callable(settings.reward) if settings.reward else None
+    key = settings.admin_key.get_secret_value()
+    gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
+    return Episodes(settings, _agent(settings, threads), judge, gateway, threads)
+
+
+def _agent(settings: AgentsSection, threads: Executor) -> Agent:
+    if settings.command:
+        return CommandAgent(Command(settings.command, os.environ))
+    return CallableAgent(load_callable(settings.callable), threads)
+
+
+class _Running:
+    """The episodes under way."""
+
+    def __init__(self, episodes: Episodes, places: Places, stop: asyncio.Event) -> None:
+        self._episodes = episodes
+        self._places = places
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stop = stop
+        self.failure: BaseException | None = None
+        """What an episode may not raise; it ends the process."""
+
+    def start(self, task: Task) -> None:
+        running = asyncio.get_running_loop().create_task(self._episodes.run(task))
+        self._tasks.add(running)
+        running.add_done_callback(self._done)
+
+    async def drain(self, drain_s: float) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        self._episodes.stop_agents()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING_S)
+
+    def _done(self, running: asyncio.Task[None]) -> None:
+        self._tasks.discard(running)
+        self._places.give_back()
+        error = None if running.cancelled() else running.exception()
+        if error is not None:
+            self.failure = error
+            self._stop.set()

@@ -1,0 +1,74 @@
+"""Settings of the agents process: `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
+
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from infra.settings import ProcessSettings, Section
+
+
+class AgentsSection(Section):
+    """Which agent to run, and within which bounds."""
+
+    callable: str = Field(
+        "",
+        description="Agent as a Python callable, module:function; see producers/agents/session.py "
+        "for its signature. Exactly one of callable and command is set",
+    )
+    command: tuple[str, ...] = Field(
+        (),
+        description="Agent as a command line, a JSON list; the task comes as JSON on its standard "
+        "input, the last line of its output may be a JSON object with its reward",
+    )
+    reward: str = Field(
+        "",
+        description="Judge as a Python callable, module:function, called as (task, result) and "
+        "returning the reward; empty: the agent returns its reward itself",
+    )
+    name: str = Field("", description="Name of the agent program in sessions and trajectories")
+    gateway_url: str = Field("http://127.0.0.1:8080", description="Where the gateway listens")
+    admin_key: SecretStr = Field(
+        SecretStr(""), description="The gateway's admin key; never shown to an agent"
+    )
+    group: str = Field(
+        "agents", description="Consumer group; processes of one group share the tasks"
+    )
+    concurrency: int = Field(64, ge=1, description="Agents run at the same time by this process")
+    time_limit_s: float = Field(
+        600,
+        gt=0,
+        description="An agent is stopped after this many seconds, or at its task's "
+        "deadline if that is earlier",
+    )
+    reward_limit_s: float = Field(60, gt=0, description="Seconds the judge may take")
+    timeout_reward: float | None = Field(
+        None,
+        description="Reward of an agent that was stopped at its time limit; none: such a session "
+        "leaves its group and is tried again",
+    )
+    await_reward_s: float = Field(
+        0,
+        ge=0,
+        description="Seconds to wait for rewards that come from elsewhere, where the "
+        "agent gave none",
+    )
+    call_limit_s: float = Field(
+        30,
+        gt=0,
+        description="Seconds for one call to open, reward or close a session, retries included",
+    )
+    drain_s: float = Field(
+        5, ge=0, description="Seconds that running agents may still take when the process ends"
+    )
+
+
+class AgentsSettings(ProcessSettings):
+    """All settings of `python -m producers.agents`."""
+
+    agents: AgentsSection = Field(default_factory=AgentsSection)
+
+    @model_validator(mode="after")
+    def _one_agent(self) -> Self:
+        if bool(self.agents.callable) == bool(self.agents.command):
+            raise ValueError("exactly one of agents.callable and agents.command must be set")
+        return self

@@ -1,0 +1,87 @@
+"""A gateway that answers as it is told and remembers what it was asked; real HTTP on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import orjson
+
+Answering = Callable[[str, Mapping[str, object]], tuple[int, Mapping[str, object]]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, as the gateway got it."""
+
+    path: str
+    authorization: str
+    body: Mapping[str, object]
+
+
+def accepting(path: str, body: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
+    """Says yes to everything."""
+    if path == "/sessions":
+        return 201, {"session_id": body["session_id"], "api_key": f"key of {body['session_id']}"}
+    return 200, {}
+
+
+def refusal(status: int, code: str) -> tuple[int, Mapping[str, object]]:
+    """An error in OpenAI's shape."""
+    return status, {"error": {"message": HTTPStatus(status).phrase, "type": "x", "code": code}}
+
+
+@dataclass
+class ScriptedGateway:
+    """Its URL, and the calls so far."""
+
+    answering: Answering = accepting
+    url: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+    def paths(self) -> list[str]:
+        """Paths called, in order."""
+        return [call.path for call in self.calls]
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["ScriptedGateway"]:
+        """Listens on a free port while the block runs."""
+        served: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.add(asyncio.create_task(self._serve(reader, writer)))
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+            if served:
+                await asyncio.wait(served, timeout=5)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await self._answer(head.decode(), reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def _answer(
+        self, head: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        first, *lines = head.strip().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        path = first.split(" ")[1]
+        sent: Mapping[str, object] = orjson.loads(body)
+        self.calls.append(Call(path, headers.get("authorization", ""), sent))
+        status, answer = self.answering(path, sent)
+        content = orjson.dumps(answer)
+        writer.write(
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            f"content-length: {len(content)}\r\n\r\n".encode()
+            + content
+        )

@@ -1,0 +1,37 @@
+import httpx
+import pytest
+
+from producers.agents.blame import is_infrastructure
+
+REQUEST = httpx.Request("POST", "http://gateway/v1/chat/completions")
+
+
+class AnsweredWith(Exception):
+    """Has a status, as the errors of OpenAI's client have."""
+
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 504])
+def test_an_answer_of_a_busy_or_failing_endpoint_is_infrastructure(status: int) -> None:
+    assert is_infrastructure(AnsweredWith(status))
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 413])
+def test_an_answer_to_a_wrong_request_is_the_agents_doing(status: int) -> None:
+    assert not is_infrastructure(AnsweredWith(status))
+
+
+def test_an_endpoint_that_cannot_be_reached_is_infrastructure() -> None:
+    assert is_infrastructure(httpx.ConnectError("refused", request=REQUEST))
+
+
+def test_the_reason_behind_an_error_counts() -> None:
+    error = RuntimeError("the model call failed")
+    error.__cause__ = httpx.ReadTimeout("slow", request=REQUEST)
+    assert is_infrastructure(error)
+
+
+def test_an_error_of_the_agents_own_is_not() -> None:
+    assert not is_infrastructure(KeyError("answer"))
