@@ -82,7 +82,7 @@ class Episodes:
     async def _open(self, name: str, task: Task, limit_s: float) -> OpenedSession | None:
         settings = self._settings
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S
-        return await self._gateway.open(name, task, settings.name, round(longest_s * 1000))
+        return await self._gateway.open(name, task, settings.name, longest_s)
 
     def _session(
         self, name: str, task: Task, opened: OpenedSession, limit_s: float
@@ -135,8 +135,7 @@ class Episodes:
 
     async def _tell(self, name: str, ending: outcome.Ending) -> None:
         settings = self._settings
-        await_reward_ms = round(settings.await_reward_s * 1000)
-        told = outcome.outcome(ending, settings.timeout_reward, await_reward_ms)
+        told = outcome.outcome(ending, settings.timeout_reward, settings.await_reward_s)
         for reward in told.rewards:
             await self._gateway.reward(name, reward)
         await self._gateway.close(name, told.close)

@@ -46,19 +46,18 @@ class GatewayClient:
 
     def __init__(self, url: str, admin_key: str, call_limit_s: float) -> None:
         self._connections = HttpConnections(url)
-        self._url = url.rstrip("/")
         self._headers = {"authorization": f"Bearer {admin_key}"}
         self._call_limit_s = call_limit_s
 
     async def open(
-        self, session_id: str, task: Task, agent: str, max_age_ms: int
+        self, session_id: str, task: Task, agent: str, max_age_s: float
     ) -> OpenedSession | None:
         """Opens a session for the task; None where somebody opened it before.
 
         Raises `GatewayRefused`.
         """
         fields = {name: value for name, value in vars(task).items() if name in _TASK_FIELDS}
-        body = {**fields, "session_id": session_id, "agent": agent, "max_age_ms": max_age_ms}
+        body = {**fields, "session_id": session_id, "agent": agent, "max_age_s": max_age_s}
         try:
             answer = await self._call("/sessions", body)
         except GatewayRefused as error:
@@ -68,8 +67,7 @@ class GatewayClient:
                 await self.close(session_id, _LOST)
             return None
         opened = answer.json()
-        base_url = opened.get("base_url") or f"{self._url}/v1"
-        return OpenedSession(str(base_url), str(opened["api_key"]))
+        return OpenedSession(str(opened["base_url"]), str(opened["api_key"]))
 
     async def reward(self, session_id: str, reward: RewardCall) -> None:
         """Assigns a reward. Raises `GatewayRefused`."""
@@ -79,7 +77,7 @@ class GatewayClient:
             "final": reward.final,
         }
         if reward.response_id is not None:
-            body["response_id"] = reward.response_id
+            body["turn"] = reward.response_id
         await self._call(f"/sessions/{session_id}/reward", body)
 
     async def close(self, session_id: str, close: CloseCall) -> None:

@@ -63,7 +63,7 @@ class CloseCall:
     status: str
     reason: str
     cause: str
-    await_reward_ms: int = 0
+    await_reward_s: float = 0
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ def number(value: object) -> float:
     return float(value)
 
 
-def outcome(ending: Ending, timeout_reward: float | None, await_reward_ms: int) -> Outcome:
+def outcome(ending: Ending, timeout_reward: float | None, await_reward_s: float) -> Outcome:
     """What the session gets. Rewards that cannot be read count as a crash of the agent."""
     match ending:
         case Returned(result):
             try:
-                return _finished(result, await_reward_ms)
+                return _finished(result, await_reward_s)
             except BadResult as error:
-                return outcome(Crashed(str(error)), timeout_reward, await_reward_ms)
+                return outcome(Crashed(str(error)), timeout_reward, await_reward_s)
         case Crashed(detail, infrastructure):
             cause = "infrastructure" if infrastructure else "environment"
             return Outcome((), CloseCall("aborted", detail[-REASON_CHARACTERS:], cause))
@@ -110,14 +110,14 @@ def outcome(ending: Ending, timeout_reward: float | None, await_reward_ms: int) 
             return Outcome((), close)
 
 
-def _finished(result: Mapping[str, object], await_reward_ms: int) -> Outcome:
+def _finished(result: Mapping[str, object], await_reward_s: float) -> Outcome:
     status = result.get("status", "complete")
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
     rewards = _rewards(result)
     judged = any(reward.name == "reward" and reward.response_id is None for reward in rewards)
-    if judged or await_reward_ms:
-        wait = 0 if judged else await_reward_ms
+    if judged or await_reward_s:
+        wait = 0 if judged else await_reward_s
         return Outcome(rewards, CloseCall(str(status), "", "policy", wait))
     return Outcome(rewards, CloseCall("unrewarded", "the agent gave no reward", "environment"))
 

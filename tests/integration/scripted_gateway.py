@@ -23,7 +23,8 @@ class Call:
 def accepting(path: str, body: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
     """Says yes to everything."""
     if path == "/sessions":
-        return 201, {"session_id": body["session_id"], "api_key": f"key of {body['session_id']}"}
+        name = body["session_id"]
+        return 201, {"api_key": f"key of {name}", "base_url": f"http://gateway/sessions/{name}/v1"}
     return 200, {}
 
 

@@ -12,8 +12,8 @@ from producers.agents.outcome import (
 )
 
 
-def ended(ending: Ending, timeout_reward: float | None = None, await_reward_ms: int = 0) -> Outcome:
-    return outcome(ending, timeout_reward, await_reward_ms)
+def ended(ending: Ending, timeout_reward: float | None = None, await_reward_s: float = 0) -> Outcome:
+    return outcome(ending, timeout_reward, await_reward_s)
 
 
 def test_a_number_is_the_terminal_reward_and_completes_the_session() -> None:
@@ -43,9 +43,9 @@ def test_without_a_reward_the_session_is_unrewarded() -> None:
 
 
 def test_without_a_reward_the_session_waits_for_one_where_that_is_asked_for() -> None:
-    told = ended(Returned({"rewards": {"style": 1.0}}), await_reward_ms=500)
+    told = ended(Returned({"rewards": {"style": 1.0}}), await_reward_s=500)
     assert told.rewards == (RewardCall("style", 1.0, None, final=False),)
-    assert told.close == CloseCall("complete", "", "policy", await_reward_ms=500)
+    assert told.close == CloseCall("complete", "", "policy", await_reward_s=500)
 
 
 def test_a_crash_is_the_environments_doing() -> None:
