@@ -1,0 +1,90 @@
+"""What tests of every kind share: a real Kafka, and a seed that is told.
+
+The broker is the embedded one, or, if SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS is set, that one, or
+with SEAMLESSFLOW_TEST_KAFKA=testcontainers one in Docker. A test that needs it is never skipped.
+"""
+
+import os
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.broker import Broker
+from infra.broker_properties import properties
+from infra.kafka import cluster_id
+from infra.ports import HOST, free_port
+from infra.settings import KafkaSettings, ProcessSettings, load
+
+READY_TIMEOUT_S = 60
+IMAGE = "apache/kafka:4.3.1"
+
+seed = int(os.environ.get("SEAMLESSFLOW_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header() -> list[str]:
+    """The seed makes a failure repeatable."""
+    return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs a broker, so that `-m "not kafka"` leaves it out."""
+    for item in items:
+        if {"broker", "kafka"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Randomness of one test, the same for the same seed whatever other tests run."""
+    return random.Random(f"{seed} {request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaSettings]:
+    """How to reach the broker that all tests of this run share."""
+    match _kind():
+        case "external":
+            settings = load(ProcessSettings).kafka
+            cluster_id(settings, READY_TIMEOUT_S)
+            yield settings
+        case "testcontainers":
+            with _container() as settings:
+                yield settings
+        case "embedded":
+            with Broker(None, short_lived=True, ready_timeout_s=READY_TIMEOUT_S) as embedded:
+                yield embedded.settings
+        case other:
+            pytest.exit(f"SEAMLESSFLOW_TEST_KAFKA={other}: embedded or testcontainers", 2)
+
+
+@pytest.fixture
+def kafka(broker: KafkaSettings) -> KafkaSettings:
+    """The shared broker with topics, groups and transactional ids of this test alone."""
+    return broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
+
+
+def _kind() -> str:
+    if os.environ.get("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS"):
+        return "external"
+    return os.environ.get("SEAMLESSFLOW_TEST_KAFKA") or "embedded"
+
+
+@contextmanager
+def _container() -> Iterator[KafkaSettings]:
+    """Apache's image with the embedded broker's settings; needs Docker."""
+    from testcontainers.core.container import DockerContainer
+
+    port = free_port()
+    values = properties(Path("/tmp/kafka"), port, 9093)
+    values["listeners"] = f"PLAINTEXT://0.0.0.0:{port},CONTROLLER://{HOST}:9093"
+    container = DockerContainer(IMAGE).with_bind_ports(port, port)
+    for name, value in values.items():
+        container = container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", str(value))
+    with container:
+        settings = KafkaSettings(bootstrap_servers=f"{HOST}:{port}")
+        cluster_id(settings, READY_TIMEOUT_S)
+        yield settings

@@ -1,0 +1,172 @@
+"""The embedded broker: a real Kafka that keeps its data, and says clearly why it does not start."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.broker import Broker
+from infra.broker_properties import properties
+from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
+from infra.jars import class_path, default_cache, locked_jars
+from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.ports import HOST, free_port, is_open
+from infra.settings import KafkaSettings
+from schemas.records import WorkerLost
+from schemas.topics import Topic
+
+TOPIC = Topic("lost", 1, 60_000, (WorkerLost,), max_record_bytes=16 * 1024 * 1024)
+LOST = WorkerLost(epoch=1, at_ms=2, worker="w", incarnation="i", process="rollout", reason="killed")
+
+
+def write(settings: KafkaSettings, record: WorkerLost) -> None:
+    create_topics(settings, [TOPIC])
+    producer = Producer(settings, "writer")
+    producer.send(TOPIC.name, record)
+    producer.close()
+
+
+def read(settings: KafkaSettings) -> WorkerLost:
+    reader = Reader(settings, "reader")
+    try:
+        reader.assign({(TOPIC.name, 0): BEGINNING})
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for received in reader.poll(1):
+                assert isinstance(received.record, WorkerLost)
+                return received.record
+        raise TimeoutError("nothing to read after 20 s")
+    finally:
+        reader.close()
+
+
+def until(condition: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_record_is_read_back(kafka: KafkaSettings) -> None:
+    write(kafka, LOST)
+    assert read(kafka) == LOST
+
+
+def test_a_record_of_many_megabytes_is_read_back(kafka: KafkaSettings) -> None:
+    large = WorkerLost(**{**vars(LOST), "reason": "x" * 12_000_000})
+    write(kafka, large)
+    assert read(kafka) == large
+
+
+def test_a_restarted_broker_has_its_data(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "kafka", short_lived=True)
+    with broker:
+        write(broker.settings, LOST)
+        first_pid = broker.pid
+    assert broker.pid is None
+    with broker:
+        assert broker.pid != first_pid
+        assert read(broker.settings) == LOST
+
+
+def test_a_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
+    with Broker(tmp_path, short_lived=True) as broker:
+        write(broker.settings, LOST)
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        until(lambda: not broker.running, 10)
+    with Broker(tmp_path, short_lived=True) as broker:
+        assert read(broker.settings) == LOST
+
+
+def test_it_ends_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "infra.broker", f"--data={tmp_path}", f"--port={port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"Kafka answers at {HOST}:{port}\n"
+        process.kill()
+    until(lambda: not is_open(port), 20)
+
+
+def test_a_temporary_directory_is_gone_after_stop() -> None:
+    with Broker(None, short_lived=True) as broker:
+        assert broker.data_dir.exists()
+    assert not broker.data_dir.exists()
+
+
+def test_everything_listens_on_loopback(tmp_path: Path) -> None:
+    for listener in str(properties(tmp_path, 1, 2)["listeners"]).split(","):
+        assert f"://{HOST}:" in listener
+
+
+def test_a_second_broker_over_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with Broker(tmp_path, short_lived=True) as broker:
+        with pytest.raises(BrokerFailed, match="another broker is running over this directory"):
+            Broker(tmp_path, ready_timeout_s=0.2).start()
+        assert broker.running
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(BrokerFailed, match=f"port {port} is in use"):
+            Broker(tmp_path, port).start()
+
+
+def test_a_broker_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    with Broker(tmp_path, short_lived=True):
+        pass
+    (tmp_path / "log" / "meta.properties").write_text("version=1\nnode.id=7\n")
+    with pytest.raises(BrokerFailed, match="it ended with exit status 1 while starting") as failure:
+        Broker(tmp_path, short_lived=True).start()
+    assert "cluster.id was not found" in failure.value.log_tail
+
+
+def test_a_broker_that_is_late_is_given_up(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, ready_timeout_s=0.05)
+    with pytest.raises(BrokerFailed, match=r"not ready within 0\.05 s"):
+        broker.start()
+    assert not broker.running
+
+
+def test_a_jar_that_differs_is_not_run(tmp_path: Path) -> None:
+    class_path()
+    shutil.copytree(default_cache() / "jars", tmp_path / "jars", copy_function=os.symlink)
+    changed = tmp_path / "jars" / locked_jars()[0].path
+    changed.unlink()
+    changed.write_bytes(b"something else")
+    with pytest.raises(JarRejected, match="delete the file to have it fetched again") as refusal:
+        Broker(tmp_path / "data", cache=tmp_path).start()
+    assert refusal.value.path == str(changed)
+
+
+def test_jars_that_cannot_be_fetched_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "jgo.conf"
+    config.write_text(f"[repositories]\ncentral = http://{HOST}:{free_port()}/maven2\n")
+    monkeypatch.setenv("JGO_CONFIG_FILE", str(config))
+    with pytest.raises(JarsUnavailable, match=f"{len(locked_jars())} jars .* could not be fetched"):
+        Broker(tmp_path / "data", cache=tmp_path / "cache").start()
+
+
+def test_once_fetched_the_jars_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = class_path()
+    monkeypatch.setenv("https_proxy", f"http://{HOST}:{free_port()}")
+    assert class_path() == before
