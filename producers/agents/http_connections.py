@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -38,8 +39,9 @@ class Answer:
 class _Connection(asyncio.Protocol):
     """One connection with at most one call under way."""
 
+    transport: asyncio.Transport
+
     def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
@@ -47,16 +49,14 @@ class _Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        return self.transport is not None and not self.transport.is_closing()
+        return not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def call(self, request: bytes) -> asyncio.Future[Answer]:
         self._waiter = asyncio.get_running_loop().create_future()
         self._body, self._headers = [], {}
-        assert self.transport is not None
         self.transport.write(request)
         return self._waiter
 
@@ -79,7 +79,7 @@ class _Connection(asyncio.Protocol):
             return
         wait = self._headers.get(b"retry-after", b"")
         answer = Answer(status, b"".join(self._body), float(wait) if wait.isdigit() else None)
-        if not keep and self.transport is not None:
+        if not keep:
             self.transport.close()
         self._parser = httptools.HttpResponseParser(self)
         if self._waiter is not None and not self._waiter.done():
@@ -89,8 +89,7 @@ class _Connection(asyncio.Protocol):
         self._fail(CallFailed(f"the connection was closed: {error or 'by the server'}"))
 
     def _fail(self, error: CallFailed) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        self.transport.abort()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
 
@@ -120,14 +119,13 @@ class HttpConnections:
         finally:
             if answered and connection.usable:
                 self._idle.append(connection)
-            elif connection.transport is not None:
+            else:
                 connection.transport.abort()
 
     def close(self) -> None:
         """Closes the idle connections."""
         for connection in self._idle:
-            if connection.transport is not None:
-                connection.transport.close()
+            connection.transport.close()
         self._idle.clear()
 
     async def _connection(self) -> _Connection:

@@ -1,13 +1,16 @@
 """A gateway that answers as it is told and remembers what it was asked; real HTTP on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import TypeVar
 
 import orjson
+import uvloop
 
+T = TypeVar("T")
 Answering = Callable[[str, Mapping[str, object]], tuple[int, Mapping[str, object]]]
 
 
@@ -26,6 +29,12 @@ def accepting(path: str, body: Mapping[str, object]) -> tuple[int, Mapping[str, 
         name = body["session_id"]
         return 201, {"api_key": f"key of {name}", "base_url": f"http://gateway/sessions/{name}/v1"}
     return 200, {}
+
+
+def on_uvloop(main: Coroutine[object, object, T]) -> T:
+    """Runs it on the kind of event loop that the agents process has."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
 
 
 def refusal(status: int, code: str) -> tuple[int, Mapping[str, object]]:

@@ -18,7 +18,13 @@ from producers.agents.loading import Callback
 from producers.agents.session import AgentSession
 from producers.agents.settings import AgentsSection
 from schemas.records import Task
-from tests.integration.scripted_gateway import Answering, ScriptedGateway, accepting, refusal
+from tests.integration.scripted_gateway import (
+    Answering,
+    ScriptedGateway,
+    accepting,
+    on_uvloop,
+    refusal,
+)
 
 Payload = Mapping[str, object]
 SESSION = "run-7.2.1"
@@ -61,7 +67,7 @@ def run(
                 await episodes.close()
         return gateway
 
-    return asyncio.run(main())
+    return on_uvloop(main())
 
 
 def python(program: str, environment: Mapping[str, str] | None = None) -> CommandAgent:

@@ -12,7 +12,9 @@ from producers.agents.outcome import (
 )
 
 
-def ended(ending: Ending, timeout_reward: float | None = None, await_reward_s: float = 0) -> Outcome:
+def ended(
+    ending: Ending, timeout_reward: float | None = None, await_reward_s: float = 0
+) -> Outcome:
     return outcome(ending, timeout_reward, await_reward_s)
 
 
