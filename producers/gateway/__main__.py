@@ -1,0 +1,19 @@
+"""`python -m producers.gateway`: one gateway, configured by `SEAMLESSFLOW_*`."""
+
+from functools import partial
+
+import uvloop
+
+from infra.process import run
+from infra.settings import load
+from producers.gateway.server import serve
+from producers.gateway.settings import Settings
+
+
+def main() -> None:
+    """Runs until SIGTERM or SIGINT."""
+    run(partial(serve, load(Settings)), uvloop.new_event_loop)
+
+
+if __name__ == "__main__":
+    main()

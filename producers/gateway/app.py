@@ -1,0 +1,190 @@
+"""The ASGI application: routes, access, limits, and what a failure looks like.
+
+A new route is a line in `_routes`. Errors of all routes become answers here, and every answer is
+counted here. Under `/sessions/{id}` the paths of `/v1` work as well, for that session.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import orjson
+
+from infra.metrics import CONTENT_TYPE, Metrics
+from infra.telemetry import Telemetry
+from producers.gateway.chat_response import error_body
+from producers.gateway.dialect import Dialect, OpenAiChat
+from producers.gateway.errors import ApiError, ClientGone
+from producers.gateway.exchange import Exchange, Receive, Scope, Send
+from producers.gateway.link import Link
+from producers.gateway.sessions import Sessions
+from producers.gateway.settings import GatewaySettings
+from producers.gateway.tokens import Keys
+from producers.gateway.turns import Turns
+
+Handler = Callable[[Exchange, str | None], Awaitable[None]]
+_CLIENT_GONE = 499
+_SESSION_PREFIX = "/sessions/"
+_OPENAI_CHAT: Dialect = OpenAiChat()
+_log = logging.getLogger(__name__)
+
+
+class App:
+    """One gateway's HTTP interface."""
+
+    def __init__(
+        self, link: Link, settings: GatewaySettings, url: str, metrics: Metrics, tracing: Telemetry
+    ) -> None:
+        admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+        self._keys = Keys(settings.secret.get_secret_value(), admin_key)
+        self._link = link
+        self._settings = settings
+        self._metrics = metrics
+        self._turns = Turns(link, settings, metrics, tracing)
+        self._sessions = Sessions(link, settings, self._keys, url, tracing)
+        self._started = int(time.time())
+        self._in_flight = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
+        metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self._in_flight)
+        self._routes: Mapping[str, tuple[str, str, Handler]] = {
+            "/v1/chat/completions": ("POST", "chat", self._chat),
+            "/v1/models": ("GET", "models", self._models),
+            "/sessions": ("POST", "open", self._open),
+            "/sessions/*/reward": ("POST", "reward", self._reward),
+            "/sessions/*/close": ("POST", "close", self._close),
+            "/health": ("GET", "health", self._health),
+            "/ready": ("GET", "ready", self._ready),
+            "/metrics": ("GET", "metrics", self._show_metrics),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        exchange = Exchange(scope, receive, send)
+        began = time.perf_counter()
+        path, session = _split(exchange.path)
+        method, route, handler = self._routes.get(path, ("", "none", _not_found))
+        try:
+            if method and exchange.method != method:
+                raise ApiError(405, f"{path} takes {method}", code="method_not_allowed")
+            await handler(exchange, session)
+        except ApiError as error:
+            await exchange.answer(error.status, error_body(error), error.headers)
+        except ClientGone:
+            exchange.status = _CLIENT_GONE
+        except Exception:
+            _log.exception("%s %s failed", exchange.method, exchange.path)
+            if exchange.status:
+                raise
+            await exchange.answer(500, error_body(ApiError(500, "internal error")))
+        finally:
+            self._count(route, exchange.status, time.perf_counter() - began)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Takes no more calls and waits until those under way are done, at most `timeout_s`."""
+        self._draining = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            _log.warning("%d calls are cut off", self._in_flight)
+
+    async def _chat(self, exchange: Exchange, session: str | None) -> None:
+        session_id = self._keys.require_session(exchange.headers, session)
+        self._enter()
+        try:
+            await self._turns.serve(exchange, session_id, _OPENAI_CHAT)
+        finally:
+            self._leave()
+
+    async def _open(self, exchange: Exchange, _: str | None) -> None:
+        self._keys.require_admin(exchange.headers)
+        self._enter()
+        try:
+            await self._sessions.open(exchange)
+        finally:
+            self._leave()
+
+    async def _reward(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_admin(exchange.headers)
+        self._enter()
+        try:
+            await self._sessions.reward(exchange, session or "")
+        finally:
+            self._leave()
+
+    async def _close(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_admin(exchange.headers)
+        self._enter()
+        try:
+            await self._sessions.close(exchange, session or "")
+        finally:
+            self._leave()
+
+    async def _models(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_any(exchange.headers)
+        models = [
+            {"id": name, "object": "model", "created": self._started, "owned_by": "seamlessflow"}
+            for name in self._settings.models
+        ]
+        await exchange.answer(200, orjson.dumps({"object": "list", "data": models}))
+
+    async def _health(self, exchange: Exchange, _: str | None) -> None:
+        await exchange.answer(200, b'{"status":"alive"}')
+
+    async def _ready(self, exchange: Exchange, _: str | None) -> None:
+        self._refuse_unless_serving()
+        await exchange.answer(200, b'{"status":"ready"}')
+
+    async def _show_metrics(self, exchange: Exchange, _: str | None) -> None:
+        await exchange.answer(200, self._metrics.text(), content_type=CONTENT_TYPE)
+
+    def _refuse_unless_serving(self) -> None:
+        if self._draining:
+            raise ApiError(503, "this gateway is going down", code="draining")
+        if not self._link.reachable:
+            raise ApiError(503, "Kafka is not reachable", code="kafka_unavailable")
+
+    def _enter(self) -> None:
+        self._refuse_unless_serving()
+        if self._in_flight >= self._settings.max_in_flight:
+            raise ApiError(429, f"{self._in_flight} calls are under way", code="too_many_calls")
+        self._in_flight += 1
+        self._idle.clear()
+
+    def _leave(self) -> None:
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._idle.set()
+
+    def _count(self, route: str, status: int, seconds: float) -> None:
+        observe = self._counts.get((route, status))
+        if observe is None:
+            observe = self._counts[route, status] = self._counter(route, status)
+        observe(seconds)
+
+    def _counter(self, route: str, status: int) -> Callable[[float], None]:
+        calls = self._metrics.counter(
+            "seamlessflow_gateway_requests_total", route=route, status=str(status)
+        )
+        duration = self._metrics.histogram("seamlessflow_gateway_request_seconds", route=route)
+
+        def observe(seconds: float) -> None:
+            calls.inc()
+            duration.observe(seconds)
+
+        return observe
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """A path without its session, and the session."""
+    if not path.startswith(_SESSION_PREFIX):
+        return path, None
+    session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
+    return (f"/{rest}" if rest.startswith("v1/") else f"/sessions/*/{rest}"), session
+
+
+async def _not_found(exchange: Exchange, _: str | None) -> None:
+    raise ApiError(404, f"there is no {exchange.path}", code="unknown_path")

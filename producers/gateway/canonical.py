@@ -1,0 +1,50 @@
+"""What an agent asks for, whatever dialect it speaks. Pure.
+
+A dialect makes a `CanonicalRequest` of an HTTP body; `turns.py` makes commands of it. JSON in it is
+canonical: sorted keys, absent members left out.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+import xxhash
+
+from producers.gateway.errors import bad
+from schemas.records import Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanonicalRequest:
+    """One call: `choices` samples of one turn."""
+
+    dialect: str
+    model: str
+    messages: tuple[bytes, ...]
+    tools: bytes | None
+    template_args: bytes | None
+    sampling: Sampling
+    tool_choice: str
+    choices: int
+    stream: bool
+    include_usage: bool
+    wants_logprobs: bool
+
+    def body_hashes(self) -> list[bytes]:
+        """For each choice xxh3-128 of what decides its answer; equal for a client's retry."""
+        absent = b"null"
+        parts = (
+            orjson.dumps((self.dialect, self.model, self.tool_choice, self.choices, self.sampling)),
+            self.tools or absent,
+            self.template_args or absent,
+            *self.messages,
+        )
+        asked = b"\0".join(parts)
+        return [xxhash.xxh3_128_digest(asked, seed=choice) for choice in range(self.choices)]
+
+
+def canonical_json(value: object, param: str) -> bytes:
+    """Sorted-key JSON. Raises `ApiError` naming `param` when it is nested too deeply."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise bad(param, f"{param} cannot be stored: {error}") from error

@@ -1,0 +1,73 @@
+"""What of a streamed turn its client already has. Pure.
+
+Replies come at least once: a repeated delta is dropped by its token offset. A gap should not occur;
+after one (a retry joined in the middle) the client gets no more deltas until the turn is over, and
+then the rest of the message, worked out from the whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from schemas.records import ReplyDelta, ReplyFinished
+
+
+class Delivered:
+    """Progress of one streamed choice, in tokens."""
+
+    __slots__ = ("_deltas", "_gap", "offset")
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._deltas: list[bytes] = []
+        self._gap = False
+
+    def take(self, reply: ReplyDelta) -> bool:
+        """Whether the delta is the next one and is to be sent on."""
+        if self._gap or reply.token_offset != self.offset:
+            self._gap = self._gap or reply.token_offset + reply.token_count > self.offset
+            return False
+        self.offset += reply.token_count
+        if reply.delta is not None:
+            self._deltas.append(reply.delta)
+        return True
+
+    def rest(self, reply: ReplyFinished) -> bytes | None:
+        """The delta that makes the message whole; none when nothing is missing."""
+        if reply.delta is not None and not self._gap and reply.token_offset == self.offset:
+            return reply.delta
+        return missing(reply.message, self._deltas)
+
+
+def missing(message: bytes | None, deltas: Sequence[bytes]) -> bytes | None:
+    """What `deltas` lack of `message`; none when nothing."""
+    if message is None:
+        return None
+    whole = orjson.loads(message)
+    parts = [orjson.loads(delta) for delta in deltas]
+    rest: dict[str, object] = {}
+    for name in ("reasoning_content", "content"):
+        sent = sum(len(part.get(name) or "") for part in parts)
+        if tail := (whole.get(name) or "")[sent:]:
+            rest[name] = tail
+    if calls := _missing_calls(whole.get("tool_calls") or (), parts):
+        rest["tool_calls"] = calls
+    return orjson.dumps(rest) if rest else None
+
+
+def _missing_calls(
+    calls: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
+) -> list[dict[str, object]]:
+    sent: dict[int, int] = {}
+    for part in parts:
+        for call in part.get("tool_calls") or ():
+            arguments = (call.get("function") or {}).get("arguments") or ""
+            sent[call["index"]] = sent.get(call["index"], 0) + len(arguments)
+    rest: list[dict[str, object]] = []
+    for index, call in enumerate(calls):
+        if index not in sent:
+            rest.append({"index": index, **call})
+        elif tail := call["function"]["arguments"][sent[index] :]:
+            rest.append({"index": index, "function": {"arguments": tail}})
+    return rest

@@ -1,0 +1,90 @@
+"""A gateway from start to end: listen, serve, and on the stop event drain and close in order."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from infra.metrics import Metrics
+from infra.telemetry import metrics_export, telemetry
+from producers.gateway.app import App
+from producers.gateway.link import Link
+from producers.gateway.settings import Settings
+
+_BACKLOG = 2048
+_CLOSE_TIMEOUT_S = 5
+_log = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process shell."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, stop: asyncio.Event) -> None:
+    """Runs until `stop` is set. Raises `KafkaUnavailable` when Kafka is not there at start."""
+    listener = _listener(settings.gateway.host, settings.gateway.port)
+    url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
+    metrics = Metrics()
+    link = Link(settings.kafka, settings.gateway, url.rstrip("/"), metrics)
+    await link.start()
+    tracing = telemetry(settings.telemetry, "gateway", link.instance)
+    export = metrics_export(settings.telemetry, metrics, "gateway", link.instance)
+    app = App(link, settings.gateway, url.rstrip("/"), metrics, tracing)
+    try:
+        await _serve(app, link, settings, listener, stop)
+    finally:
+        link.close()
+        tracing.close()
+        if export is not None:
+            export.close()
+
+
+async def _serve(
+    app: App, link: Link, settings: Settings, listener: socket.socket, stop: asyncio.Event
+) -> None:
+    server = _Server(_config(app, settings.gateway.keep_alive_s))
+    serving = asyncio.create_task(server.serve([listener]))
+    beating = asyncio.create_task(link.send_heartbeats())
+    asked = asyncio.create_task(stop.wait())
+    _log.info("gateway %s listens on %s", link.instance, listener.getsockname())
+    await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
+    await app.drain(settings.gateway.shutdown_timeout_s)
+    server.should_exit = True
+    beating.cancel()
+    results = await asyncio.gather(serving, beating, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
+
+
+def _config(app: App, keep_alive_s: float) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=int(keep_alive_s),
+        timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+    )

@@ -1,0 +1,68 @@
+"""Replies to one streamed call, as they come, to the bytes its client gets. Pure."""
+
+from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.delivered import Delivered
+from producers.gateway.dialect import Events
+from producers.gateway.errors import refused
+from producers.gateway.pending import OK, Reply
+from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
+
+_TOKEN_BYTES = 4
+
+
+class StreamedAnswer:
+    """All choices of one call; `take` every reply until `complete`."""
+
+    def __init__(self, request: CanonicalRequest, events: Events) -> None:
+        self._request = request
+        self._events = events
+        self._delivered = [Delivered() for _ in range(request.choices)]
+        self._answers: dict[int, ReplyFinished] = {}
+        self.repeated = 0
+        """Deltas that the client had or that did not follow what it had."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all choices are finished."""
+        return len(self._answers) == self._request.choices
+
+    @property
+    def answers(self) -> list[ReplyFinished]:
+        """The finished choices by number."""
+        return [self._answers[choice] for choice in sorted(self._answers)]
+
+    def take(self, choice: int, reply: Reply) -> bytes:
+        """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
+        if isinstance(reply, ReplyDelta):
+            return self._delta(choice, reply)
+        answer = finished(reply)
+        if choice in self._answers:
+            return b""
+        self._answers[choice] = answer
+        data = self._rest(choice, answer) + self._events.finish(choice, answer.finish_reason)
+        return data + self._events.end(self.answers) if self.complete else data
+
+    def _delta(self, choice: int, reply: ReplyDelta) -> bytes:
+        if not self._delivered[choice].take(reply):
+            self.repeated += 1
+            return b""
+        if reply.delta is None and not self._request.wants_logprobs:
+            return b""
+        return self._events.delta(choice, reply.delta or b"{}", reply.token_ids, reply.logprobs)
+
+    def _rest(self, choice: int, answer: ReplyFinished) -> bytes:
+        delivered = self._delivered[choice]
+        rest = delivered.rest(answer)
+        start = delivered.offset * _TOKEN_BYTES
+        ids = answer.token_ids[start:] if answer.token_ids else None
+        logprobs = answer.logprobs[start:] if answer.logprobs else None
+        return self._events.delta(choice, rest or b"{}", ids, logprobs) if rest or ids else b""
+
+
+def finished(reply: Reply) -> ReplyFinished:
+    """The reply as a whole answer. Raises `ApiError` when it says that there is none."""
+    if isinstance(reply, ReplyFinished) and reply.status == OK:
+        return reply
+    if isinstance(reply, ReplyFinished | CommandAnswered):
+        raise refused(reply.status, reply.reason, reply.detail)
+    raise TypeError(f"{type(reply).__name__} does not end a turn")

@@ -1,0 +1,98 @@
+"""Who may do what: session tokens, the admin key. Pure.
+
+A session token is `sf-<session>.<signature>`, both base64url, signed with HMAC-SHA256 under the
+gateways' common secret; so any gateway knows the session of a call and none keeps a list.
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+
+from producers.gateway.errors import ApiError
+
+_PREFIX = "sf-"
+_BEARER = b"bearer "
+_NO_ACCESS = "the API key is missing or not valid"
+
+
+class Keys:
+    """Makes and checks the keys that belong to one secret."""
+
+    def __init__(self, secret: str, admin_key: str | None = None) -> None:
+        self._secret = secret.encode()
+        self._admin_key = (admin_key or derived_admin_key(secret)).encode()
+
+    def session_token(self, session_id: str) -> str:
+        """The API key that stands for a session."""
+        named = session_id.encode()
+        return f"{_PREFIX}{_text(named)}.{_text(self._signature(named))}"
+
+    def session_of(self, token: bytes) -> str | None:
+        """The session a token stands for; none when it was not signed with this secret."""
+        named, dot, signature = token.removeprefix(_PREFIX.encode()).partition(b".")
+        if not dot or not token.startswith(_PREFIX.encode()):
+            return None
+        session = _decoded(named)
+        if not hmac.compare_digest(_decoded(signature), self._signature(session)):
+            return None
+        return session.decode()
+
+    def is_admin(self, token: bytes) -> bool:
+        """Whether this is the admin key."""
+        return hmac.compare_digest(token, self._admin_key)
+
+    def require_admin(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raises `ApiError` (401, 403) unless the call carries the admin key."""
+        token = bearer(headers)
+        if self.is_admin(token):
+            return
+        if self.session_of(token) is not None:
+            raise ApiError(403, "this needs the admin key", code="admin_key_needed")
+        raise ApiError(401, _NO_ACCESS, code="invalid_api_key")
+
+    def require_any(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raises `ApiError` (401) unless the call carries a session's or the admin key."""
+        token = bearer(headers)
+        if self.session_of(token) is None and not self.is_admin(token):
+            raise ApiError(401, _NO_ACCESS, code="invalid_api_key")
+
+    def require_session(self, headers: Mapping[bytes, bytes], named: str | None) -> str:
+        """The session of a call, by path (`named`) or token. Raises `ApiError` (401, 403)."""
+        token = bearer(headers)
+        session = self.session_of(token)
+        if session is None:
+            if not self.is_admin(token):
+                raise ApiError(401, _NO_ACCESS, code="invalid_api_key")
+            if named is None:
+                message = "the admin key stands for no session: use /sessions/{id}/v1"
+                raise ApiError(401, message, code="session_needed")
+            return named
+        if named is not None and named != session:
+            raise ApiError(403, "the API key is another session's", code="wrong_session")
+        return session
+
+    def _signature(self, session: bytes) -> bytes:
+        return hmac.digest(self._secret, session, "sha256")
+
+
+def derived_admin_key(secret: str) -> str:
+    """The admin key where none is set."""
+    return "sf-admin-" + _text(hmac.digest(secret.encode(), b"admin key", "sha256"))
+
+
+def bearer(headers: Mapping[bytes, bytes]) -> bytes:
+    """The bearer token of a call, empty without one."""
+    value = headers.get(b"authorization", b"")
+    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else b""
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(data: bytes) -> bytes:
+    """What base64url text stands for; empty when it is none."""
+    try:
+        return urlsafe_b64decode(data + b"=" * (-len(data) % 4))
+    except ValueError:
+        return b""

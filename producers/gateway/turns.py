@@ -1,0 +1,225 @@
+"""Answers a call of an agent: commands out, replies back, in the agent's dialect.
+
+A call with n choices is n turns. Nothing is sent before the first reply. When a client leaves,
+its turn goes on for a grace time in which a retry can join it, and then is cancelled.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from infra.errors import SeamlessFlowError
+from infra.metrics import Metrics
+from infra.telemetry import Span, Telemetry
+from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.dialect import Dialect, Events
+from producers.gateway.errors import ApiError, ClientGone
+from producers.gateway.exchange import Exchange, HeaderList
+from producers.gateway.inbox import Expected, Inbox
+from producers.gateway.link import Link
+from producers.gateway.settings import GatewaySettings
+from producers.gateway.streamed import StreamedAnswer, finished
+from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
+
+# The manager fails a turn at its deadline; only if it does not, the gateway does, this much later.
+_MANAGER_MARGIN_S = 2.0
+_LONGEST_KEY = 256
+
+
+@dataclass(slots=True)
+class Call:
+    """One call under way."""
+
+    request: CanonicalRequest
+    session_id: str
+    turn_id: str
+    created: int
+    span: Span
+    inbox: Inbox = field(default_factory=Inbox)
+    turns: list[Expected] = field(default_factory=list)
+
+    @property
+    def headers(self) -> HeaderList:
+        """Response headers: the id by which logs name the call."""
+        return [(b"x-request-id", self.turn_id.encode())]
+
+
+class Turns:
+    """Serves turns of all sessions."""
+
+    def __init__(
+        self, link: Link, settings: GatewaySettings, metrics: Metrics, telemetry: Telemetry
+    ) -> None:
+        self._link = link
+        self._settings = settings
+        self._telemetry = telemetry
+        self._loop = asyncio.get_running_loop()
+        self._patience_s = settings.turn_timeout_s + _MANAGER_MARGIN_S
+        self._first_reply = metrics.histogram("seamlessflow_gateway_first_reply_seconds")
+        self._cancelled = metrics.counter("seamlessflow_gateway_turns_cancelled_total")
+        self._repeated = metrics.counter(
+            "seamlessflow_gateway_replies_ignored_total", reason="not_next"
+        )
+
+    async def serve(self, exchange: Exchange, session_id: str, dialect: Dialect) -> None:
+        """Answers one call. Raises `ApiError` before anything is sent, or `ClientGone`."""
+        settings = self._settings
+        body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
+        request = dialect.parse(body, settings.max_choices)
+        call = self._call(request, session_id, exchange.headers)
+        timer = self._loop.call_later(self._patience_s, call.inbox.put, _late())
+        try:
+            self._send(call, exchange.headers)
+            # Ends by itself with the exchange, however that ends.
+            watch = self._loop.create_task(exchange.gone())
+            watch.add_done_callback(partial(_client_gone, call.inbox))
+            if request.stream:
+                await self._stream(exchange, call, dialect)
+            else:
+                await self._answer(exchange, call, dialect)
+        except SeamlessFlowError as error:
+            call.span.fail(str(error))
+            raise
+        finally:
+            timer.cancel()
+            call.span.end()
+            self._leave(call)
+
+    def _call(
+        self, request: CanonicalRequest, session_id: str, headers: Mapping[bytes, bytes]
+    ) -> Call:
+        turn_id = secrets.token_hex(12)
+        span = self._telemetry.span(
+            "chat", _context(headers), session_id=session_id, turn_id=turn_id, model=request.model
+        )
+        return Call(request, session_id, turn_id, int(time.time()), span)
+
+    def _send(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
+        for choice, body_hash in enumerate(call.request.body_hashes()):
+            turn_id = f"{call.turn_id}.{choice}" if choice else call.turn_id
+            expected = Expected(call.inbox, call.session_id, turn_id, choice, True)
+            command = self._command(call, turn_id, choice, body_hash, headers)
+            self._link.send(command, expected, call.span.headers)
+            call.turns.append(expected)
+
+    def _command(
+        self,
+        call: Call,
+        turn_id: str,
+        choice: int,
+        body_hash: bytes,
+        headers: Mapping[bytes, bytes],
+    ) -> RequestTurn:
+        request, now_ms = call.request, time.time_ns() // 1_000_000
+        deadline_ms = now_ms + int(self._settings.turn_timeout_s * 1000)
+        retries = headers.get(b"x-stainless-retry-count", b"0")
+        key = headers.get(b"idempotency-key")
+        return RequestTurn(
+            command_id=turn_id,
+            session_id=call.session_id,
+            issued_at_ms=now_ms,
+            expires_at_ms=deadline_ms,
+            reply=self._link.address,
+            turn_id=turn_id,
+            idempotency_key=None if key is None else _choice_key(key, choice),
+            retry_count=min(int(retries), 2**31 - 1) if retries.isdigit() else 0,
+            body_hash=body_hash,
+            dialect=request.dialect,
+            messages=request.messages,
+            tools=request.tools,
+            template_args=request.template_args,
+            sampling=request.sampling,
+            tool_choice=request.tool_choice,
+            choice=choice,
+            stream=request.stream,
+            wants_logprobs=request.wants_logprobs,
+            module=_text(headers.get(b"x-seamlessflow-module", b"")),
+            agent=_text(headers.get(b"x-seamlessflow-agent", b"")),
+            deadline_ms=deadline_ms,
+        )
+
+    async def _answer(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:
+        answers: dict[int, ReplyFinished] = {}
+        while len(answers) < call.request.choices:
+            choice, reply = await call.inbox.next()
+            if not isinstance(reply, ReplyDelta):
+                answers.setdefault(choice, finished(reply))
+        ordered = [answers[choice] for choice in range(call.request.choices)]
+        body = dialect.completion(call.turn_id, call.created, call.request, ordered)
+        await exchange.answer(200, body, call.headers)
+
+    async def _stream(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:
+        events = dialect.events(call.turn_id, call.created, call.request)
+        try:
+            # Reached only by a client that does not read: waiting for replies ends before.
+            async with asyncio.timeout(self._patience_s + _MANAGER_MARGIN_S):
+                await self._send_events(exchange, call, events)
+        except ApiError as error:
+            if not exchange.status:
+                raise
+            await exchange.event(events.failed(error), last=True)
+
+    async def _send_events(self, exchange: Exchange, call: Call, events: Events) -> None:
+        answer = StreamedAnswer(call.request, events)
+        began = self._loop.time()
+        while not answer.complete:
+            data = answer.take(*await call.inbox.next())
+            if not data:
+                continue
+            if not exchange.status:
+                self._first_reply.observe(self._loop.time() - began)
+            await exchange.event(data, call.headers, last=answer.complete)
+        self._repeated.inc(answer.repeated)
+
+    def _leave(self, call: Call) -> None:
+        """Ends the waiting; turns without an answer are cancelled when the grace time is over."""
+        for expected in call.turns:
+            if expected.answered:
+                self._link.forget(expected)
+            else:
+                self._loop.call_later(self._settings.disconnect_grace_s, self._cancel, expected)
+
+    def _cancel(self, expected: Expected) -> None:
+        if not self._link.forget(expected) or expected.answered:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        command = CancelTurn(
+            command_id=secrets.token_hex(12),
+            session_id=expected.session_id,
+            issued_at_ms=now_ms,
+            expires_at_ms=now_ms + int(self._settings.turn_timeout_s * 1000),
+            reply=self._link.address,
+            turn_id=expected.waits_for,
+            reason="client_gone",
+        )
+        self._link.send(command, None)
+        self._cancelled.inc()
+
+
+def _late() -> ApiError:
+    return ApiError(504, "the turn was not answered in time", code="timeout")
+
+
+def _client_gone(inbox: Inbox, _: object) -> None:
+    inbox.put(ClientGone())
+
+
+def _choice_key(key: bytes, choice: int) -> str:
+    """Each choice is a turn of its own, so each needs a key of its own."""
+    named = _text(key)[:_LONGEST_KEY]
+    return f"{named}.{choice}" if choice else named
+
+
+def _context(headers: Mapping[bytes, bytes]) -> list[tuple[str, bytes]]:
+    return [
+        (name.decode(), headers[name])
+        for name in (b"traceparent", b"tracestate")
+        if name in headers
+    ]
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

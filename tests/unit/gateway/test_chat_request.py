@@ -1,0 +1,320 @@
+import random
+from typing import Any
+
+import orjson
+import pytest
+
+from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.chat_request import parse
+from producers.gateway.errors import ApiError
+from schemas.records import Sampling
+
+USER = {"role": "user", "content": "hi"}
+TOOL = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
+CALL = {"id": "call_t_0", "type": "function", "function": {"name": "lookup", "arguments": "{}"}}
+
+
+def parsed(**request: Any) -> CanonicalRequest:
+    return parse(orjson.dumps({"model": "m", "messages": [USER], **request}), 4)
+
+
+def refusal(body: bytes | None = None, **request: Any) -> ApiError:
+    with pytest.raises(ApiError) as error:
+        parsed(**request) if body is None else parse(body, 4)
+    assert error.value.status == 400
+    return error.value
+
+
+def message(value: dict[str, Any]) -> Any:
+    return orjson.loads(parsed(messages=[value]).messages[0])
+
+
+def test_a_plain_request_asks_for_nothing_else() -> None:
+    request = parsed()
+    assert request.messages == (b'{"content":"hi","role":"user"}',)
+    assert request.sampling == Sampling()
+    assert (request.tools, request.template_args) == (None, None)
+    assert (request.tool_choice, request.choices) == ("auto", 1)
+    assert not request.stream and not request.include_usage and not request.wants_logprobs
+
+
+def test_equal_requests_are_equal_bytes_however_they_are_spelled() -> None:
+    spelled = (
+        b'{"messages":[{"content":"hi","name":null,"role":"user","x":1}],"model":"m","n":null}'
+    )
+    assert parse(spelled, 4) == parsed()
+    assert parse(spelled, 4).body_hashes() == parsed().body_hashes()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"messages": [{"role": "user", "content": "ho"}]},
+        {"messages": [USER, USER]},
+        {"tools": [TOOL]},
+        {"temperature": 0.5},
+        {"model": "n"},
+        {"chat_template_kwargs": {"a": 1}},
+        {"tools": [TOOL], "tool_choice": "required"},
+    ],
+)
+def test_what_decides_the_answer_decides_the_hash(other: dict[str, Any]) -> None:
+    assert parsed(**other).body_hashes() != parsed().body_hashes()
+
+
+def test_each_choice_has_a_hash_of_its_own() -> None:
+    assert len(set(parsed(n=4).body_hashes())) == 4
+
+
+def test_sampling_parameters_are_taken_over() -> None:
+    request = parsed(
+        max_completion_tokens=7,
+        temperature=1,
+        top_p=0.5,
+        top_k=-1,
+        min_p=0.1,
+        presence_penalty=-1,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        logit_bias={"12": -100},
+        min_tokens=2,
+        seed=5,
+        stop="END",
+    )
+    assert request.sampling == Sampling(
+        max_tokens=7,
+        temperature=1,
+        top_p=0.5,
+        top_k=0,
+        min_p=0.1,
+        presence_penalty=-1,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        logit_bias={"12": -100.0},
+        min_tokens=2,
+        seed=5,
+        stop=("END",),
+    )
+    assert parsed(max_tokens=3).sampling.max_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", 1),
+        ("messages", []),
+        ("messages", "hi"),
+        ("temperature", -0.1),
+        ("temperature", 2.1),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("top_p", 1.5),
+        ("max_tokens", 0),
+        ("max_tokens", 1.5),
+        ("max_tokens", 2**40),
+        ("n", 0),
+        ("n", 5),
+        ("stop", [1]),
+        ("stop", ""),
+        ("stop", ["x"] * 17),
+        ("logit_bias", {"a": 1}),
+        ("logit_bias", []),
+        ("stream", "yes"),
+        ("logprobs", 1),
+        ("top_logprobs", 3),
+        ("tools", {}),
+        ("tool_choice", "maybe"),
+        ("tool_choice", "required"),
+        ("chat_template_kwargs", []),
+        ("response_format", {"type": "json_object"}),
+        ("functions", [{}]),
+        ("audio", {"voice": "x"}),
+        ("modalities", ["audio"]),
+        ("seed", 2**63),
+    ],
+)
+def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
+    assert refusal(**{name: value}).param == name
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"user": "u"},
+        {"metadata": {"a": "b"}},
+        {"store": True},
+        {"parallel_tool_calls": False},
+        {"reasoning_effort": "low"},
+        {"response_format": {"type": "text"}},
+        {"modalities": ["text"]},
+        {"top_logprobs": 0},
+        {"function_call": "auto"},
+        {"no_such_parameter": [1, 2]},
+        {"tools": [], "tool_choice": "none"},
+        {"stream_options": {"include_usage": True}},
+    ],
+)
+def test_parameters_without_effect_are_ignored(harmless: dict[str, Any]) -> None:
+    assert parsed(**harmless) == parsed()
+
+
+def test_usage_is_asked_for_only_with_a_stream() -> None:
+    assert parsed(stream=True, stream_options={"include_usage": True}).include_usage
+    assert not parsed(stream=True).include_usage
+
+
+def test_text_parts_are_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert message({"role": "user", "content": parts}) == {"role": "user", "content": "ab"}
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video"])
+def test_what_is_not_text_is_refused_clearly(kind: str) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": kind, kind: {}}]
+    error = refusal(messages=[USER, {"role": "user", "content": parts}])
+    assert error.param == "messages[1].content[1]"
+    assert kind in error.message and "text only" in error.message
+
+
+def test_developer_messages_are_system_messages() -> None:
+    assert message({"role": "developer", "content": "x"}) == {"role": "system", "content": "x"}
+
+
+def test_an_assistant_message_of_the_official_client_comes_back_as_it_was_sampled() -> None:
+    dumped = {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "tool_calls": [{**CALL, "index": 0}],
+        "reasoning_content": "because",
+    }
+    assert message(dumped) == {
+        "role": "assistant",
+        "reasoning_content": "because",
+        "tool_calls": [CALL],
+    }
+
+
+def test_an_assistant_message_without_anything_is_empty_text() -> None:
+    assert message({"role": "assistant"}) == {"role": "assistant", "content": ""}
+
+
+def test_a_tool_answer_keeps_the_call_it_answers() -> None:
+    answer = {"role": "tool", "tool_call_id": "call_t_0", "content": "42"}
+    assert message(answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ("text", "messages[0]"),
+        ({"content": "x"}, "messages[0].role"),
+        ({"role": "robot", "content": "x"}, "messages[0].role"),
+        ({"role": ["user"], "content": "x"}, "messages[0].role"),
+        ({"role": "user"}, "messages[0].content"),
+        ({"role": "user", "content": 1}, "messages[0].content"),
+        ({"role": "user", "content": [1]}, "messages[0].content[0]"),
+        ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": "x", "name": 1}, "messages[0].name"),
+        ({"role": "tool", "content": "x"}, "messages[0].tool_call_id"),
+        ({"role": "assistant", "tool_calls": "x"}, "messages[0].tool_calls"),
+        ({"role": "assistant", "tool_calls": [{}]}, "messages[0].tool_calls[0]"),
+        ({"role": "assistant", "function_call": {}}, "messages[0].function_call"),
+    ],
+)
+def test_a_wrong_message_is_named(wrong: Any, param: str) -> None:
+    assert refusal(messages=[wrong]).param == param
+
+
+def test_tools_are_canonical() -> None:
+    sent = {
+        "type": "function",
+        "function": {"strict": True, "parameters": {"b": 1, "a": 2}, "name": "f"},
+    }
+    expected = b'[{"function":{"name":"f","parameters":{"a":2,"b":1}},"type":"function"}]'
+    assert parsed(tools=[sent]).tools == expected
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {},
+        {"type": "custom"},
+        {"type": "function", "function": {}},
+        {"type": "function", "function": {"name": ""}},
+        {"type": "function", "function": {"name": "f", "parameters": []}},
+        {"type": "function", "function": {"name": "f", "description": 1}},
+    ],
+)
+def test_a_wrong_tool_is_named(tool: Any) -> None:
+    assert (refusal(tools=[TOOL, tool]).param or "").startswith("tools[1]")
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        ({"type": "function", "function": {"name": "lookup"}}, "lookup"),
+    ],
+)
+def test_tool_choice_is_a_word_or_a_function(choice: Any, read: str) -> None:
+    assert parsed(tools=[TOOL], tool_choice=choice).tool_choice == read
+
+
+def test_a_chosen_function_must_be_among_the_tools() -> None:
+    choice = {"type": "function", "function": {"name": "other"}}
+    assert refusal(tools=[TOOL], tool_choice=choice).param == "tool_choice"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b'{"model": NaN}',
+        b'\xff\xfe{"model": "m"}',
+        b'{"model": "\xed\xa0\x80"}',
+        b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+)
+def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
+    refusal(body)
+
+
+def test_nesting_too_deep_to_store_is_refused() -> None:
+    deep = b'{"a":' * 300 + b"{}" + b"}" * 300
+    head = b'{"model":"m","messages":[{"role":"user","content":"hi"}],'
+    body = head + b'"chat_template_kwargs":' + deep + b"}"
+    assert refusal(body).param == "chat_template_kwargs"
+    tool = b'[{"type":"function","function":{"name":"f","parameters":' + deep + b"}}]"
+    assert refusal(head + b'"tools":' + tool + b"}").param == "tools"
+
+
+def test_random_damage_is_either_read_or_refused(rng: random.Random) -> None:
+    whole = orjson.dumps(
+        {
+            "model": "m",
+            "messages": [USER, {"role": "assistant", "tool_calls": [CALL]}],
+            "tools": [TOOL],
+            "temperature": 0.5,
+            "stop": ["a"],
+        }
+    )
+    for _ in range(3000):
+        body = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        try:
+            parse(bytes(body), 4)
+        except ApiError as error:
+            assert error.status == 400

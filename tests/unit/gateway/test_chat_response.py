@@ -1,0 +1,157 @@
+import struct
+from typing import Any
+
+import orjson
+
+from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.chat_request import parse
+from producers.gateway.chat_response import Chunks, completion, error_body
+from producers.gateway.errors import ApiError, refused
+from schemas.records import ReplyFinished
+
+MESSAGE = b'{"content":"hi","role":"assistant"}'
+
+
+def request(**more: Any) -> CanonicalRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], **more}
+    return parse(orjson.dumps(body), 4)
+
+
+def answer(**fields: Any) -> ReplyFinished:
+    given: dict[str, Any] = {
+        "gateway": "g",
+        "session_id": "s",
+        "turn_id": "t",
+        "message": MESSAGE,
+        "finish_reason": "stop",
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "version": 7,
+    }
+    return ReplyFinished(**{**given, **fields})
+
+
+def events(data: bytes) -> list[Any]:
+    lines = [line.removeprefix(b"data: ") for line in data.split(b"\n\n") if line]
+    return [line if line == b"[DONE]" else orjson.loads(line) for line in lines]
+
+
+def test_an_answer_has_the_sampled_message_and_is_named_after_its_turn() -> None:
+    body = orjson.loads(completion("t", 1, request(), [answer()]))
+    assert body == {
+        "id": "chatcmpl-t",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "hi"},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+        "system_fingerprint": "version-7",
+    }
+
+
+def test_a_message_of_tool_calls_alone_has_null_content() -> None:
+    call = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = orjson.dumps({"role": "assistant", "tool_calls": [call]})
+    (choice,) = orjson.loads(completion("t", 1, request(), [answer(message=message)]))["choices"]
+    assert choice["message"] == {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def test_several_choices_share_one_prompt() -> None:
+    body = orjson.loads(completion("t", 1, request(n=2), [answer(), answer(version=8)]))
+    assert [choice["index"] for choice in body["choices"]] == [0, 1]
+    assert body["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert body["system_fingerprint"] == "version-8"
+
+
+def test_logprobs_name_tokens_by_id_when_asked_for() -> None:
+    scored = answer(
+        token_ids=struct.pack("<2i", 11, 12), logprobs=struct.pack("<2f", -0.5, float("-inf"))
+    )
+    asked = orjson.loads(completion("t", 1, request(logprobs=True), [scored]))
+    content = asked["choices"][0]["logprobs"]["content"]
+    assert [(c["token"], c["logprob"]) for c in content] == [
+        ("token_id:11", -0.5),
+        ("token_id:12", -9999.0),
+    ]
+    plain = orjson.loads(completion("t", 1, request(), [scored]))
+    assert plain["choices"][0]["logprobs"] is None
+
+
+def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:
+    chunks = Chunks("t", 1, request(stream=True))
+    data = chunks.delta(0, b'{"content":"a"}', None, None)
+    data += chunks.delta(0, b'{"content":"b"}', None, None)
+    data += chunks.finish(0, "stop") + chunks.end([answer()])
+    *read, done = events(data)
+    assert done == b"[DONE]"
+    assert [event["choices"][0]["delta"] for event in read] == [
+        {"role": "assistant", "content": ""},
+        {"content": "a"},
+        {"content": "b"},
+        {},
+    ]
+    assert [event["choices"][0]["finish_reason"] for event in read] == [None] * 3 + ["stop"]
+    assert {(event["id"], event["object"], event["model"]) for event in read} == {
+        ("chatcmpl-t", "chat.completion.chunk", "m")
+    }
+
+
+def test_a_stream_ends_with_usage_when_asked_for() -> None:
+    asked = request(stream=True, stream_options={"include_usage": True})
+    usage, _ = events(Chunks("t", 1, asked).end([answer()]))
+    assert usage["choices"] == []
+    assert usage["usage"]["total_tokens"] == 5
+
+
+def test_streamed_tool_calls_get_their_type_where_they_begin() -> None:
+    first = {"index": 0, "id": "call_t_0", "function": {"name": "f", "arguments": ""}}
+    more = {"index": 0, "function": {"arguments": "{}"}}
+    chunks = Chunks("t", 1, request(stream=True))
+    data = chunks.delta(0, orjson.dumps({"tool_calls": [first]}), None, None)
+    data += chunks.delta(0, orjson.dumps({"tool_calls": [more]}), None, None)
+    _, begun, rest = events(data)
+    assert begun["choices"][0]["delta"]["tool_calls"] == [{**first, "type": "function"}]
+    assert rest["choices"][0]["delta"]["tool_calls"] == [more]
+
+
+def test_streamed_logprobs_are_those_of_the_delta() -> None:
+    chunks = Chunks("t", 1, request(stream=True, logprobs=True))
+    ids, logprobs = struct.pack("<i", 5), struct.pack("<f", -1.0)
+    *_, event = events(chunks.delta(0, b'{"content":"a"}', ids, logprobs))
+    assert event["choices"][0]["logprobs"]["content"][0]["token"] == "token_id:5"
+
+
+def test_errors_have_the_shape_of_openai() -> None:
+    error = ApiError(400, "n must be 1", code="invalid_value", param="n")
+    assert orjson.loads(error_body(error)) == {
+        "error": {
+            "message": "n must be 1",
+            "type": "invalid_request_error",
+            "param": "n",
+            "code": "invalid_value",
+        }
+    }
+
+
+def test_what_the_manager_refuses_keeps_its_status_and_reason() -> None:
+    error = refused(409, "session_closed", "")
+    assert (error.status, error.code, error.message) == (409, "session_closed", "session_closed")
+    assert (b"x-should-retry", b"false") in error.headers
+
+
+def test_a_status_that_is_none_of_an_error_becomes_500() -> None:
+    assert refused(0, "", "").status == 500
+    assert refused(200, "", "").status == 500
+
+
+def test_a_retry_that_waited_for_a_cancelled_turn_is_asked_to_come_again() -> None:
+    error = refused(499, "cancelled", "client_gone")
+    assert error.status == 503
+    assert (b"retry-after", b"1") in error.headers

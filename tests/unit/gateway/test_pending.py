@@ -1,0 +1,91 @@
+from dataclasses import dataclass
+
+from producers.gateway.pending import Pending
+from schemas.records import CommandAnswered, ReplyFinished
+
+
+@dataclass(eq=False)
+class Waiter:
+    waits_for: str
+    for_turn: bool = True
+
+
+def answered(command_id: str, turn_id: str | None = None, status: int = 200) -> CommandAnswered:
+    return CommandAnswered(
+        gateway="g", session_id="s", command_id=command_id, turn_id=turn_id, status=status
+    )
+
+
+def finished(turn_id: str) -> ReplyFinished:
+    return ReplyFinished(gateway="g", session_id="s", turn_id=turn_id)
+
+
+def test_a_reply_goes_to_who_waits_for_it() -> None:
+    pending: Pending[Waiter] = Pending()
+    one, other = Waiter("a"), Waiter("b")
+    pending.add(one)
+    pending.add(other)
+    assert list(pending.route(finished("a"))) == [one]
+    assert list(pending.route(finished("c"))) == []
+
+
+def test_nobody_who_left_is_found() -> None:
+    pending: Pending[Waiter] = Pending()
+    waiter = Waiter("a")
+    pending.add(waiter)
+    assert pending.remove(waiter)
+    assert list(pending.route(finished("a"))) == []
+    assert len(pending) == 0
+    assert pending.remove(waiter)
+
+
+def test_a_retry_waits_for_the_turn_it_joined() -> None:
+    pending: Pending[Waiter] = Pending()
+    retry = Waiter("retry")
+    pending.add(retry)
+    assert list(pending.route(answered("retry", "original"))) == []
+    assert list(pending.route(finished("original"))) == [retry]
+    assert pending.remove(retry)
+    assert len(pending) == 0
+
+
+def test_a_turn_is_left_alone_only_when_nobody_waits_for_it() -> None:
+    pending: Pending[Waiter] = Pending()
+    first, retry = Waiter("original"), Waiter("retry")
+    pending.add(first)
+    pending.add(retry)
+    pending.route(answered("retry", "original"))
+    assert list(pending.route(finished("original"))) == [first, retry]
+    assert not pending.remove(first)
+    assert pending.remove(retry)
+
+
+def test_a_repeated_join_changes_nothing() -> None:
+    pending: Pending[Waiter] = Pending()
+    retry = Waiter("retry")
+    pending.add(retry)
+    for _ in range(2):
+        assert list(pending.route(answered("retry", "original"))) == []
+    assert list(pending.route(finished("original"))) == [retry]
+
+
+def test_a_refused_turn_is_told_to_who_waits_for_it() -> None:
+    pending: Pending[Waiter] = Pending()
+    waiter = Waiter("a")
+    pending.add(waiter)
+    assert list(pending.route(answered("a", "a", 404))) == [waiter]
+
+
+def test_that_a_turn_was_accepted_is_no_answer_to_it() -> None:
+    pending: Pending[Waiter] = Pending()
+    waiter = Waiter("a")
+    pending.add(waiter)
+    assert list(pending.route(answered("a", "a"))) == []
+    assert list(pending.route(finished("a"))) == [waiter]
+
+
+def test_the_answer_to_a_reward_names_a_turn_and_is_still_the_answer() -> None:
+    pending: Pending[Waiter] = Pending()
+    command = Waiter("command", for_turn=False)
+    pending.add(command)
+    assert list(pending.route(answered("command", "judged turn"))) == [command]

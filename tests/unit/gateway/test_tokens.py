@@ -1,0 +1,102 @@
+import pytest
+
+from producers.gateway.errors import ApiError
+from producers.gateway.tokens import Keys, bearer, derived_admin_key
+
+SECRET = "a secret of the gateways"
+KEYS = Keys(SECRET)
+
+
+def bearing(token: str) -> dict[bytes, bytes]:
+    return {b"authorization": b"Bearer " + token.encode()}
+
+
+def status_of(error: pytest.ExceptionInfo[ApiError]) -> int:
+    return error.value.status
+
+
+@pytest.mark.parametrize("session", ["s", "run-1.0.2", "with.dots:and@more", "ä"])
+def test_a_token_names_its_session_to_every_gateway_with_the_secret(session: str) -> None:
+    token = KEYS.session_token(session)
+    assert token.startswith("sf-")
+    assert Keys(SECRET).session_of(token.encode()) == session
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"sf-",
+        b"sf-.",
+        b"sk-abc",
+        b"sf-cw",
+        b"sf-cw.",
+        b"sf-\xff.\xff",
+        b"sf-c.c",
+        Keys("another secret").session_token("s").encode(),
+        KEYS.session_token("s").encode()[:-1],
+        KEYS.session_token("s").encode()[3:],
+        derived_admin_key(SECRET).encode(),
+    ],
+)
+def test_a_token_that_was_not_signed_with_the_secret_names_no_session(token: bytes) -> None:
+    assert KEYS.session_of(token) is None
+
+
+def test_a_changed_session_voids_the_signature() -> None:
+    _, signature = KEYS.session_token("a").split(".")
+    named, _ = KEYS.session_token("b").split(".")
+    assert KEYS.session_of(f"{named}.{signature}".encode()) is None
+
+
+def test_the_admin_key_is_the_one_set_or_made_of_the_secret() -> None:
+    assert KEYS.is_admin(derived_admin_key(SECRET).encode())
+    assert Keys(SECRET, "chosen").is_admin(b"chosen")
+    assert not Keys(SECRET, "chosen").is_admin(derived_admin_key(SECRET).encode())
+    assert not KEYS.is_admin(b"")
+
+
+def test_the_admin_key_acts_for_the_session_in_the_path() -> None:
+    headers = bearing(derived_admin_key(SECRET))
+    assert KEYS.require_session(headers, "s") == "s"
+    with pytest.raises(ApiError) as error:
+        KEYS.require_session(headers, None)
+    assert status_of(error) == 401
+
+
+def test_a_session_token_opens_its_own_session_only() -> None:
+    headers = bearing(KEYS.session_token("s"))
+    assert KEYS.require_session(headers, None) == "s"
+    assert KEYS.require_session(headers, "s") == "s"
+    with pytest.raises(ApiError) as error:
+        KEYS.require_session(headers, "t")
+    assert status_of(error) == 403
+
+
+def test_a_session_token_is_no_admin_key() -> None:
+    KEYS.require_admin(bearing(derived_admin_key(SECRET)))
+    for headers, status in ((bearing(KEYS.session_token("s")), 403), ({}, 401)):
+        with pytest.raises(ApiError) as error:
+            KEYS.require_admin(headers)
+        assert status_of(error) == status
+
+
+def test_any_valid_key_may_list_models() -> None:
+    KEYS.require_any(bearing(KEYS.session_token("s")))
+    KEYS.require_any(bearing(derived_admin_key(SECRET)))
+    with pytest.raises(ApiError):
+        KEYS.require_any(bearing("sk-other"))
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        (b"Bearer abc", b"abc"),
+        (b"bearer  abc ", b"abc"),
+        (b"Basic abc", b""),
+        (b"Bearer", b""),
+        (b"", b""),
+    ],
+)
+def test_the_bearer_scheme_is_read_in_any_case(header: bytes, token: bytes) -> None:
+    assert bearer({b"authorization": header}) == token
