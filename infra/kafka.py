@@ -167,6 +167,7 @@ class Producer:
         finally:
             self._closed.set()
             self._thread.join(timeout_s)
+            self._producer.close()
 
     def _serve(self) -> None:
         while not self._closed.is_set():
@@ -300,6 +301,13 @@ class Reader:
             elif (item := self._decoded(message)) is not None:
                 received.append(item)
         return received
+
+    def poll_bytes(self, timeout_s: float) -> tuple[bytes, Headers] | None:
+        """The next record as it stands on the topic, for dead letters."""
+        message = self._consumer.poll(timeout_s)
+        if message is None or message.error() is not None:
+            return None
+        return message.value() or b"", message.headers() or ()  # type: ignore[return-value]
 
     def committed(
         self, partitions: Sequence[Partition], timeout_s: float = 10

@@ -187,7 +187,7 @@ class Manager:
         if not partition.owned:
             self._claim(partition)
             return
-        log.info("owns partition %d from epoch %d", partition.number, claim.epoch)
+        log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
         for received, folded in self._replies.pop(partition.number):
             if folded.accepted:
                 self._actor.reply(received, folded)

@@ -1,0 +1,261 @@
+"""A gateway and a worker played by the test around a real manager process and a real broker."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import orjson
+import xxhash
+
+from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.renderer_settings import RendererSettings
+from infra.rendering import Renderer
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.records import Record, Reward, Sampling
+from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, TOPICS, fleet_key
+from seamlessflow.demo.tokenizer import make_tokenizer
+
+T = TypeVar("T", bound=Record)
+GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
+POLICY = "default"
+DEADLINE_S = 30
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def ids(*tokens: int) -> bytes:
+    return np.array(tokens, np.int32).tobytes()
+
+
+def message(role: str, content: str) -> bytes:
+    return orjson.dumps({"role": role, "content": content}, option=orjson.OPT_SORT_KEYS)
+
+
+def _any(record: Record) -> bool:
+    return True
+
+
+@dataclass
+class Bench:
+    """Records in, records out, each with a deadline."""
+
+    kafka: KafkaSettings
+    renderer: Renderer
+    tokenizer_directory: Path
+    producer: Producer
+    readers: dict[str, Reader]
+    seen: dict[str, list[Record]] = field(default_factory=dict)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def announce(self, worker: str, slot: int, incarnation: str = "i1") -> None:
+        """A worker takes the rollout role, as its heartbeat and its acknowledgement say."""
+        heartbeat = r.WorkerHeartbeat(
+            worker=worker,
+            incarnation=incarnation,
+            process="rollout",
+            tags=("rollout",),
+            role="rollout",
+            assignment=1,
+            slot=slot,
+            state="ready",
+            version=0,
+            at_ms=now_ms(),
+        )
+        self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
+        self.send(
+            CONTROL.name,
+            r.RoleAcquired(
+                worker=worker,
+                incarnation=incarnation,
+                role="rollout",
+                assignment=1,
+                slot=slot,
+                slot_offset=0,
+                version=0,
+                took_ms=0,
+                at_ms=now_ms(),
+            ),
+        )
+
+    def publish_policy(self) -> None:
+        """Policy weights, version 0."""
+        record = r.PolicyWeights(
+            policy=POLICY,
+            version=0,
+            step=0,
+            directory="",
+            manifest_sha256="",
+            tokenizer_directory=str(self.tokenizer_directory),
+            tokenizer_hash=self.renderer.hash,
+            renderer=self.renderer.settings.to_json(),
+            max_context=4096,
+            overrides=Sampling(temperature=1.0),
+            at_ms=now_ms(),
+        )
+        self.send(FLEET.name, record, key=fleet_key(record))
+
+    def send(self, topic: str, record: Record, key: str | None = None) -> None:
+        """Appends and waits for the acknowledgement."""
+        self.producer.send(topic, record, key=key)
+        self.producer.flush(10)
+
+    def command(self, record: Record) -> None:
+        """Sends a command of its session."""
+        self.send(REQUESTS.name, record, key=record.session_id)  # type: ignore[attr-defined]
+
+    def expect(self, topic: str, kind: type[T], where: Callable[[T], bool] = _any) -> T:
+        """The first record of this kind that was not taken yet."""
+        deadline = time.monotonic() + DEADLINE_S
+        kept = self.seen.setdefault(topic, [])
+        while time.monotonic() < deadline:
+            for record in kept:
+                if isinstance(record, kind) and where(record):
+                    kept.remove(record)
+                    return record
+            kept += [received.record for received in self.readers[topic].poll(0.1)]
+            for process in self.processes:
+                assert process.poll() in (None, -9), "a manager ended by itself"
+        raise AssertionError(f"no {kind.__name__} on {topic}; there were {kept}")
+
+    def open_session(self, session_id: str, **more: Any) -> None:
+        """Opens a session and waits for the answer."""
+        command = r.OpenSession(
+            **_command(session_id), policy=POLICY, group_id=f"{session_id}-group", **more
+        )
+        self.command(command)
+        assert self.answer(command.command_id).status == 200
+
+    def request(self, session_id: str, messages: Sequence[bytes], **more: Any) -> r.RequestTurn:
+        """Asks for a turn."""
+        body = xxhash.xxh3_128_digest(b"".join(messages))
+        fields = {
+            "turn_id": uuid4().hex,
+            "sampling": Sampling(max_tokens=16),
+            "stream": False,
+            "deadline_ms": now_ms() + 60_000,
+            "body_hash": body,
+            **more,
+        }
+        command = r.RequestTurn(**_command(session_id), messages=tuple(messages), **fields)
+        self.command(command)
+        return command
+
+    def answer(self, command_id: str) -> r.CommandAnswered:
+        """What became of a command."""
+        return self.expect(
+            REPLIES.name, r.CommandAnswered, lambda record: record.command_id == command_id
+        )
+
+    def generate(self, turn_id: str) -> r.GenerateTurn:
+        """What the worker is told to sample."""
+        return self.expect(PROMPTS.name, r.GenerateTurn, lambda record: record.turn_id == turn_id)
+
+    def complete(self, asked: r.GenerateTurn, text: str) -> bytes:
+        """Answers a turn as its worker would; returns the sampled ids."""
+        sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
+        rest = sampled[len(asked.completion_ids) :]
+        content = self.renderer.parse(sampled).content
+        self.output(
+            r.TurnCompleted,
+            asked,
+            rest,
+            finish_reason="stop",
+            message=message("assistant", content),
+            well_formed=True,
+            prompt_length=len(asked.prompt_ids) // 4,
+            prompt_hash=xxhash.xxh3_128_digest(asked.prompt_ids),
+        )
+        return sampled
+
+    def output(
+        self, kind: Callable[..., Record], asked: r.GenerateTurn, sampled: bytes, **more: Any
+    ) -> None:
+        """Writes an output event of the turn's worker."""
+        start = len(asked.completion_ids) // 4
+        record = kind(
+            session_id=asked.session_id,
+            turn_id=asked.turn_id,
+            dispatch=asked.dispatch,
+            worker=asked.worker,
+            incarnation=asked.incarnation,
+            token_offset=start,
+            token_ids=sampled,
+            logprobs=np.full(len(sampled) // 4, -0.5, np.float32).tobytes(),
+            spans=(r.VersionSpan(start=start, version_min=0, version_max=0),),
+            at_ms=now_ms(),
+            **more,
+        )
+        self.send(SESSIONS.name, record, key=asked.session_id)
+
+    def finished(self, turn_id: str) -> r.ReplyFinished:
+        """The answer to a turn."""
+        return self.expect(REPLIES.name, r.ReplyFinished, lambda record: record.turn_id == turn_id)
+
+    def reward_and_close(self, session_id: str, value: float) -> r.Trajectory:
+        """Ends a session; returns its trajectory."""
+        self.command(r.AssignReward(**_command(session_id), reward=Reward(value=value)))
+        self.command(r.CloseSession(**_command(session_id)))
+        return self.expect(
+            "trajectories", r.Trajectory, lambda record: record.session_id == session_id
+        )
+
+    def start_manager(self, slot: str = "0", **settings: str) -> subprocess.Popen[bytes]:
+        """Starts a manager process."""
+        environment = {
+            **os.environ,
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
+            "SEAMLESSFLOW_MANAGER__SLOT": slot,
+            **settings,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumers.trajectories"], env=environment
+        )
+        self.processes.append(process)
+        return process
+
+
+def _command(session_id: str) -> dict[str, Any]:
+    return {
+        "command_id": uuid4().hex,
+        "session_id": session_id,
+        "issued_at_ms": now_ms(),
+        "expires_at_ms": now_ms() + 60_000,
+        "reply": GATEWAY,
+    }
+
+
+@contextmanager
+def bench(kafka: KafkaSettings, directory: Path) -> Iterator[Bench]:
+    """Fresh topics, one worker `w0` on slot 3, no manager yet."""
+    settings = kafka.model_copy(update={"topic_prefix": f"t{uuid4().hex[:8]}."})
+    create_topics(settings, TOPICS.values())
+    make_tokenizer(directory)
+    renderer = Renderer.load(directory, RendererSettings("qwen3"))
+    readers = {
+        name: Reader(settings, f"test-{name}") for name in ("replies", "prompts", "trajectories")
+    }
+    for name, reader in readers.items():
+        reader.assign({(name, number): BEGINNING for number in range(TOPICS[name].partitions)})
+    made = Bench(settings, renderer, directory, Producer(settings, "test"), readers)
+    made.publish_policy()
+    try:
+        yield made
+    finally:
+        for process in made.processes:
+            process.kill()
+            process.wait()
+        for reader in readers.values():
+            reader.close()
+        made.producer.close()

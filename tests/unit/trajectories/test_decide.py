@@ -1,0 +1,352 @@
+"""What follows from commands, deadlines and departures, without any I/O."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from consumers.trajectories import deadlines, dispatch
+from consumers.trajectories.decide import Command, decide
+from consumers.trajectories.decision import Context
+from consumers.trajectories.fleet import Departure, Fleet
+from consumers.trajectories.matching import Messages
+from schemas import records as r
+from schemas.records import Record, Sampling
+from tests.unit.trajectories.story import (
+    Story,
+    closed,
+    completed,
+    dispatched,
+    ids,
+    message,
+    progressed,
+    rewarded,
+    started,
+    told,
+)
+
+
+class OneTokenAMessage:
+    """Renders a message as one token; enough for decisions, which do not look inside."""
+
+    stop_token_ids = (0,)
+
+    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+        return ids(*range(1, len(messages) + 1))
+
+    def tail(self, prompt: bytes) -> bytes:
+        return prompt
+
+    def bridge(
+        self, prompt: bytes, completion: bytes, new: Messages, tools: Messages | None = None
+    ) -> bytes | None:
+        return ids(*range(50, 50 + len(new)))
+
+
+def a_fleet(*workers: str) -> Fleet:
+    fleet = Fleet()
+    fleet.apply(
+        r.PolicyWeights(
+            policy="p",
+            version=4,
+            step=4,
+            directory="",
+            manifest_sha256="",
+            tokenizer_directory="",
+            tokenizer_hash="t",
+            renderer=b"{}",
+            max_context=100,
+            overrides=Sampling(temperature=1.0),
+            at_ms=0,
+        ),
+        0,
+    )
+    for slot, worker in enumerate(workers):
+        fleet.apply(acquired(worker, slot), 0)
+    return fleet
+
+
+def acquired(worker: str, slot: int, **more: Any) -> r.RoleAcquired:
+    fields: dict[str, Any] = {
+        "worker": worker,
+        "incarnation": "i",
+        "role": "rollout",
+        "assignment": 1,
+        "slot": slot,
+        "slot_offset": 0,
+        "version": 4,
+        "took_ms": 0,
+        "at_ms": 0,
+        **more,
+    }
+    return r.RoleAcquired(**fields)
+
+
+def context(fleet: Fleet | None = None, now_ms: int = 100, **more: Any) -> Context:
+    return Context(
+        fleet or a_fleet("w"), lambda policy: OneTokenAMessage(), 5, 1, now_ms, 1_000, **more
+    )
+
+
+def fields(command_id: str) -> dict[str, Any]:
+    return {
+        "command_id": command_id,
+        "session_id": "s",
+        "issued_at_ms": 0,
+        "expires_at_ms": 10_000,
+        "reply": r.ReplyAddress(partition=1, gateway="g"),
+    }
+
+
+def open_session(**more: Any) -> r.OpenSession:
+    return r.OpenSession(**{**fields("o"), "policy": "p", **more})
+
+
+def request(turn_id: str = "a", **more: Any) -> r.RequestTurn:
+    return r.RequestTurn(
+        **{
+            **fields(f"request-{turn_id}"),
+            "turn_id": turn_id,
+            "body_hash": b"body",
+            "messages": (message("user", "x"),),
+            "sampling": Sampling(max_tokens=8),
+            "stream": False,
+            "deadline_ms": 5_000,
+            "tools": None,
+            **more,
+        }
+    )
+
+
+def kinds(records: list[Record]) -> list[str]:
+    return [type(record).__name__ for record in records]
+
+
+def refusal(story: Story | None, command: Command, **more: Any) -> tuple[int, str]:
+    decision = decide(story.known if story else None, command, context(**more))
+    (event,) = decision.events
+    assert isinstance(event, r.CommandRefused)
+    assert not decision.prompts
+    return event.status, event.reason
+
+
+def test_a_request_starts_a_turn_and_gives_it_to_a_worker() -> None:
+    decision = decide(told().known, request(), context())
+
+    assert kinds(decision.events) == ["TurnStarted", "TurnDispatched"]
+    ((slot, generate),) = decision.prompts
+    assert isinstance(generate, r.GenerateTurn)
+    assert (slot, generate.worker, generate.prompt_ids) == (0, "w", ids(1))
+
+
+def test_a_request_nobody_can_take_is_started_all_the_same() -> None:
+    decision = decide(told().known, request(), context(a_fleet()))
+
+    assert kinds(decision.events) == ["TurnStarted"]
+
+
+def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
+    asked = Sampling(temperature=0.2, max_tokens=8, stop=("x",))
+
+    decision = decide(told().known, request(sampling=asked), context())
+
+    event = decision.events[0]
+    assert isinstance(event, r.TurnStarted)
+    assert event.sampling_effective == replace(asked, temperature=1.0)
+    assert event.behavior_exact
+
+
+@pytest.mark.parametrize(
+    ("bent", "reason"), [({"top_p": 0.9}, "top_p"), ({"logit_bias": {"1": 2.0}}, "logit_bias")]
+)
+def test_a_bent_distribution_is_recorded(bent: dict[str, Any], reason: str) -> None:
+    decision = decide(told().known, request(sampling=Sampling(**bent)), context())
+
+    event = decision.events[0]
+    assert isinstance(event, r.TurnStarted)
+    assert (event.behavior_exact, event.inexact_reason) == (False, reason)
+
+
+def test_a_command_that_was_carried_out_does_nothing() -> None:
+    story = told(started("a"), rewarded(command_id="r"), closed())
+
+    assert decide(story.known, request("a"), context()).events == []
+    assert decide(story.known, replace(open_session(), command_id="open"), context()).events == []
+
+
+def test_what_cannot_be_done_is_refused_with_a_status() -> None:
+    assert refusal(None, request()) == (404, "unknown_session")
+    assert refusal(told(closed()), request()) == (409, "session_closed")
+    assert refusal(told(), open_session()) == (409, "session_exists")
+    assert refusal(None, open_session(), ended=lambda _: True) == (409, "session_exists")
+    assert refusal(None, open_session(policy="other")) == (503, "unknown_policy")
+    assert refusal(told(), request(), now_ms=10_000) == (504, "expired")
+    reward = r.AssignReward(**fields("x"), reward=r.Reward(value=1, scope="turn", turn_id="nope"))
+    assert refusal(told(), reward) == (404, "unknown_turn")
+
+
+def test_a_prompt_longer_than_the_context_is_refused() -> None:
+    long = tuple(message("user", str(n)) for n in range(100))
+
+    assert refusal(told(), request(messages=long)) == (400, "prompt_too_long")
+
+
+@pytest.mark.parametrize(
+    ("retry", "joins"),
+    [
+        ({"idempotency_key": "k"}, True),
+        ({"retry_count": 1}, True),
+        ({"retry_count": 0}, False),
+        ({"idempotency_key": "other", "retry_count": 1}, False),
+    ],
+)
+def test_a_retry_joins_but_an_equal_body_alone_is_a_new_sample(
+    retry: dict[str, Any], joins: bool
+) -> None:
+    story = told(started("a", body_hash=b"body", idempotency_key="k"), dispatched("a"))
+
+    decision = decide(story.known, request("b", **retry), context())
+
+    assert kinds(decision.events)[0] == ("TurnJoined" if joins else "TurnStarted")
+
+
+def test_a_failed_turn_is_not_joined() -> None:
+    failed = r.TurnFailed(
+        session_id="s",
+        turn_id="a",
+        epoch=1,
+        dispatch=None,
+        worker=None,
+        incarnation=None,
+        status=504,
+        reason="deadline",
+        detail="",
+        cause="infrastructure",
+        at_ms=5,
+    )
+    story = told(started("a", idempotency_key="k"), failed)
+
+    decision = decide(story.known, request("b", idempotency_key="k"), context())
+
+    assert kinds(decision.events)[0] == "TurnStarted"
+
+
+def test_closing_finalizes_at_once_when_no_reward_is_missing() -> None:
+    close = r.CloseSession(**fields("c"))
+
+    assert kinds(decide(told().known, close, context()).events) == [
+        "SessionClosed",
+        "SessionFinalized",
+    ]
+    waiting = replace(close, await_reward_ms=500)
+    assert kinds(decide(told().known, waiting, context()).events) == ["SessionClosed"]
+    assert len(decide(told(rewarded()).known, waiting, context()).events) == 2
+
+
+def test_the_last_reward_finalizes_a_closed_session() -> None:
+    story = told(closed(await_reward_until_ms=9_000))
+    reward = r.AssignReward(**fields("r"), reward=r.Reward(value=1))
+
+    assert kinds(decide(story.known, reward, context()).events) == [
+        "RewardAssigned",
+        "SessionFinalized",
+    ]
+
+
+def test_a_reward_that_never_comes_does_not_hold_the_session_for_ever() -> None:
+    story = told(closed(await_reward_until_ms=9_000))
+
+    assert deadlines.due_ms(story.known) == 9_000
+    assert deadlines.overdue(story.known, context(now_ms=8_999)).events == []
+    assert kinds(deadlines.overdue(story.known, context(now_ms=9_000)).events) == [
+        "SessionFinalized"
+    ]
+
+
+def test_a_turn_past_its_deadline_fails_and_its_worker_is_told() -> None:
+    story = told(started(), dispatched())
+
+    decision = deadlines.overdue(story.known, context(now_ms=60_000))
+
+    assert kinds(decision.events) == ["TurnFailed"]
+    assert kinds([prompt for _, prompt in decision.prompts]) == ["CancelGeneration"]
+
+
+def test_a_turn_without_progress_goes_to_a_worker_again() -> None:
+    story = told(started(), dispatched(), progressed(ids(7)))
+    fleet = a_fleet("v")
+
+    assert deadlines.due_ms(story.known) == 1_020
+    decision = deadlines.overdue(story.known, context(fleet, now_ms=1_020))
+
+    (event,) = decision.events
+    assert isinstance(event, r.TurnDispatched)
+    assert (event.dispatch, event.from_offset, event.worker) == (2, 1, "v")
+
+
+def test_an_idle_session_is_closed_by_an_event() -> None:
+    decision = deadlines.overdue(told().known, context(now_ms=100_000))
+
+    assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
+
+
+def test_a_takeover_repeats_the_dispatch_that_may_have_been_lost() -> None:
+    story = told(started(), dispatched(), progressed(ids(7)))
+
+    ((slot, generate),) = dispatch.resent(story.known, story.turn(), context())
+
+    assert isinstance(generate, r.GenerateTurn)
+    assert (slot, generate.dispatch, generate.completion_ids) == (0, 1, ids(7))
+
+
+def test_the_next_turn_goes_to_the_worker_that_has_its_prefix() -> None:
+    story = told(started(), dispatched(worker="v"), completed(ids(7), worker="v"))
+    parent = replace(started("b"), parent_turn="a")
+
+    decision = dispatch.first(story.known, parent, b"", context(a_fleet("u", "v")))
+
+    (event,) = decision.events
+    assert isinstance(event, r.TurnDispatched)
+    assert event.worker == "v"
+
+
+def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> None:
+    fleet = a_fleet("w")
+    assert fleet.choose(None, None) is not None
+
+    leaving = r.RoleAssigned(
+        epoch=0,
+        at_ms=0,
+        assignment=2,
+        worker="w",
+        incarnation="t",
+        role="train",
+        slot=None,
+        reason="",
+        deadline_ms=0,
+    )
+    fleet.apply(leaving, 0)
+    assert fleet.choose(None, None) is None
+
+    released = r.RoleReleased(
+        worker="w", incarnation="i", role="rollout", assignment=2, free_bytes=0, took_ms=0, at_ms=0
+    )
+    assert fleet.apply(released, 0) == Departure("w", at_once=False)
+
+
+def test_a_pinned_session_only_gets_workers_of_its_version() -> None:
+    fleet = a_fleet("w")
+
+    assert fleet.choose(None, 3) is None
+    assert fleet.choose(None, 4) is not None
+
+
+def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
+    fleet = a_fleet("w")
+    fleet.apply(r.SchedulerClaimed(epoch=3, scheduler="new", at_ms=0), 0)
+    lost = r.WorkerLost(
+        epoch=2, at_ms=0, worker="w", incarnation="i", process="rollout", reason="no_heartbeat"
+    )
+
+    assert fleet.apply(lost, 0) is None
+    assert fleet.routable("w", "i")
