@@ -468,6 +468,7 @@ def _common(settings: KafkaSettings) -> dict[str, Any]:
         "bootstrap.servers": settings.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
+        "log_level": 4,
         **settings.options,
     }
 
