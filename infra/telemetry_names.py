@@ -65,4 +65,17 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_gateway_turns_cancelled_total": MetricSpec(
         "counter", "Turns cancelled because their client went away and did not come back"
     ),
+    "seamlessflow_manager_events_total": MetricSpec(
+        "counter",
+        "Events read back from the log, by type and whether they counted",
+        ("type", "accepted"),
+    ),
+    "seamlessflow_manager_matches_total": MetricSpec(
+        "counter", "Turns started, by the rule that matched their history", ("rule",)
+    ),
+    "seamlessflow_manager_dispatches_total": MetricSpec(
+        "counter", "Turns given to workers, by reason", ("reason",)
+    ),
+    "seamlessflow_manager_trajectories_total": MetricSpec("counter", "Trajectories committed"),
+    "seamlessflow_manager_open_sessions": MetricSpec("gauge", "Sessions held in memory"),
 }

@@ -19,9 +19,11 @@ from consumers.trajectories.partition import Partition
 from consumers.trajectories.replies import replies
 from consumers.trajectories.session import Session, Turn
 from infra.kafka import Headers, Producer, Received, dead_letter_headers
+from infra.metrics import Metrics
+from infra.telemetry import Telemetry
 from schemas import records as r
 from schemas.codec import encode
-from schemas.records import PolicyWeights
+from schemas.records import PolicyWeights, Record
 from schemas.topics import PROMPTS, REPLIES, SESSIONS
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ class Actor:
         partitions: Mapping[int, Partition],
         no_progress_ms: int,
         hand_back_ms: int,
+        telemetry: Telemetry,
+        metrics: Metrics,
     ) -> None:
         self._producer = producer
         self._fleet = fleet
@@ -52,6 +56,8 @@ class Actor:
         self._partitions = partitions
         self._no_progress_ms = no_progress_ms
         self._hand_back_ms = hand_back_ms
+        self._telemetry = telemetry
+        self._metrics = metrics
         self._doubts: dict[str, int] = {}
         """Until when a leaving worker may hand turns back."""
         self._scheduled: dict[tuple[int, str], int] = {}
@@ -73,6 +79,7 @@ class Actor:
     def folded(self, partition: Partition, received: Received, folded: Folded) -> None:
         """Does what an event that was read back asks for."""
         session, event = folded.session, received.record
+        self._count(event, folded.accepted)
         if folded.accepted:
             self.reply(received, folded)
         if session is not None:
@@ -83,8 +90,13 @@ class Actor:
 
     def reply(self, received: Received, folded: Folded) -> None:
         """Forwards an accepted event to the gateway that waits for it."""
-        for number, record in replies(received.record, folded):
-            self._producer.send(REPLIES.name, record, partition=number, headers=received.headers)
+        wanted = replies(received.record, folded)
+        if not wanted:
+            return
+        with self._telemetry.span("process sessions", received.headers) as span:
+            for number, record in wanted:
+                headers = span.headers or received.headers
+                self._producer.send(REPLIES.name, record, partition=number, headers=headers)
 
     def departed(self, worker: str) -> None:
         """Takes the turns from a worker that will not finish them."""
@@ -183,21 +195,27 @@ class Actor:
 
     def _decide(self, partition: Partition, received: Received) -> None:
         command: Command = received.record  # type: ignore[assignment]
+        with self._telemetry.span(
+            "process requests", received.headers, session_id=command.session_id
+        ) as span:
+            decision = self._decision(partition, command, received)
+            self._carry_out(partition, decision, span.headers or received.headers)
+        if not decision.events:
+            partition.commands.pop(command.command_id, None)
+        started = any(isinstance(event, r.TurnStarted) for event in decision.events)
+        if started and not decision.prompts:
+            self._waiting[partition.number, command.session_id] = None
+
+    def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
         session = partition.sessions.get(command.session_id)
         context = self._context(partition)
         try:
-            decision = decide(session, command, context)
+            return decide(session, command, context)
         except Exception as error:
             # One poisonous command must not stop the partition: it goes to the dead letters.
             log.exception("command %s of %s", command.command_id, command.session_id)
             self._bury(received, error)
-            decision = Decision([refuse(command, context, 500, "internal_error", repr(error))])
-        if not decision.events:
-            partition.commands.pop(command.command_id, None)
-        self._carry_out(partition, decision, received.headers)
-        started = any(isinstance(event, r.TurnStarted) for event in decision.events)
-        if started and not decision.prompts:
-            self._waiting[partition.number, command.session_id] = None
+            return Decision([refuse(command, context, 500, "internal_error", repr(error))])
 
     def _bury(self, received: Received, error: Exception) -> None:
         place = received.topic, received.partition, received.offset
@@ -250,6 +268,18 @@ class Actor:
             self._producer.send(PROMPTS.name, prompt, partition=slot, headers=headers)
             if isinstance(prompt, r.GenerateTurn) and prompt.worker in self._fleet.workers:
                 self._fleet.workers[prompt.worker].load += 1
+
+    def _count(self, event: Record, accepted: bool) -> None:
+        kind = type(event).__name__
+        self._metrics.counter(
+            "seamlessflow_manager_events_total", type=kind, accepted=str(accepted).lower()
+        ).inc()
+        if accepted and isinstance(event, r.TurnStarted):
+            self._metrics.counter("seamlessflow_manager_matches_total", rule=event.match_rule).inc()
+        elif accepted and isinstance(event, r.TurnDispatched):
+            self._metrics.counter(
+                "seamlessflow_manager_dispatches_total", reason=event.reason
+            ).inc()
 
     def _alarm(self, partition: Partition, session: Session | None, due: int | None) -> None:
         if due is None or session is None:

@@ -23,9 +23,11 @@ from consumers.trajectories.messages import Strictness
 from consumers.trajectories.partition import Partition, Progress
 from consumers.trajectories.settings import ManagerSettings
 from infra.kafka import BEGINNING, Producer, Reader, Received
+from infra.metrics import Metrics
 from infra.reading import ReaderThread
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
+from infra.telemetry import metrics_export, telemetry
 from schemas.records import PartitionClaimed, PolicyWeights
 from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
 
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 20
 _CATCH_UP_TIMEOUT_S = 60
 _OFFSETS_ONLY_EVERY = 5
+_TRAJECTORIES = "seamlessflow_manager_trajectories_total"
+_OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,9 @@ class Manager:
         """Events found while rebuilding whose replies nobody may have sent."""
         self._renderers: dict[str, Renderer] = {}
         self._fleet = Fleet()
+        self._telemetry = telemetry(settings.telemetry, "manager", self._id)
+        self._metrics = Metrics()
+        self._export = metrics_export(settings.telemetry, self._metrics, "manager", self._id)
         kafka = settings.kafka
         self._producer = Producer(kafka, self._id)
         self._letters = Producer(kafka, f"{self._id}-dead-letters")
@@ -95,6 +102,8 @@ class Manager:
             self._partitions,
             int(settings.manager.no_progress_s * 1000),
             int(settings.manager.hand_back_s * 1000),
+            self._telemetry,
+            self._metrics,
         )
         self._leaving = False
         self._next_commit = 0.0
@@ -245,6 +254,9 @@ class Manager:
             return
         self._next_commit = time.monotonic() + self._settings.manager.commit_interval_s
         self._commits += 1
+        self._metrics.gauge(_OPEN_SESSIONS).set(
+            sum(len(partition.sessions) for partition in self._partitions.values())
+        )
         owned = [partition for partition in self._partitions.values() if partition.owned]
         offsets_too = self._commits % _OFFSETS_ONLY_EVERY == 0
         chosen = [one for one in owned if one.emitted or (offsets_too and one.uncommitted)]
@@ -262,6 +274,7 @@ class Manager:
             return
         for number, trajectories in committed.job.trajectories.items():
             partition = self._partitions.get(number)
+            self._metrics.counter(_TRAJECTORIES).inc(len(trajectories))
             if partition is not None:
                 partition.committed(len(trajectories), committed.job.offsets[number])
 
@@ -330,3 +343,6 @@ class Manager:
             reader.close()
         self._producer.close()
         self._letters.close()
+        self._telemetry.close()
+        if self._export is not None:
+            self._export.close()

@@ -108,7 +108,7 @@ class Bench:
     def send(self, topic: str, record: Record, key: str | None = None) -> None:
         """Appends and waits for the acknowledgement."""
         self.producer.send(topic, record, key=key)
-        self.producer.flush(10)
+        self.producer.flush(30)
 
     def command(self, record: Record) -> None:
         """Sends a command of its session."""
