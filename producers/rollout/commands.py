@@ -49,10 +49,6 @@ class CommandQueue:
                 raise
             raise EngineTimeout(call, self._timeout_s) from None
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def close(self, last: Command) -> None:
         """Accept nothing after `last`. Closing again does nothing."""
         with self._gate:

@@ -26,8 +26,10 @@ def plan_cache(
     Raises `ModelUnsupported`, also when not even one slot fits.
     """
     config = model.config.get_text_config()
-    own_length = int(config.max_position_embeddings)
-    length = own_length if max_length is None else min(max_length, own_length)
+    limits = [getattr(config, "max_position_embeddings", None), max_length]
+    length = min((int(limit) for limit in limits if limit is not None), default=0)
+    if length < 1:
+        raise ModelUnsupported(config.model_type, "has no context limit: set max_length")
     check_config(model, length)
     with torch.inference_mode():
         slot_bytes = length * probe_kv_bytes(model)

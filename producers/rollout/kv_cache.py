@@ -104,12 +104,12 @@ class KvCache(Cache):
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Give slot `target` the first `length` positions of slot `source`."""
-        for buffer in self._buffers():
+        for buffer in self.buffers():
             buffer[target, :length] = buffer[source, :length]
 
     def swap(self, one: int, other: int, length: int) -> None:
         """Exchange the first `length` positions of two slots."""
-        for buffer in self._buffers():
+        for buffer in self.buffers():
             kept = buffer[one, :length].clone()
             buffer[one, :length] = buffer[other, :length]
             buffer[other, :length] = kept
@@ -123,9 +123,10 @@ class KvCache(Cache):
 
     def allocated(self) -> int:
         """Bytes held now. May be asked from any thread."""
-        return sum(buffer.nbytes for buffer in self._buffers())
+        return sum(buffer.nbytes for buffer in self.buffers())
 
-    def _buffers(self) -> Iterator[Tensor]:
+    def buffers(self) -> Iterator[Tensor]:
+        """Keys and values of each layer, [slot, position, head, dim]."""
         for layer in list(self._slot_layers.values()):
             yield from layer.buffers
 

@@ -4,6 +4,7 @@ For a CPU, for tests and for the quick start; the GPU engine is vLLM. This is it
 check what they can in the caller's thread and post the rest to the engine's own (`EngineLoop`).
 """
 
+import contextlib
 import secrets
 import threading
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class TorchEngine:
         self._commands.post("submit", lambda: self._loop.submit(request))
 
     def abort(self, request_id: str | None) -> None:
-        if not self._commands.closed:
+        with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
             self._commands.post("abort", lambda: self._loop.abort(request_id))
 
     def pause(self, mode: PauseMode) -> None:

@@ -72,9 +72,10 @@ class Generation:
     def pause_when_held(self, mode: PauseMode) -> None:
         """Pause the engine so that exactly `hold_at` tokens have come when it stands."""
         self.wait_held()
+        queued = self.engine.health().waiting  # commands count among them
         pausing = threading.Thread(target=self.engine.pause, args=(mode,))
         pausing.start()
-        eventually(lambda: self.engine.health().waiting > 0)
+        eventually(lambda: self.engine.health().waiting > queued)
         self.let_go()
         pausing.join(DEADLINE_S)
         assert self.engine.health().paused

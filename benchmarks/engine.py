@@ -1,0 +1,138 @@
+"""Tokens a second of the torch engine, against `transformers`' own `generate` on the same model.
+
+    python -m benchmarks engine [--tokens 192] [--prompt 32] [--repeats 3]
+
+A random model of 131k parameters (hidden 64, 2 layers), float32, one thread. `generate_one_by_one`
+serves the sequences one after the other, which is what a plain loop does; `generate_padded` gets
+them all at once, equally long to the end, which is the best case for it. The best of the repeats
+counts; the time to prefill is in all figures.
+"""
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from producers.rollout.engine import SamplingParams, TokenChunk
+from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+
+_SEQUENCES = (1, 8, 32)
+_VOCABULARY = 512
+_DEADLINE_S = 300.0
+
+Prompts = list[list[int]]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks engine", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=192, help="sampled per sequence")
+    parser.add_argument("--prompt", type=int, default=32, help="tokens of the shortest prompt")
+    parser.add_argument("--repeats", type=int, default=3)
+    asked = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    model = tiny_model()
+    found: dict[str, dict[str, float]] = {}
+    with closing(TorchEngine(model, TorchEngineSettings())) as engine:
+        for count in _SEQUENCES:
+            found[str(count)] = compare(engine, model, count, asked)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(json.dumps({"benchmark": "engine", "parameters": parameters, "sequences": found}))
+
+
+def compare(
+    engine: TorchEngine, model: PreTrainedModel, count: int, asked: argparse.Namespace
+) -> dict[str, float]:
+    """Tokens a second of each way to serve `count` sequences, and the engine's ratio to them."""
+    ways: dict[str, Callable[[Prompts], None]] = {
+        "torch_engine": lambda prompts: serve(engine, prompts, asked.tokens),
+        "generate_padded": lambda prompts: generate(model, prompts, asked.tokens),
+        "generate_one_by_one": lambda prompts: generate(model, prompts[:1], asked.tokens),
+    }
+    best = dict.fromkeys(ways, 0.0)
+    for repeat in range(asked.repeats):
+        prompts = draw_prompts(count, asked.prompt, seed=1000 * count + repeat)
+        for way, work in ways.items():
+            served = 1 if way == "generate_one_by_one" else count
+            best[way] = max(best[way], served * asked.tokens / timed(work, prompts))
+    rates = {f"{way}_tokens_per_s": round(rate, 1) for way, rate in best.items()}
+    ratios = {
+        f"ratio_to_{way}": round(best["torch_engine"] / rate, 2)
+        for way, rate in best.items()
+        if way != "torch_engine"
+    }
+    return rates | ratios
+
+
+def serve(engine: TorchEngine, prompts: Prompts, tokens: int) -> None:
+    """All sequences through the engine at once."""
+    finished = threading.Semaphore(0)
+
+    def on_chunk(chunk: TokenChunk) -> None:
+        if chunk.finish_reason is not None:
+            finished.release()
+
+    for index, prompt in enumerate(prompts):
+        ids = np.array(prompt, "<i4").tobytes()
+        engine.submit(f"sequence {index}", ids, b"", SamplingParams(tokens), on_chunk)
+    for _ in prompts:
+        if not finished.acquire(timeout=_DEADLINE_S):
+            raise TimeoutError(f"not finished after {_DEADLINE_S:g} s: {engine.health()}")
+
+
+def generate(model: Any, prompts: Prompts, tokens: int) -> None:
+    """All sequences through one `generate`, padded on the left."""
+    width = max(len(prompt) for prompt in prompts)
+    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    with torch.inference_mode():
+        model.generate(
+            ids,
+            attention_mask=mask,
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=tokens,
+            pad_token_id=0,
+        )
+
+
+def tiny_model() -> PreTrainedModel:
+    """The model of the quick start, with random weights and no end-of-sequence token."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "qwen3",
+        vocab_size=_VOCABULARY,
+        hidden_size=64,
+        intermediate_size=192,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    return model
+
+
+def draw_prompts(count: int, length: int, seed: int) -> Prompts:
+    """Random prompts of `length` and more tokens, all different."""
+    random = np.random.default_rng(seed)
+    return [random.integers(0, _VOCABULARY, length + i).tolist() for i in range(count)]
+
+
+def timed(work: Callable[[Prompts], None], prompts: Prompts) -> float:
+    """Seconds."""
+    start = time.perf_counter()
+    work(prompts)
+    return time.perf_counter() - start
