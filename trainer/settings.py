@@ -1,0 +1,226 @@
+"""Settings of the trainer process. Importable without torch, Kafka or renderers."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from infra.settings import ProcessSettings, Section
+
+Action = Literal["count", "drop"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class RunSection(Section):
+    """What trainer and scheduler have to agree on; the scheduler has more of it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    policy: str = Field("policy", min_length=1, description="Policy that is trained")
+    steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
+    groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
+    lag: int = Field(
+        1,
+        ge=0,
+        description="Optimizer steps that a token's policy version may be behind the one trained "
+        "from",
+    )
+
+
+class PacingSection(Section):
+    """What of rollout pacing the trainer has to know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    refill: float = Field(
+        2,
+        ge=0,
+        description="Dropped groups replaced in a step, in batches; behind that a step is trained "
+        "with fewer groups, or skipped",
+    )
+
+
+class PolicySection(Section):
+    """The initial model, and what everybody else is told about the policy."""
+
+    model: Path = Field(
+        Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
+    )
+    renderer: str = Field(
+        '{"name": "qwen3"}',
+        description="Renderer settings as JSON: name of the model family, thinking_retention, "
+        "options (see infra/renderer_settings.py)",
+    )
+    max_context: int = Field(
+        32_768, ge=2, description="Most tokens of prompt and completion together"
+    )
+    temperature: float = Field(1.0, gt=0, description="Sampling temperature of all sessions")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of all sessions; 1: everything")
+    top_k: int = Field(0, ge=0, description="Most likely tokens to sample among; 0: all")
+    max_tokens: int | None = Field(None, ge=1, description="Most tokens of a turn; none: no limit")
+    train_inexact: bool = Field(
+        False, description="Whether turns sampled from a bent distribution are trained all the same"
+    )
+    strictness: Literal["exact", "arguments", "content"] = Field(
+        "arguments", description="How an agent's history is compared with what was sampled"
+    )
+
+
+class LossSection(Section):
+    """The loss of a token."""
+
+    name: str = Field("ppo_clip", description="ppo_clip, tis or icepop (see trainer/losses.py)")
+    clip_low: float = Field(
+        0.2, ge=0, lt=1, description="ppo_clip: how far below 1 the ratio has a gradient"
+    )
+    clip_high: float = Field(
+        0.28, ge=0, description="ppo_clip: how far above 1 the ratio has a gradient"
+    )
+    cap: float = Field(2.0, gt=1, description="tis, icepop: largest ratio that counts in full")
+
+
+class OptimizerSection(Section):
+    """AdamW and its learning rate."""
+
+    lr: float = Field(1e-6, gt=0, description="Learning rate")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="How the learning rate falls until the last step"
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps in which it rises linearly from zero")
+    min_lr: float = Field(0.0, ge=0, description="Learning rate at the last step")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the mean of gradients")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of their squares")
+    eps: float = Field(1e-8, gt=0, description="Added to the root of the mean square")
+    weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay")
+    clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
+
+
+class TrainerSection(Section):
+    """How the policy is trained."""
+
+    worker: str = Field(
+        "worker-0",
+        min_length=1,
+        description="Id of the worker; the rollout process on the same device has the same",
+    )
+    tags: tuple[Literal["rollout", "train"], ...] = Field(
+        ("train",), min_length=1, description="Roles the worker can take, over all its processes"
+    )
+    hardware: dict[str, float] = Field(
+        default_factory=dict,
+        description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
+        "memory (bytes)",
+    )
+    backend: Literal["torch", "fsdp2"] = Field(
+        "torch", description="torch: one device; fsdp2: sharded over the ranks of torchrun"
+    )
+    advantage: str = Field(
+        "grpo", description="grpo, grpo_unscaled or rloo (see trainer/advantages.py)"
+    )
+    filters: dict[str, Action] = Field(
+        {"zero_variance": "count", "untrainable": "drop"},
+        description="Rules that keep groups out of the loss; count: the group still fills its "
+        "place in the batch, drop: another takes it (see trainer/filters.py)",
+    )
+    on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
+        "mask",
+        description="What becomes of tokens older than run.lag (see trainer/staleness.py)",
+    )
+    loss: LossSection = Field(default_factory=LossSection)
+    optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
+    dtype: Dtype = Field("float32", description="Element type of the trained weights")
+    compute_dtype: Dtype | None = Field(
+        None, description="Element type of matrix products; none: as the weights"
+    )
+    weights_dtype: Dtype | None = Field(
+        None, description="Element type of published weights; none: as the weights"
+    )
+    device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda where there is one")
+    threads: int | None = Field(None, ge=1, description="CPU threads of torch; none: its default")
+    layout: Literal["padded", "packed"] = Field(
+        "padded",
+        description="padded: a chain a row; packed: chains behind each other, for long and uneven "
+        "ones on a device with flash attention",
+    )
+    micro_batch_tokens: int = Field(
+        16_384, ge=2, description="Most tokens of a forward and backward pass, padding included"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="Compute activations again in the backward pass instead of keeping them"
+    )
+    seed: int = Field(0, ge=0, description="Seed of everything random here")
+    checkpoint_every: int = Field(10, ge=1, description="Steps between full checkpoints")
+    checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
+    versions_kept: int = Field(4, ge=3, description="Weight versions that stay on disk")
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="Ready groups from which on no more sessions are read; none: 4 batches",
+    )
+    mismatch_versions: int = Field(
+        2, ge=0, description="Earlier weights kept in memory to measure the engine against"
+    )
+    mismatch_memory_mb: int = Field(512, ge=0, description="Most memory for them")
+    mismatch_tokens: int = Field(
+        2048, ge=0, description="Tokens a step measured under the weights that sampled them"
+    )
+    mismatch_alarm: float = Field(
+        0.05, gt=0, description="Mean difference of log-probs to the engine that is told as a fault"
+    )
+    explain_after: int = Field(
+        5, ge=1, description="Steps without any gradient after which the reasons are told"
+    )
+    weights_dir: Path | None = Field(None, description="Published weights; none: DATA_DIR/weights")
+    trained_dir: Path | None = Field(
+        None, description="Record of every trained token; none: DATA_DIR/trained"
+    )
+    checkpoints_dir: Path | None = Field(
+        None, description="Full checkpoints; none: DATA_DIR/checkpoints"
+    )
+    metrics_csv: Path | None = Field(
+        None, description="Metrics, a row a step; none: DATA_DIR/metrics.csv"
+    )
+    tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
+    wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
+    flush_s: float = Field(30, gt=0, description="Seconds in which Kafka has to acknowledge a step")
+    heartbeat_s: float = Field(1, gt=0, description="Seconds from one sign of life to the next")
+    usage_s: float = Field(3, gt=0, description="Seconds from one account of usage to the next")
+
+
+class TrainerSettings(ProcessSettings):
+    """All settings of `python -m trainer`."""
+
+    run: RunSection = Field(default_factory=RunSection)
+    pacing: PacingSection = Field(default_factory=PacingSection)
+    policy: PolicySection = Field(default_factory=PolicySection)
+    trainer: TrainerSection = Field(default_factory=TrainerSection)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        window = self.trainer.window
+        if window is not None and window < self.run.groups_per_step:
+            raise ValueError("trainer.window must not be smaller than run.groups_per_step")
+        if "train" not in self.trainer.tags:
+            raise ValueError("trainer.tags must name train")
+        return self
+
+    @property
+    def weights_dir(self) -> Path:
+        return self.trainer.weights_dir or self.data_dir / "weights"
+
+    @property
+    def trained_dir(self) -> Path:
+        return self.trainer.trained_dir or self.data_dir / "trained"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return self.trainer.checkpoints_dir or self.data_dir / "checkpoints"
+
+    @property
+    def metrics_csv(self) -> Path:
+        return self.trainer.metrics_csv or self.data_dir / "metrics.csv"
+
+    @property
+    def window(self) -> int:
+        """Ready groups from which on no more sessions are read."""
+        return self.trainer.window or 4 * self.run.groups_per_step
