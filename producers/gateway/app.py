@@ -84,12 +84,13 @@ class App:
             self._count(route, exchange.status, time.perf_counter() - began)
 
     async def drain(self, timeout_s: float) -> None:
-        """Takes no more calls and waits until those under way are done, at most `timeout_s`."""
+        """Takes no more calls; those under way get `timeout_s`, then 503."""
         self._draining = True
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
-            _log.warning("%d calls are cut off", self._in_flight)
+            _log.warning("%d calls are not finished", self._in_flight)
+            self._link.refuse_all(_going_down())
 
     async def _chat(self, exchange: Exchange, session: str | None) -> None:
         session_id = self._keys.require_session(exchange.headers, session)
@@ -143,7 +144,7 @@ class App:
 
     def _refuse_unless_serving(self) -> None:
         if self._draining:
-            raise ApiError(503, "this gateway is going down", code="draining")
+            raise _going_down()
         if not self._link.reachable:
             raise ApiError(503, "Kafka is not reachable", code="kafka_unavailable")
 
@@ -184,6 +185,10 @@ def _split(path: str) -> tuple[str, str | None]:
         return path, None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
     return (f"/{rest}" if rest.startswith("v1/") else f"/sessions/*/{rest}"), session
+
+
+def _going_down() -> ApiError:
+    return ApiError(503, "this gateway is going down", code="draining")
 
 
 async def _not_found(exchange: Exchange, _: str | None) -> None:

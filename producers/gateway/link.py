@@ -114,6 +114,11 @@ class Link:
         """Somebody waits no longer; whether nobody is left who waits for the same."""
         return self._pending.remove(expected)
 
+    def refuse_all(self, error: ApiError) -> None:
+        """Ends all waiting with an error."""
+        for expected in list(self._pending):
+            expected.inbox.put(error)
+
     async def ask(self, command: Command, headers: Headers = ()) -> Reply:
         """Sends a session command and waits for what becomes of it. Raises `ApiError`."""
         inbox = Inbox()

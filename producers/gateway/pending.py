@@ -5,7 +5,7 @@ that a retry joined another turn, whoever waited for the retry waits for that tu
 several calls may wait for one turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
@@ -32,6 +32,9 @@ class Pending(Generic[W]):
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def __iter__(self) -> Iterator[W]:
+        return (waiting for there in self._by_id.values() for waiting in there)
 
     def add(self, waiting: W) -> None:
         """Somebody begins to wait."""
