@@ -1,0 +1,61 @@
+"""Which records of a slot a worker acts on. Pure; `serving.py` asks.
+
+A slot's partition also holds what was meant for other workers and for earlier incarnations of this
+one, repeats, and what a partition's former owner still sent.
+"""
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.records import CancelGeneration, GenerateTurn
+
+REMEMBERED_TURNS = 16_384
+"""How many turns' newest dispatches are kept, to know a repeat."""
+
+Ignored = Literal["other_worker", "other_incarnation", "old_epoch", "repeated"]
+
+
+@dataclass(slots=True)
+class Admission:
+    """What one incarnation has seen of its slot. `ignored` counts by reason."""
+
+    worker: str
+    incarnation: str
+    ignored: Counter[Ignored] = field(default_factory=Counter)
+    _epochs: dict[int, int] = field(default_factory=dict)
+    _dispatches: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def admits(self, request: GenerateTurn) -> bool:
+        """Whether to sample it: for this incarnation, of the newest owner, and not seen before."""
+        reason = self._misdirected(request)
+        if reason is None:
+            reason = self._outdated(request)
+        if reason is not None:
+            self.ignored[reason] += 1
+            return False
+        self._epochs[request.partition] = request.epoch
+        self._dispatches[request.turn_id] = request.dispatch
+        if len(self._dispatches) > REMEMBERED_TURNS:
+            self._dispatches.popitem(last=False)
+        return True
+
+    def admits_cancel(self, cancel: CancelGeneration, partition: int) -> bool:
+        """Whether to obey it, for a turn that lives in `partition`."""
+        reason = self._misdirected(cancel)
+        if reason is None and cancel.epoch < self._epochs.get(partition, -1):
+            reason = "old_epoch"
+        if reason is not None:
+            self.ignored[reason] += 1
+        return reason is None
+
+    def _misdirected(self, record: GenerateTurn | CancelGeneration) -> Ignored | None:
+        if record.worker != self.worker:
+            return "other_worker"
+        return "other_incarnation" if record.incarnation != self.incarnation else None
+
+    def _outdated(self, request: GenerateTurn) -> Ignored | None:
+        if request.epoch < self._epochs.get(request.partition, -1):
+            return "old_epoch"
+        seen = self._dispatches.get(request.turn_id)
+        return "repeated" if seen is not None and request.dispatch <= seen else None

@@ -1,0 +1,84 @@
+"""Makes a rollout process out of its settings: the one place where its parts are joined."""
+
+import time
+from pathlib import Path
+
+from infra.errors import DeliveryFailed
+from infra.kafka import Headers, OnDelivery, Producer
+from infra.renderer_settings import RendererSettings
+from infra.rendering import Renderer
+from infra.telemetry import Telemetry
+from producers.rollout.admission import Admission
+from producers.rollout.announcements import Facts
+from producers.rollout.device import Device
+from producers.rollout.engines import engine_factory
+from producers.rollout.fleet_reader import FleetReader
+from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
+from producers.rollout.live_turn import LiveTurn
+from producers.rollout.message_reader import MessageReader
+from producers.rollout.reporter import Reporter
+from producers.rollout.roles import Roles
+from producers.rollout.serving import Serving, Write
+from producers.rollout.settings import RolloutSettings
+from producers.rollout.slot_reader import SlotReader
+from producers.rollout.turns import Output
+from producers.rollout.worker import Worker, new_incarnation
+from schemas.records import PolicyWeights
+from schemas.topics import SESSIONS
+
+
+def build(settings: RolloutSettings, telemetry: Telemetry) -> Worker:
+    """A worker that has written nothing yet."""
+    mine, kafka = settings.rollout, settings.kafka
+    client_id = f"rollout-{mine.worker}"
+    inbox = Inbox()
+    producer = Producer(kafka, client_id)
+    roles = Roles(mine.worker, new_incarnation(), mine.policy)
+    facts = Facts(mine.tags, mine.capacity, mine.hardware)
+
+    def thread_failed(error: BaseException) -> None:
+        inbox.put(ThreadFailed(error))
+
+    def undelivered(live: LiveTurn, error: DeliveryFailed) -> None:
+        inbox.put(Undelivered(live, error))
+
+    slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, thread_failed)
+    fleet = FleetReader(
+        kafka, f"{client_id}-fleet", mine.worker, mine.policy, producer, inbox.put, thread_failed
+    )
+    serving = Serving(
+        Admission(mine.worker, roles.incarnation),
+        _writer(producer),
+        inbox.put,
+        undelivered,
+        telemetry,
+    )
+    device = Device(engine_factory(mine), load_reader, slot.follow, inbox.put)
+    reporter = Reporter(producer, roles, facts, now_ms())
+    return Worker(inbox, roles, serving, device, reporter, slot, fleet, producer, now_ms)
+
+
+def load_reader(policy: PolicyWeights) -> MessageReader:
+    """Reads turns as the policy's prompts are rendered. Raises `RendererError`."""
+    return Renderer.load(
+        Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)
+    )
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def _writer(producer: Producer) -> Write:
+    def write(record: Output, partition: int, headers: Headers, on_delivery: OnDelivery) -> None:
+        producer.send(
+            SESSIONS.name,
+            record,
+            key=record.session_id,
+            partition=partition,
+            headers=headers,
+            on_delivery=on_delivery,
+        )
+
+    return write

@@ -1,0 +1,80 @@
+"""Builds the engine that the settings name."""
+
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+from infra.weights import verify
+from producers.rollout.device import EngineFactory
+from producers.rollout.engine import Engine
+from producers.rollout.message_reader import MessageReader
+from producers.rollout.role_steps import Weights
+from producers.rollout.script import Script
+from producers.rollout.scripted_engine import ScriptedEngine
+from producers.rollout.settings import RolloutSection
+
+ENGINE_DEADLINE_S = 120.0
+"""How long a call to the engine's thread may take; loading a model is not such a call."""
+
+
+class WeightsUnsupported(SeamlessFlowError):
+    """Published weights of a kind, or of a version, that this engine cannot take."""
+
+    def __init__(self, weights: Weights, reason: str) -> None:
+        self.weights = weights
+        self.reason = reason
+        super().__init__(f"version {weights.version} in {weights.directory}: {reason}")
+
+
+class TorchEngines:
+    """Engines that sample from the policy, in this process."""
+
+    def __init__(self, settings: RolloutSection) -> None:
+        self._settings = settings
+
+    def verify(self, weights: Weights) -> None:
+        """Reads every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
+        if weights.kind != "full":
+            raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")
+        manifest = verify(Path(weights.directory), weights.manifest_sha256)
+        if manifest.version != weights.version:
+            raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")
+
+    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+        """Raises `ModelUnsupported`."""
+        # Not at the top: torch takes seconds to import, and a scripted worker needs none.
+        from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+
+        torch = self._settings.torch
+        settings = TorchEngineSettings(
+            device=torch.device,
+            dtype=torch.dtype,
+            max_running=self._settings.capacity,
+            max_slots=self._settings.capacity + torch.kept_prefixes,
+            kv_bytes=torch.kv_bytes,
+            prefill_tokens=torch.prefill_tokens,
+            threads=torch.threads,
+            deadline_s=ENGINE_DEADLINE_S,
+        )
+        return TorchEngine.from_directory(Path(weights.directory), settings, weights.version)
+
+
+class ScriptedEngines:
+    """Engines that say the same each time. Weights are a number to them; no file is read."""
+
+    def __init__(self, settings: RolloutSection) -> None:
+        self._settings = settings
+
+    def verify(self, weights: Weights) -> None:
+        """Nothing to look at."""
+
+    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+        """The text is spelt in the tokens of the policy."""
+        scripted = self._settings.scripted
+        pattern = reader.encode(scripted.text)
+        script = Script(pattern, scripted.tokens, scripted.tokens_per_second)
+        return ScriptedEngine(script, weights.version, max_running=self._settings.capacity)
+
+
+def engine_factory(settings: RolloutSection) -> EngineFactory:
+    """The one for `settings.engine`."""
+    return ScriptedEngines(settings) if settings.engine == "scripted" else TorchEngines(settings)

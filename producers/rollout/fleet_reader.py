@@ -1,0 +1,46 @@
+"""The reader of what a rollout process must know: `control` from now on, `fleet` as a whole.
+
+The end of `control` is fixed before the first heartbeat is written, so no assignment to this
+incarnation can be missed; `fleet` was read as far as it matters when that heartbeat comes back.
+"""
+
+from collections.abc import Callable
+
+from infra.kafka import BEGINNING, Producer, Reader, Received
+from infra.reading import ReaderThread
+from infra.settings import KafkaSettings
+from producers.rollout.roles import concerns
+from schemas.topics import CONTROL, FLEET
+
+
+class FleetReader:
+    """Delivers the records that concern one worker and its policy."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        worker: str,
+        policy: str,
+        dead_letters: Producer,
+        deliver: Callable[[list[Received]], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        def deliver_ours(batch: list[Received]) -> None:
+            ours = [item for item in batch if concerns(item.record, worker, policy)]
+            if ours:
+                deliver(ours)
+
+        self._reader = Reader(settings, client_id, dead_letters=dead_letters)
+        self._thread = ReaderThread(client_id, self._reader, deliver_ours, failed)
+
+    def start(self) -> None:
+        """Fixes where to read from and begins. Blocks for one answer of the broker."""
+        control = (CONTROL.name, 0)
+        end = self._reader.ends([control])[control]
+        self._reader.assign({control: end, (FLEET.name, 0): BEGINNING})
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.close()

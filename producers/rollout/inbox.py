@@ -1,0 +1,57 @@
+"""Everything the worker's main loop waits for, in one queue.
+
+Filled by the slot's and the fleet's reader threads, the engine's thread (turns that have something
+to say at once), the device thread (outcomes of steps) and the producer's (failed deliveries).
+"""
+
+import queue
+from dataclasses import dataclass
+
+from infra.errors import DeliveryFailed
+from infra.kafka import Received
+from producers.rollout.device_outcomes import Outcome
+from producers.rollout.live_turn import LiveTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A record of a turn did not reach the log."""
+
+    live: LiveTurn
+    error: DeliveryFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Somebody asked the process to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadFailed:
+    """A thread ended by an error; the process cannot go on."""
+
+    error: BaseException
+
+
+Item = list[Received] | LiveTurn | Outcome | Undelivered | Stopped | ThreadFailed
+
+
+class Inbox:
+    """`put` from any thread, `take` from one."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+
+    def put(self, item: Item) -> None:
+        """Never blocks."""
+        self._queue.put(item)
+
+    def take(self, timeout_s: float) -> list[Item]:
+        """All that is there, as soon as there is anything; nothing after `timeout_s`."""
+        items: list[Item] = []
+        try:
+            items.append(self._queue.get(timeout=timeout_s))
+            while True:
+                items.append(self._queue.get_nowait())
+        except queue.Empty:
+            return items

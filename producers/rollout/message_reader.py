@@ -1,0 +1,20 @@
+"""What a rollout worker needs of a policy's renderer; `infra.rendering.Renderer` has it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from infra.completion import MessageStream
+
+
+class MessageReader(Protocol):
+    """Not for several threads at once."""
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end a completion."""
+
+    def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> MessageStream:
+        """A stream for one completion of `prompt`."""
+
+    def encode(self, text: str) -> bytes:
+        """Ids of `text`, int32."""

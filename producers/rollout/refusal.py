@@ -1,0 +1,95 @@
+"""Turns that are not sampled: what is wrong with them, as the `TurnFailed` that says so. Pure.
+
+Nothing here is the policy's doing except a prompt that has grown too long, so only that one counts
+as its failure (`cause`); the others leave their group and are tried again.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.records import GenerateTurn, Sampling, TurnFailed
+
+Cause = Literal["policy", "environment", "infrastructure"]
+_TOKEN_BYTES = 4
+
+_NOT_BENT: dict[str, tuple[object, ...]] = {
+    "min_p": (None, 0.0),
+    "presence_penalty": (None, 0.0),
+    "frequency_penalty": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "logit_bias": ({},),
+    "min_tokens": (None, 0),
+}
+"""Fields that no engine here can honour, and the values that ask for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a turn gets no answer; `status` is what the agent's HTTP call ends with."""
+
+    status: int
+    reason: str
+    detail: str
+    cause: Cause
+
+
+PAST_DEADLINE = Refusal(504, "deadline", "not sampled to its end in time", "infrastructure")
+
+
+def failed(request: GenerateTurn, refusal: Refusal, now_ms: int) -> TurnFailed:
+    """The record that ends the turn."""
+    return TurnFailed(
+        session_id=request.session_id,
+        turn_id=request.turn_id,
+        dispatch=request.dispatch,
+        worker=request.worker,
+        incarnation=request.incarnation,
+        status=refusal.status,
+        reason=refusal.reason,
+        detail=refusal.detail,
+        cause=refusal.cause,
+        at_ms=now_ms,
+    )
+
+
+def refusal(
+    request: GenerateTurn, policy: str, version: int, max_context: int, now_ms: int
+) -> Refusal | None:
+    """Why a worker with this policy and version must not sample the turn, if there is a reason."""
+    if now_ms >= request.deadline_ms:
+        return PAST_DEADLINE
+    if request.policy != policy:
+        return _misdirected(f"asks for policy {request.policy}, this worker serves {policy}")
+    if request.pinned_version not in (None, version):
+        return _misdirected(f"pinned to version {request.pinned_version}, loaded is {version}")
+    if len(request.prompt_ids) % _TOKEN_BYTES or len(request.completion_ids) % _TOKEN_BYTES:
+        return bad_request("token ids are not whole int32 numbers")
+    if request.adapter:
+        return bad_request(f"adapter {request.adapter}: adapters are not supported")
+    if names := unsupported(request.sampling):
+        return bad_request(f"sampling by {', '.join(names)} is not supported")
+    if (length := len(request.prompt_ids) // _TOKEN_BYTES) >= max_context:
+        return too_long(length, max_context)
+    return None
+
+
+def unsupported(sampling: Sampling) -> tuple[str, ...]:
+    """Names of the fields that are set and that the engines cannot honour."""
+    return tuple(
+        name for name, values in _NOT_BENT.items() if getattr(sampling, name) not in values
+    )
+
+
+def too_long(length: int, limit: int) -> Refusal:
+    """The prompt leaves no room for an answer."""
+    detail = f"the prompt has {length} tokens, the context {limit}"
+    return Refusal(400, "prompt_too_long", detail, "policy")
+
+
+def bad_request(detail: str) -> Refusal:
+    """The agent asks for something that cannot be done."""
+    return Refusal(400, "bad_request", detail, "environment")
+
+
+def _misdirected(detail: str) -> Refusal:
+    return Refusal(503, "no_worker", detail, "infrastructure")

@@ -1,0 +1,69 @@
+"""Settings of a rollout process. Importable without torch, Kafka or renderers."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings import ProcessSettings, Section
+
+
+class TorchSection(Section):
+    """The torch engine."""
+
+    device: str = Field("cpu", description="Device of the model, such as cpu or cuda:0")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="Element type of weights and KV"
+    )
+    threads: int | None = Field(
+        None, ge=1, description="Threads of one operation; none: as many as torch likes"
+    )
+    kv_bytes: int = Field(
+        4 * 1024**3, ge=1, description="Most memory for keys and values, in bytes"
+    )
+    kept_prefixes: int = Field(
+        32, ge=0, description="Finished turns whose keys and values are kept for the next turn"
+    )
+    prefill_tokens: int = Field(
+        1024, ge=1, description="Most prompt tokens of one step; less lets running turns go on"
+    )
+
+
+class ScriptedSection(Section):
+    """The engine without a model, for benchmarks and tests."""
+
+    text: str = Field("ok", description="What it answers, repeated to the number of tokens")
+    tokens: int = Field(8, ge=0, description="Tokens of an answer before its stop token")
+    tokens_per_second: float | None = Field(
+        None, gt=0, description="Speed of one turn; none: the whole answer at once"
+    )
+
+
+class RolloutSection(Section):
+    """Which worker this is and what it samples with."""
+
+    worker: str = Field(
+        "worker-0",
+        min_length=1,
+        description="Id of the worker; the trainer process on the same device has the same",
+    )
+    tags: tuple[Literal["rollout", "train"], ...] = Field(
+        ("rollout",), min_length=1, description="Roles the worker can take, over all its processes"
+    )
+    policy: str = Field("policy", min_length=1, description="Policy to serve")
+    engine: Literal["torch", "scripted"] = Field(
+        "torch", description="torch samples from the policy; scripted says the same each time"
+    )
+    capacity: int = Field(32, ge=1, description="Most turns that are sampled at once")
+    hardware: dict[str, float] = Field(
+        default_factory=dict,
+        description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
+        "memory (bytes)",
+    )
+    torch: TorchSection = Field(default_factory=TorchSection)
+    scripted: ScriptedSection = Field(default_factory=ScriptedSection)
+
+
+class RolloutSettings(ProcessSettings):
+    """All settings of `python -m producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`."""
+
+    rollout: RolloutSection = Field(default_factory=RolloutSection)

@@ -1,0 +1,83 @@
+"""Records and chunks that tests of the worker feed in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.completion import MessageDelta, ParsedMessage
+from infra.tokenizer import pack, unpack
+from producers.rollout.engine import FinishReason, TokenChunk, VersionSpan
+from producers.rollout.script import logprobs
+from schemas.records import GenerateTurn, Sampling
+
+WORKER = "worker-0"
+INCARNATION = "inc-1"
+
+
+def request(**changes: Any) -> GenerateTurn:
+    """A turn for this worker, not streamed, with a prompt of three tokens."""
+    fields: dict[str, Any] = {
+        "session_id": "session",
+        "turn_id": "turn",
+        "dispatch": 1,
+        "epoch": 1,
+        "partition": 5,
+        "worker": WORKER,
+        "incarnation": INCARNATION,
+        "prompt_ids": pack([1, 2, 3]),
+        "prompt_hash": b"hash",
+        "completion_ids": b"",
+        "sampling": Sampling(max_tokens=100),
+        "stream": False,
+        "policy": "policy",
+        "deadline_ms": 100_000,
+    }
+    return GenerateTurn(**{**fields, **changes})
+
+
+def chunk(
+    offset: int,
+    tokens: Sequence[int],
+    finish_reason: FinishReason | None = None,
+    version: int = 7,
+) -> TokenChunk:
+    """Tokens of one version."""
+    spans = (VersionSpan(offset, version),) if tokens else ()
+    return TokenChunk(offset, pack(tokens), logprobs(len(tokens)), spans, finish_reason)
+
+
+class Letters:
+    """A message stream: each token id is the code of a character."""
+
+    def __init__(self) -> None:
+        self._content = ""
+        self.finished = False
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        text = "".join(map(chr, unpack(ids)))
+        self._content += text
+        return MessageDelta(content=text)
+
+    def finish(self) -> MessageDelta:
+        self.finished = True
+        return MessageDelta()
+
+    @property
+    def message(self) -> ParsedMessage:
+        return ParsedMessage(content=self._content)
+
+
+class LetterReader:
+    """Reads completions as letters; token 0 ends one."""
+
+    stop_token_ids = (0,)
+
+    def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> Letters:
+        return Letters()
+
+    def encode(self, text: str) -> bytes:
+        return pack(codes(text))
+
+
+def codes(text: str) -> list[int]:
+    """The tokens that `Letters` reads as this text."""
+    return [ord(letter) for letter in text]

@@ -1,0 +1,312 @@
+"""Records of `control` and `fleet` in, steps out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from producers.rollout.role_steps import Acquire, Load, Rejoin, Release, Weights
+from producers.rollout.roles import TRAINER_SILENT_MS, Roles, concerns
+from schemas import records as r
+from schemas.records import Record, Sampling
+
+WORKER, MINE = "worker-0", "inc-1"
+
+
+def heartbeat(
+    process: str = "rollout", role: str = "none", at_ms: int = 100, incarnation: str = MINE
+) -> r.WorkerHeartbeat:
+    return r.WorkerHeartbeat(
+        worker=WORKER,
+        incarnation=incarnation,
+        process=process,
+        role=role,
+        assignment=-1,
+        state="asleep",
+        at_ms=at_ms,
+    )
+
+
+def policy(version: int = 0) -> r.PolicyWeights:
+    return r.PolicyWeights(
+        policy="policy",
+        version=version,
+        step=version,
+        directory=f"v{version}",
+        manifest_sha256="sha",
+        tokenizer_directory="tokenizer",
+        tokenizer_hash="hash",
+        renderer=b"{}",
+        max_context=100,
+        overrides=Sampling(),
+        at_ms=1,
+    )
+
+
+def published(version: int) -> r.WeightsPublished:
+    return r.WeightsPublished(
+        at_ms=1,
+        policy="policy",
+        version=version,
+        step=version,
+        lineage="l",
+        directory=f"v{version}",
+        manifest_sha256="sha",
+    )
+
+
+def assigned(
+    assignment: int, role: str = "rollout", epoch: int = 1, **changes: Any
+) -> r.RoleAssigned:
+    fields: dict[str, Any] = {
+        "epoch": epoch,
+        "at_ms": 1,
+        "assignment": assignment,
+        "worker": WORKER,
+        "incarnation": MINE if role == "rollout" else "trainer-inc",
+        "role": role,
+        "slot": 4 if role == "rollout" else None,
+        "reason": "test",
+        "deadline_ms": 1_000,
+    }
+    return r.RoleAssigned(**{**fields, **changes})
+
+
+def train_acquired(at_ms: int) -> r.RoleAcquired:
+    return r.RoleAcquired(
+        at_ms=at_ms, worker=WORKER, incarnation="t", role="train", assignment=1, took_ms=1
+    )
+
+
+def train_released(at_ms: int) -> r.RoleReleased:
+    return r.RoleReleased(
+        at_ms=at_ms,
+        worker=WORKER,
+        incarnation="t",
+        role="train",
+        assignment=1,
+        free_bytes=1,
+        took_ms=1,
+    )
+
+
+def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r.WorkerLost:
+    return r.WorkerLost(
+        epoch=epoch,
+        at_ms=5_000,
+        worker=WORKER,
+        incarnation=incarnation,
+        process=process,
+        reason="no_heartbeat",
+    )
+
+
+def fed(*records: Record) -> Roles:
+    roles = Roles(WORKER, MINE, "policy")
+    for record in records:
+        roles.apply(record)
+    return roles
+
+
+def holding(version: int = 0, assignment: int = 1) -> Roles:
+    """A process that serves this version."""
+    roles = fed(policy(version), heartbeat(), assigned(assignment))
+    step = roles.next_step()
+    assert isinstance(step, Acquire)
+    roles.begin()
+    assert roles.acquired(step)
+    return roles
+
+
+def test_a_role_is_acquired_with_the_newest_weights() -> None:
+    roles = fed(policy(3), heartbeat(), assigned(1))
+    step = roles.next_step()
+    assert step == Acquire(1, 4, Weights(3, "v3", "sha"), policy(3))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [policy(), assigned(1)],
+        [heartbeat(), assigned(1)],
+        [policy(), heartbeat()],
+        [policy(), heartbeat(), assigned(1, worker="another")],
+        [policy(), heartbeat(), assigned(1, incarnation="an earlier one")],
+        [policy(), heartbeat(incarnation="an earlier one"), assigned(1)],
+    ],
+    ids=["fleet unread", "no weights", "no role", "other worker", "earlier one", "not joined"],
+)
+def test_nothing_is_done_without(records: Sequence[Record]) -> None:
+    assert fed(*records).next_step() is None
+
+
+def test_one_step_at_a_time() -> None:
+    roles = fed(policy(), heartbeat(), assigned(1))
+    roles.begin()
+    assert roles.next_step() is None
+
+
+def test_a_trainer_that_holds_its_role_is_waited_for() -> None:
+    roles = fed(policy(), heartbeat("train", "train"), heartbeat(), assigned(1))
+    assert roles.next_step() is None
+    roles.apply(train_released(200))
+    assert isinstance(roles.next_step(), Acquire)
+
+
+def test_an_old_heartbeat_of_the_trainer_does_not_outweigh_a_newer_event() -> None:
+    roles = fed(policy(), heartbeat(), train_acquired(500), heartbeat("train", "none", 400))
+    roles.apply(assigned(1))
+    assert roles.next_step() is None
+    roles.apply(heartbeat("train", "none", 600))
+    assert isinstance(roles.next_step(), Acquire)
+
+
+def test_a_trainer_that_is_lost_or_long_silent_is_not_waited_for() -> None:
+    gone = fed(policy(), heartbeat("train", "train"), heartbeat(), assigned(1))
+    gone.apply(lost("trainer-inc", "train"))
+    assert isinstance(gone.next_step(), Acquire)
+    now = 100 + TRAINER_SILENT_MS + 1
+    silent = fed(policy(), heartbeat("train", "train"), heartbeat(at_ms=now), assigned(1))
+    assert isinstance(silent.next_step(), Acquire)
+
+
+def test_another_role_for_the_worker_releases_this_one() -> None:
+    roles = holding()
+    roles.apply(assigned(2, "train"))
+    assert roles.next_step() == Release(2)
+    roles.begin()
+    roles.released()
+    assert roles.held is None
+    assert roles.next_step() is None
+
+
+def test_another_incarnation_of_the_worker_releases_this_one() -> None:
+    roles = holding()
+    roles.apply(assigned(2, incarnation="a later one"))
+    assert roles.next_step() == Release(2)
+
+
+def test_only_a_newer_assignment_of_the_newest_scheduler_is_obeyed() -> None:
+    roles = holding(assignment=5)
+    for stale in (assigned(5, "train"), assigned(4, "train"), assigned(9, "train", epoch=0)):
+        roles.apply(stale)
+        assert roles.next_step() is None
+    roles.apply(r.SchedulerClaimed(epoch=2, scheduler="s", at_ms=1))
+    roles.apply(assigned(6, "train", epoch=1))
+    assert roles.next_step() is None
+    roles.apply(assigned(6, "train", epoch=2))
+    assert roles.next_step() == Release(6)
+    assert roles.assignment == 6
+
+
+def test_a_scheduler_known_from_fleet_outweighs_an_older_one() -> None:
+    known = r.WorkerAssignment(
+        worker=WORKER, incarnation="x", role="train", epoch=7, assignment=1, at_ms=1
+    )
+    roles = fed(policy(), known, heartbeat(), assigned(2, epoch=6))
+    assert roles.next_step() is None
+
+
+def test_a_role_that_went_away_while_it_was_taken_is_not_announced_but_released() -> None:
+    roles = fed(policy(), heartbeat(), assigned(1))
+    step = roles.next_step()
+    assert isinstance(step, Acquire)
+    roles.begin()
+    roles.apply(assigned(2, "train"))
+    assert roles.next_step() is None
+    assert not roles.acquired(step)
+    assert roles.next_step() == Release(2)
+
+
+def test_the_same_role_assigned_anew_is_acquired_anew_without_a_release() -> None:
+    roles = holding(assignment=1)
+    roles.apply(assigned(2, epoch=2))
+    step = roles.next_step()
+    assert isinstance(step, Acquire)
+    assert step.assignment == 2
+    assert roles.held is not None
+
+
+def test_published_weights_are_loaded_and_only_the_newest() -> None:
+    roles = holding(0)
+    roles.apply(published(1))
+    step = roles.next_step()
+    assert step == Load(Weights(1, "v1", "sha"), policy(0))
+    roles.begin()
+    roles.apply(published(2))
+    roles.apply(published(3))
+    assert isinstance(step, Load)
+    roles.loaded_weights(step)
+    following = roles.next_step()
+    assert isinstance(following, Load)
+    assert following.weights.version == 3
+
+
+def test_the_fleet_record_of_known_weights_changes_nothing() -> None:
+    roles = holding(3)
+    roles.apply(policy(3))
+    roles.apply(policy(2))
+    assert roles.next_step() is None
+
+
+def test_weights_of_another_policy_do_not_concern_it() -> None:
+    roles = holding(0)
+    other = r.WeightsPublished(
+        at_ms=1,
+        policy="other",
+        version=9,
+        step=9,
+        lineage="l",
+        directory="v9",
+        manifest_sha256="sha",
+    )
+    assert not concerns(other, WORKER, "policy")
+    roles.apply(other)
+    assert roles.next_step() is None
+
+
+def test_unusable_weights_are_left_out_only_if_others_were_published() -> None:
+    roles = holding(0)
+    roles.apply(published(1))
+    step = roles.next_step()
+    assert isinstance(step, Load)
+    roles.begin()
+    assert not roles.given_up(step)
+    roles.begin()
+    roles.apply(published(2))
+    assert roles.given_up(step)
+    following = roles.next_step()
+    assert isinstance(following, Load)
+    assert following.weights.version == 2
+
+
+def test_a_lost_incarnation_frees_the_device_and_joins_as_a_new_one() -> None:
+    roles = holding()
+    roles.apply(lost("an earlier one"))
+    assert roles.next_step() is None
+    roles.apply(lost())
+    assert isinstance(roles.next_step(), Release)
+    roles.begin()
+    roles.released()
+    assert roles.next_step() == Rejoin()
+    roles.renew("inc-2")
+    assert roles.next_step() is None
+    roles.apply(heartbeat(incarnation="inc-2"))
+    roles.apply(assigned(2, incarnation="inc-2"))
+    assert isinstance(roles.next_step(), Acquire)
+
+
+def test_a_loss_declared_by_an_older_scheduler_is_ignored() -> None:
+    roles = holding()
+    roles.apply(lost(epoch=0))
+    assert roles.next_step() is None
+
+
+def test_a_process_that_leaves_takes_no_other_role() -> None:
+    roles = holding(assignment=1)
+    roles.leave()
+    assert roles.next_step() == Release(1)
+    roles.begin()
+    roles.released()
+    roles.apply(assigned(2))
+    assert roles.next_step() is None

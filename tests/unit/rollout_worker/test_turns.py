@@ -1,0 +1,228 @@
+"""Chunks of an engine in, records of `sessions` out."""
+
+import orjson
+import pytest
+import xxhash
+
+from infra.completion import MessageDelta, ParsedMessage
+from infra.tokenizer import pack, unpack
+from infra.tool_calls import ToolCall
+from producers.rollout.turns import ChunkOutOfOrder, Turn, unstarted
+from schemas.records import (
+    Sampling,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    TurnProgressed,
+    VersionSpan,
+)
+from tests.unit.rollout_worker.records import Letters, chunk, codes, request
+
+
+def span(start: int, version: int) -> VersionSpan:
+    return VersionSpan(start=start, version_min=version, version_max=version)
+
+
+def test_a_whole_answer_becomes_one_record() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("hello"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.session_id, record.turn_id, record.dispatch) == ("session", "turn", 1)
+    assert (record.worker, record.incarnation) == ("worker-0", "inc-1")
+    assert record.token_offset == 0
+    assert unpack(record.token_ids) == codes("hello")
+    assert len(record.logprobs) == len(record.token_ids)
+    assert record.spans == (span(0, 7),)
+    assert record.finish_reason == "stop"
+    assert record.message == b'{"content":"hello","role":"assistant"}'
+    assert record.delta is None
+    assert record.prompt_length == 3
+    assert record.prompt_hash == xxhash.xxh3_128_digest(pack([1, 2, 3]))
+    assert record.at_ms == 1_001
+
+
+def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms() -> None:
+    turn = Turn(request(stream=True), Letters(), 1_000)
+    assert turn.urgent
+    first = turn.advance([chunk(0, codes("a"))], 1_010)
+    assert isinstance(first, TurnProgressed)
+    assert not turn.urgent
+    assert turn.due_ms == 1_110
+    assert turn.advance([chunk(1, codes("b"))], 1_050) is None
+    assert turn.advance([chunk(2, codes("c"))], 1_109) is None
+    second = turn.advance([chunk(3, codes("d"))], 1_110)
+    assert isinstance(second, TurnProgressed)
+    assert (second.token_offset, unpack(second.token_ids)) == (1, codes("bcd"))
+    last = turn.advance([chunk(4, codes("e"), "length")], 1_111)
+    assert isinstance(last, TurnCompleted)
+    assert (last.token_offset, unpack(last.token_ids)) == (4, codes("e"))
+    assert [first.delta, second.delta, last.delta] == [
+        b'{"content":"a"}',
+        b'{"content":"bcd"}',
+        b'{"content":"e"}',
+    ]
+    assert last.message == b'{"content":"abcde","role":"assistant"}'
+    assert last.finish_reason == "length"
+
+
+def test_an_unstreamed_turn_is_written_every_two_seconds_without_deltas() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    assert not turn.urgent
+    assert turn.due_ms == 3_000
+    assert turn.advance([chunk(0, codes("ab"))], 2_999) is None
+    record = turn.advance([], 3_000)
+    assert isinstance(record, TurnProgressed)
+    assert unpack(record.token_ids) == codes("ab")
+    assert record.delta is None
+
+
+def test_a_silent_turn_says_after_five_seconds_that_it_is_still_held() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    assert turn.advance([], 3_000) is None
+    assert turn.advance([], 5_000) is None
+    record = turn.advance([], 7_000)
+    assert isinstance(record, TurnProgressed)
+    assert (record.token_offset, record.token_ids) == (0, b"")
+
+
+def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("ab")), chunk(2, [], "abort")], 1_500)
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "engine_failed"
+    assert unpack(record.token_ids) == codes("ab")
+
+
+def test_ending_a_turn_hands_back_what_was_not_written() -> None:
+    turn = Turn(request(stream=True), Letters(), 1_000)
+    turn.advance([chunk(0, codes("a"))], 1_010)
+    record = turn.end([chunk(1, codes("b"))], "preempted", 1_020)
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "preempted"
+    assert (record.token_offset, unpack(record.token_ids)) == (1, codes("b"))
+    assert record.delta == b'{"content":"b"}'
+
+
+def test_ending_a_turn_that_was_just_sampled_to_its_end_completes_it() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.end([chunk(0, codes("ab"), "stop")], "preempted", 1_020)
+    assert isinstance(record, TurnCompleted)
+
+
+def test_a_continuation_goes_on_where_the_tokens_end() -> None:
+    given = request(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
+    turn = Turn(given, Letters(), 1_000)
+    record = turn.advance([chunk(3, codes("de"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.token_offset, unpack(record.token_ids)) == (3, codes("de"))
+    assert record.spans == (span(3, 7),)
+    assert record.delta == b'{"content":"de"}'
+    assert record.message == b'{"content":"abcde","role":"assistant"}'
+
+
+def test_version_spans_of_a_record_cover_its_tokens() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    chunks = [chunk(0, [65], version=1), chunk(1, [65], version=1), chunk(2, [65], version=2)]
+    progressed = turn.advance(chunks, 3_000)
+    completed = turn.advance([chunk(3, [65], "stop", version=2)], 3_001)
+    assert isinstance(progressed, TurnProgressed)
+    assert isinstance(completed, TurnCompleted)
+    assert progressed.spans == (span(0, 1), span(2, 2))
+    assert completed.spans == (span(3, 2),)
+
+
+def test_a_hole_in_the_tokens_is_an_error() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    with pytest.raises(ChunkOutOfOrder) as hole:
+        turn.advance([chunk(0, [65]), chunk(2, [65])], 1_001)
+    assert (hole.value.expected, hole.value.offset) == (1, 2)
+
+
+def test_a_turn_past_its_deadline_fails() -> None:
+    turn = Turn(request(deadline_ms=1_500), Letters(), 1_000)
+    assert turn.due_ms == 1_500
+    record = turn.advance([chunk(0, [65])], 1_500)
+    assert isinstance(record, TurnFailed)
+    assert (record.status, record.reason, record.cause) == (504, "deadline", "infrastructure")
+    assert (record.dispatch, record.epoch) == (1, None)
+
+
+def test_an_unstarted_turn_is_handed_back_without_tokens() -> None:
+    record = unstarted(request(completion_ids=pack([5, 6])), "preempted", 1_000)
+    assert (record.token_offset, record.token_ids, record.reason) == (2, b"", "preempted")
+
+
+class Calls(Letters):
+    """Every `c` is a tool call."""
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        new = tuple(ToolCall("look", '{"n": 1}') for token in unpack(ids) if chr(token) == "c")
+        self.calls = (*getattr(self, "calls", ()), *new)
+        return MessageDelta(tool_calls=new)
+
+    @property
+    def message(self) -> ParsedMessage:
+        return ParsedMessage(tool_calls=self.calls)
+
+
+def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
+    turn = Turn(request(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
+    record = turn.advance([chunk(1, codes("cc"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "tool_calls"
+    assert record.delta is not None
+    assert [(call["index"], call["id"]) for call in orjson.loads(record.delta)["tool_calls"]] == [
+        (1, "call_turn_1"),
+        (2, "call_turn_2"),
+    ]
+    message = orjson.loads(record.message)
+    assert message["content"] is None
+    assert [call["id"] for call in message["tool_calls"]] == [f"call_turn_{n}" for n in range(3)]
+    assert message["tool_calls"][0] == {
+        "id": "call_turn_0",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"n": 1}'},
+    }
+
+
+def test_a_tool_call_cut_by_length_is_no_end_by_tool_calls() -> None:
+    turn = Turn(request(), Calls(), 1_000)
+    record = turn.advance([chunk(0, codes("c"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "length"
+
+
+def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END", "zzz"))
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    assert turn.urgent
+    first = turn.advance([chunk(0, codes("abcE"))], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert turn.urgent
+    assert first.delta == b'{"content":"ab"}'
+    last = turn.advance([chunk(4, codes("ND and more"), version=8)], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert (last.token_offset, unpack(last.token_ids)) == (4, codes("ND"))
+    assert len(last.logprobs) == len(last.token_ids)
+    assert last.spans == (span(4, 8),)
+    assert last.finish_reason == "stop"
+    assert last.delta == b'{"content":"c"}'
+    assert last.message == b'{"content":"abc","role":"assistant"}'
+
+
+def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("an EN"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.delta == b'{"content":"an EN"}'
+    assert record.message == b'{"content":"an EN","role":"assistant"}'
+
+
+def test_a_stop_string_may_begin_before_a_continuation() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    given = request(completion_ids=pack(codes("abE")), sampling=sampling)
+    record = Turn(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
+    assert record.message == b'{"content":"ab","role":"assistant"}'
