@@ -1,0 +1,208 @@
+"""All processes of the data plane, for real; the test itself plays scheduler and trainer."""
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import httpx
+
+from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.ports import free_port
+from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.settings import KafkaSettings
+from infra.weights import Manifest, publish
+from schemas import records as r
+from schemas.records import Record, Sampling
+from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key
+from seamlessflow.demo.model import make_model
+
+R = TypeVar("R", bound=Record)
+POLICY = "policy"
+DEADLINE_S = 90
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Stage:
+    """Processes, and what they say on the topics that the test reads."""
+
+    kafka: KafkaSettings
+    directory: Path
+    producer: Producer
+    reader: Reader
+    admin_key: str = field(default_factory=lambda: secrets.token_hex(16))
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    port: int = field(default_factory=free_port)
+    records: list[Record] = field(default_factory=list)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    assignments: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, name: str, module: str, **settings: str) -> None:
+        """Starts `python -m module`."""
+        environment = {
+            **os.environ,
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
+            **settings,
+        }
+        self.processes[name] = subprocess.Popen([sys.executable, "-m", module], env=environment)
+
+    def start_gateway(self) -> None:
+        self.start(
+            "gateway",
+            "producers.gateway",
+            SEAMLESSFLOW_GATEWAY__PORT=str(self.port),
+            SEAMLESSFLOW_GATEWAY__SECRET=self.secret,
+            SEAMLESSFLOW_GATEWAY__ADMIN_KEY=self.admin_key,
+        )
+
+    def start_worker(self, worker: str) -> None:
+        self.start(
+            worker,
+            "producers.rollout",
+            SEAMLESSFLOW_ROLLOUT__WORKER=worker,
+            SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
+            SEAMLESSFLOW_ROLLOUT__TORCH__THREADS="1",
+        )
+
+    def publish_weights(self, version: int, seed: int) -> Path:
+        """A policy version, as the trainer would publish it."""
+        facts = Manifest(
+            policy=POLICY,
+            version=version,
+            optimizer_step=version,
+            lineage="test",
+            dtype="float32",
+        )
+        directory, digest = publish(
+            self.directory / "weights", facts, lambda draft: make_model(draft, seed), sync=False
+        )
+        self._announce_weights(version, directory, digest)
+        return directory
+
+    def _announce_weights(self, version: int, directory: Path, digest: str) -> None:
+        settings = RendererSettings("qwen3", thinking_retention="all")
+        weights = r.PolicyWeights(
+            policy=POLICY,
+            version=version,
+            step=version,
+            directory=str(directory),
+            manifest_sha256=digest,
+            tokenizer_directory=str(directory),
+            tokenizer_hash=rendering_hash(directory, settings),
+            renderer=settings.to_json(),
+            max_context=512,
+            overrides=Sampling(temperature=1.0),
+            at_ms=now_ms(),
+        )
+        published = r.WeightsPublished(
+            policy=POLICY,
+            version=version,
+            step=version,
+            lineage="test",
+            directory=str(directory),
+            manifest_sha256=digest,
+            at_ms=now_ms(),
+        )
+        self.producer.send(FLEET.name, weights, key=fleet_key(weights))
+        self.producer.send(CONTROL.name, published)
+        self.producer.flush(30)
+
+    def give_role(self, worker: str, slot: int) -> r.RoleAcquired:
+        """Lets a started worker roll out; returns its acknowledgement."""
+        heartbeat = self.expect(r.WorkerHeartbeat, lambda record: record.worker == worker)
+        self.assignments += 1
+        number = self.assignments
+        self.producer.send(
+            CONTROL.name,
+            r.RoleAssigned(
+                epoch=0,
+                at_ms=now_ms(),
+                assignment=number,
+                worker=worker,
+                incarnation=heartbeat.incarnation,
+                role="rollout",
+                slot=slot,
+                reason="test",
+                deadline_ms=now_ms() + 60_000,
+            ),
+        )
+        return self.expect(r.RoleAcquired, lambda record: record.assignment == number)
+
+    def lose(self, worker: str, incarnation: str) -> None:
+        """Says what the scheduler would say of a worker that is silent."""
+        lost = r.WorkerLost(
+            epoch=0,
+            at_ms=now_ms(),
+            worker=worker,
+            incarnation=incarnation,
+            process="rollout",
+            reason="no_heartbeat",
+        )
+        self.producer.send(CONTROL.name, lost)
+
+    def admin(self, path: str, **body: object) -> httpx.Response:
+        """Calls the session interface."""
+        return httpx.post(
+            f"{self.url}{path}",
+            json=body,
+            headers={"authorization": f"Bearer {self.admin_key}"},
+            timeout=60,
+        )
+
+    def await_gateway(self) -> None:
+        """Waits until the gateway is ready."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("the gateway was not ready in time")
+
+    def expect(self, kind: type[R], where: Callable[[R], bool] = lambda record: True) -> R:
+        """The first such record, new or read before."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            for record in self.records:
+                if isinstance(record, kind) and where(record):
+                    self.records.remove(record)
+                    return record
+            self.records += [received.record for received in self.reader.poll(0.1)]
+        raise AssertionError(f"no {kind.__name__} within {DEADLINE_S} s")
+
+
+@contextmanager
+def stage(broker: KafkaSettings, directory: Path) -> Iterator[Stage]:
+    """Fresh topics and no process yet; ends all that were started."""
+    kafka = broker.model_copy(update={"topic_prefix": f"e{uuid4().hex[:8]}."})
+    create_topics(kafka, TOPICS.values())
+    reader = Reader(kafka, "stage")
+    topics = (SESSIONS, TRAJECTORIES, CONTROL, FLEET)
+    places = {(topic.name, n): BEGINNING for topic in topics for n in range(topic.partitions)}
+    reader.assign(places)
+    made = Stage(kafka, directory, Producer(kafka, "stage"), reader)
+    try:
+        yield made
+    finally:
+        for process in made.processes.values():
+            process.kill()
+            process.wait()
+        reader.close()
+        made.producer.close()
