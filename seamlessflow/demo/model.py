@@ -1,0 +1,52 @@
+"""The demo's policy: a Qwen3 of 132,000 parameters with random weights, small enough to learn on a
+CPU in minutes."""
+
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+from infra.tokenizer import Tokenizer
+from seamlessflow.demo.tokenizer import make_tokenizer
+
+MAX_CONTEXT = 512
+"""Most tokens of prompt and completion together; an episode has 41."""
+
+INITIALIZER_RANGE = 0.1
+"""At the usual 0.02 a model this narrow does not learn to copy in a short, noisy warm-up."""
+
+
+def make_model(directory: Path, seed: int) -> None:
+    """Writes a whole Hugging Face directory: weights (safetensors), configuration, tokenizer.
+
+    The same weights for the same seed; the global random state is left as it was.
+    """
+    make_tokenizer(directory)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(_config(Tokenizer.load(directory)))
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        eos_token_id=model.config.eos_token_id,
+        pad_token_id=model.config.pad_token_id,
+        do_sample=True,
+    )
+    model.save_pretrained(directory)
+
+
+def _config(tokenizer: Tokenizer) -> Qwen3Config:
+    return Qwen3Config(
+        vocab_size=tokenizer.vocabulary_size,
+        hidden_size=64,
+        intermediate_size=192,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=MAX_CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        initializer_range=INITIALIZER_RANGE,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.token_id("<|endoftext|>"),
+        dtype="float32",
+    )

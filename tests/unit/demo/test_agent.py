@@ -1,0 +1,90 @@
+"""The agent against a scripted endpoint, behind the real client."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import httpx2
+import openai
+import pytest
+
+from seamlessflow.demo.agent import run
+from seamlessflow.demo.task import LOOKUP, LookupTask
+
+TASK = LookupTask(id="t", split="train", key=7, table=[0, 1, 2, 3, 4, 5, 6, 3, 8, 9])
+
+
+@dataclass
+class ScriptedEndpoint:
+    """Answers one scripted message after the other; an integer is a status instead."""
+
+    script: list[dict[str, object] | int]
+    seen: list[dict[str, object]] = field(default_factory=list)
+    base_url: str = "http://scripted/v1"
+    api_key: str = "key"
+    model: str = "policy"
+
+    @property
+    def http_client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.seen.append(json.loads(request.content))
+        answer = self.script.pop(0)
+        if isinstance(answer, int):
+            return httpx2.Response(answer, json={"error": {"message": "no"}})
+        choice = {"index": 0, "finish_reason": "stop", "message": answer}
+        body = {"id": "r", "object": "chat.completion", "created": 0, "model": "policy"}
+        return httpx2.Response(200, json={**body, "choices": [choice]})
+
+
+def called(arguments: str, name: str = "lookup") -> dict[str, object]:
+    function = {"name": name, "arguments": arguments}
+    call = {"id": "call-1", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def said(text: str) -> dict[str, object]:
+    return {"role": "assistant", "content": text}
+
+
+def test_it_uses_the_tool_and_is_paid_for_the_right_code() -> None:
+    endpoint = ScriptedEndpoint([called('{"key": 7}'), said("code 3")])
+    assert asyncio.run(run(TASK, endpoint)) == 1.0
+    first, second = endpoint.seen
+    assert first["messages"] == [{"role": "user", "content": "key 7"}]
+    assert first["tools"] == second["tools"] == [LOOKUP]
+    echoed = called('{"key": 7}')
+    del echoed["content"]
+    told = {"role": "tool", "tool_call_id": "call-1", "content": "code 3"}
+    assert second["messages"] == [{"role": "user", "content": "key 7"}, echoed, told]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        said("code 3"),
+        said(""),
+        {"role": "assistant", "content": None},
+        called("no json"),
+        called('{"key": 70}'),
+        called("{}"),
+        called('{"key": 7}', name="other"),
+    ],
+)
+def test_an_answer_out_of_form_ends_the_episode_with_nothing(answer: dict[str, object]) -> None:
+    endpoint = ScriptedEndpoint([answer])
+    assert asyncio.run(run(TASK, endpoint)) == 0.0
+    assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("answer", [said("code 4"), called('{"key": 7}'), called("no json")])
+def test_a_wrong_last_answer_is_worth_nothing(answer: dict[str, object]) -> None:
+    endpoint = ScriptedEndpoint([called('{"key": 7}'), answer])
+    assert asyncio.run(run(TASK, endpoint)) == 0.0
+    assert len(endpoint.seen) == 2
+
+
+def test_an_error_of_the_endpoint_is_not_the_models_fault() -> None:
+    with pytest.raises(openai.NotFoundError):
+        asyncio.run(run(TASK, ScriptedEndpoint([404])))
