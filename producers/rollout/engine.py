@@ -77,7 +77,11 @@ ChunkCallback = Callable[[TokenChunk], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """A snapshot; `error` is set once the engine has failed for good and must be built anew."""
+    """A snapshot; `error` is set once the engine has failed for good and must be built anew.
+
+    `waiting` counts what the engine has not taken up yet, calls that block included; `reused_tokens`
+    are prompt tokens whose KV was there already; `busy_seconds` is the time spent in steps.
+    """
 
     version: int
     running: int
