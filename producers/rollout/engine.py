@@ -79,7 +79,7 @@ ChunkCallback = Callable[[TokenChunk], None]
 class EngineHealth:
     """A snapshot; `error` is set once the engine has failed for good and must be built anew.
 
-    `waiting` counts what the engine has not taken up yet, calls that block included; `reused_tokens`
+    `waiting` counts what was not taken up yet, calls that block included; `reused_tokens`
     are prompt tokens whose KV was there already; `busy_seconds` is the time spent in steps.
     """
 
