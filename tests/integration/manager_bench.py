@@ -60,19 +60,7 @@ class Bench:
 
     def announce(self, worker: str, slot: int, incarnation: str = "i1") -> None:
         """A worker takes the rollout role, as its heartbeat and its acknowledgement say."""
-        heartbeat = r.WorkerHeartbeat(
-            worker=worker,
-            incarnation=incarnation,
-            process="rollout",
-            tags=("rollout",),
-            role="rollout",
-            assignment=1,
-            slot=slot,
-            state="ready",
-            version=0,
-            at_ms=now_ms(),
-        )
-        self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
+        self.beat(worker, slot, incarnation)
         self.send(
             CONTROL.name,
             r.RoleAcquired(
@@ -87,6 +75,22 @@ class Bench:
                 at_ms=now_ms(),
             ),
         )
+
+    def beat(self, worker: str, slot: int, incarnation: str = "i1") -> None:
+        """The worker's heartbeat."""
+        heartbeat = r.WorkerHeartbeat(
+            worker=worker,
+            incarnation=incarnation,
+            process="rollout",
+            tags=("rollout",),
+            role="rollout",
+            assignment=1,
+            slot=slot,
+            state="ready",
+            version=0,
+            at_ms=now_ms(),
+        )
+        self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
     def publish_policy(self) -> None:
         """Policy weights, version 0."""
@@ -127,6 +131,12 @@ class Bench:
             for process in self.processes:
                 assert process.poll() in (None, -9), "a manager ended by itself"
         raise AssertionError(f"no {kind.__name__} on {topic}; there were {kept}")
+
+    def take(self, topic: str) -> list[Record]:
+        """Everything that came on a topic and was not taken yet."""
+        records = self.seen.pop(topic, [])
+        records += [received.record for received in self.readers[topic].poll(0.02)]
+        return records
 
     def open_session(self, session_id: str, **more: Any) -> None:
         """Opens a session and waits for the answer."""
