@@ -1,0 +1,34 @@
+"""The command line.
+
+What a command needs is imported when it runs, so that `--help` answers at once.
+"""
+
+import sys
+
+import typer
+
+from infra.errors import SeamlessFlowError
+from seamlessflow.commands import topics
+from seamlessflow.commands.doctor import doctor
+
+app = typer.Typer(
+    name="seamlessflow",
+    help="Reinforcement learning for LLM agents over Apache Kafka.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(doctor)
+app.add_typer(topics.app, name="topics")
+
+
+def main() -> None:
+    """Runs the command line; what goes wrong on purpose is told without a traceback."""
+    try:
+        app()
+    except SeamlessFlowError as error:
+        sys.exit(f"seamlessflow: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`seamlessflow doctor`: whether this machine can run the system."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
+
+
+def doctor(
+    out: Annotated[Path, typer.Option(help="Where a run would be kept.")] = Path(".seamlessflow"),
+    model: Annotated[
+        Path | None, typer.Option(help="A Hugging Face directory whose tokenizer to try.")
+    ] = None,
+    renderer: Annotated[
+        str, typer.Option(help="Renderer settings for --model, as JSON.")
+    ] = '{"name": "qwen3"}',
+) -> None:
+    """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
+
+    The broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault
+    comes with its remedy; the exit status is 1 if one of them has to be dealt with.
+    """
+    from rich.console import Console
+
+    from infra.settings import ProcessSettings, load
+    from seamlessflow.doctor import examine
+    from seamlessflow.findings import failed
+
+    console = Console(soft_wrap=True, highlight=False)
+    configured = any(name.startswith("SEAMLESSFLOW_KAFKA") for name in os.environ)
+    kafka = load(ProcessSettings).kafka if configured else None
+    found = []
+    for finding in examine(out, model, renderer, kafka):
+        found.append(finding)
+        console.print(f"{_MARKS[finding.grade]} [bold]{finding.what}[/]", finding.detail)
+        if finding.remedy:
+            console.print(f"    [dim]→ {finding.remedy}[/]")
+    raise typer.Exit(failed(found))

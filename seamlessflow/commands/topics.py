@@ -1,0 +1,48 @@
+"""`seamlessflow topics`: create, check, list."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
+
+
+@app.command()
+def create(
+    replication: Annotated[int, typer.Option(min=1, help="Copies of every partition.")] = 1,
+) -> None:
+    """Create the topics that are missing, dead-letter topics included."""
+    from infra.kafka import create_topics
+    from infra.settings import ProcessSettings, load
+    from schemas.topics import TOPICS
+
+    made = create_topics(load(ProcessSettings).kafka, TOPICS.values(), replication)
+    for name in made:
+        typer.echo(f"created {name}")
+    if not made:
+        typer.echo("all topics are there")
+
+
+@app.command()
+def check() -> None:
+    """Compare the topics with the contract; the exit status is 1 if one differs or is missing."""
+    from infra.settings import ProcessSettings, load
+    from seamlessflow.topic_state import differences
+
+    wrong = differences(load(ProcessSettings).kafka)
+    for line in wrong:
+        typer.echo(line, err=True)
+    if wrong:
+        raise typer.Exit(1)
+    typer.echo("all topics are as they should be")
+
+
+@app.command(name="list")
+def list_() -> None:
+    """List records and committed lag of every topic that is there."""
+    from rich.console import Console
+
+    from infra.settings import ProcessSettings, load
+    from seamlessflow.topic_state import states, table
+
+    Console().print(table(states(load(ProcessSettings).kafka)))

@@ -1,0 +1,95 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from consumers.trajectories.settings import ManagerSettings
+from infra.settings import KafkaSettings
+from producers.agents.settings import AgentsSettings
+from producers.gateway.settings import Settings as GatewaySettings
+from producers.gateway.tokens import Keys
+from producers.rollout.settings import RolloutSettings
+from scheduler.settings import SchedulerSettings
+from seamlessflow.child import ChildSpec
+from seamlessflow.children import Children, Places
+from seamlessflow.config import parse
+from trainer.settings import TrainerSettings
+
+KAFKA = KafkaSettings(bootstrap_servers="127.0.0.1:1", options={"sasl.password": "hidden"})
+WORKERS = [
+    {"id": "w0", "tags": ["rollout"]},
+    {"id": "w1", "tags": ["rollout", "train"], "environment": {"CUDA_VISIBLE_DEVICES": "1"}},
+]
+
+
+def children(**values: Any) -> Children:
+    config = parse(
+        {"out": "there", "agents": {"callable": "my.agent:run"}, "workers": WORKERS, **values}
+    )
+    inherited = {"PATH": "/bin", "SEAMLESSFLOW_RUN__STEPS": "99"}
+    return Children(config, Places(KAFKA, gateway_port=8123, environment=inherited))
+
+
+def settings_of(spec: ChildSpec, kind: type[BaseSettings], patch: pytest.MonkeyPatch) -> Any:
+    """The settings that the process would read from its environment."""
+    with patch.context() as changed:
+        for name in _names(spec.environment):
+            changed.setenv(name, spec.environment[name])
+        return kind()
+
+
+def _names(environment: Mapping[str, str]) -> list[str]:
+    return [name for name in environment if name.startswith("SEAMLESSFLOW_")]
+
+
+def test_every_process_reads_back_what_the_configuration_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = children(run={"steps": 7, "policy": "mine"}, trainer={"optimizer": {"lr": 0.5}})
+    gateway = settings_of(made.gateway(), GatewaySettings, monkeypatch)
+    assert (gateway.gateway.port, gateway.gateway.models) == (8123, ("mine",))
+    assert settings_of(made.manager(), ManagerSettings, monkeypatch).kafka == KAFKA
+    [trainer] = [settings_of(spec, TrainerSettings, monkeypatch) for spec in made.trainers()]
+    assert (trainer.run.steps, trainer.trainer.optimizer.lr) == (7, 0.5)
+    assert (trainer.trainer.worker, trainer.trainer.tags) == ("w1", ("rollout", "train"))
+    scheduler = settings_of(made.scheduler(), SchedulerSettings, monkeypatch)
+    assert (scheduler.run.steps, str(scheduler.data_dir)) == (7, "there")
+
+
+def test_each_worker_has_its_rollout_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = children().rollouts()
+    assert [spec.name for spec in specs] == ["rollout-w0", "rollout-w1"]
+    read = [settings_of(spec, RolloutSettings, monkeypatch).rollout for spec in specs]
+    assert [section.tags for section in read] == [("rollout",), ("rollout", "train")]
+    assert specs[1].environment["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_a_workers_device_is_the_device_of_both_its_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = children(workers=[{"id": "w", "tags": ["rollout", "train"], "device": "cuda:1"}])
+    rollout = settings_of(made.rollouts()[0], RolloutSettings, monkeypatch)
+    trainer = settings_of(made.trainers()[0], TrainerSettings, monkeypatch)
+    assert (rollout.rollout.torch.device, trainer.trainer.device) == ("cuda:1", "cuda:1")
+
+
+def test_the_agents_hold_the_key_that_the_gateway_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = children()
+    gateway = settings_of(made.gateway(), GatewaySettings, monkeypatch).gateway
+    agents = settings_of(made.agents(), AgentsSettings, monkeypatch).agents
+    key = agents.admin_key.get_secret_value().encode()
+    assert Keys(gateway.secret.get_secret_value()).is_admin(key)
+    assert agents.gateway_url == "http://127.0.0.1:8123"
+
+
+def test_settings_of_this_process_do_not_leak_into_another() -> None:
+    spec = children().manager()
+    assert "SEAMLESSFLOW_RUN__STEPS" not in spec.environment
+    assert spec.environment["PATH"] == "/bin"
+
+
+def test_the_measuring_scheduler_issues_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = children(pacing={"tasks": "tasks.jsonl"}, run={"steps": 7})
+    scheduler = settings_of(made.scheduler_without_tasks(), SchedulerSettings, monkeypatch)
+    assert (scheduler.pacing.tasks, scheduler.run.steps) == (None, 8)
