@@ -12,6 +12,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from infra.settings_help import describe
+
 ENV_PREFIX = "SEAMLESSFLOW_"
 
 
@@ -68,7 +70,13 @@ S = TypeVar("S", bound=ProcessSettings)
 
 
 def load(settings: type[S]) -> S:
-    """The settings from the environment; ends the process with the names of the wrong variables."""
+    """The settings from the environment; ends the process with the names of the wrong variables.
+
+    With `--help` among the arguments it prints what can be set, and ends the process.
+    """
+    if "--help" in sys.argv[1:]:
+        print(f"Settings, from the environment:\n\n{describe(settings, ENV_PREFIX)}")
+        sys.exit(0)
     try:
         return settings()
     except ValidationError as error:
