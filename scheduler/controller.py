@@ -1,0 +1,186 @@
+"""The scheduler process: claims, reads, asks `decide`, writes. Holds no rule of its own.
+
+One scheduler acts at a time: the one whose claim is the first of the newest epoch. It decides only
+when all it wrote before was read back, so that each decision stands on a log that it knows to its
+end; `Task`s follow after their `GroupAdmitted` was read back under its own epoch. Reading a newer
+claim ends it. Driven by `scheduler/__main__.py` and by tests.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from threading import Event
+
+from infra.errors import SeamlessFlowError
+from infra.kafka import Producer, Reader
+from scheduler import policies, state, task_source
+from scheduler.decisions import Outgoing, Plan, decide, finished
+from scheduler.groups import EVAL
+from scheduler.journal import Clock, Journal
+from scheduler.settings import SchedulerSettings, milliseconds
+from schemas.records import (
+    AssignmentTimedOut,
+    GroupAdmitted,
+    PlanWarning,
+    ProgressStalled,
+    Record,
+    SchedulerClaimed,
+    SchedulerSnapshot,
+    Task,
+    WorkerLost,
+)
+from schemas.topics import CONTROL, FLEET, fleet_key
+
+TICK_S = 0.1
+LARGEST_SNAPSHOT_BYTES = 900_000
+log = logging.getLogger(__name__)
+
+
+class Superseded(SeamlessFlowError):
+    """Another scheduler claimed a newer epoch; this one may decide nothing any more."""
+
+    def __init__(self, epoch: int, newer: int, scheduler: str) -> None:
+        self.epoch = epoch
+        self.newer = newer
+        self.scheduler = scheduler
+        super().__init__(
+            f"scheduler {scheduler} claimed epoch {newer}; this one, of epoch {epoch}, stops"
+        )
+
+
+class Controller:
+    """One scheduler. `name` is unique for each start."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        producer: Producer,
+        journal: Journal,
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self.name = name
+        self.epoch = 0
+        self._settings = settings
+        self._plan = plan(settings)
+        self._producer = producer
+        self._journal = journal
+        self._clock = clock
+        self._snapshot_due = 0.0
+        self._snapshot_offset = -1
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Until `stopped` or the run is finished.
+
+        Raises `Superseded`, and `KafkaUnavailable` or `DeliveryFailed` when Kafka does not answer.
+        """
+        self._journal.catch_up()
+        if not self._claim(stopped):
+            return
+        while not stopped() and not finished(self._journal.view.state, self._settings):
+            self._journal.poll(TICK_S)
+            self._producer.check()
+            self._check_claim()
+            if self._journal.complete:
+                self._act()
+        self._keep()
+
+    def _claim(self, stopped: Callable[[], bool]) -> bool:
+        while not stopped():
+            if not self._leader_is_silent():
+                self._journal.poll(TICK_S)
+                continue
+            self.epoch = self._journal.view.state.epoch + 1
+            claim = SchedulerClaimed(epoch=self.epoch, scheduler=self.name, at_ms=self._clock())
+            self._write([(CONTROL.name, claim)])
+            while not self._journal.complete:
+                self._journal.poll(TICK_S)
+            present = self._journal.view.state
+            if (present.epoch, present.scheduler) == (self.epoch, self.name):
+                log.info("%s acts as of epoch %d", self.name, self.epoch)
+                return True
+        return False
+
+    def _leader_is_silent(self) -> bool:
+        silent_ms = self._clock() - self._journal.leader_sign_ms
+        return silent_ms >= milliseconds(self._settings.scheduler.standby_s)
+
+    def _check_claim(self) -> None:
+        present = self._journal.view.state
+        if present.epoch > self.epoch:
+            raise Superseded(self.epoch, present.epoch, present.scheduler)
+
+    def _act(self) -> None:
+        self._write(decide(self._journal.view, self._plan, self._clock()))
+        if time.monotonic() >= self._snapshot_due:
+            self._snapshot_due = time.monotonic() + self._settings.scheduler.snapshot_s
+            self._keep()
+
+    def _write(self, decided: list[Outgoing]) -> None:
+        control: list[Record] = []
+        tasks: list[Task] = []
+        for topic, record in decided:
+            self._producer.send(topic, record, key=_key(topic, record))
+            if topic == CONTROL.name:
+                control.append(record)
+                log.log(_level(record), "%s", record)
+            elif isinstance(record, Task):
+                tasks.append(record)
+        if control:
+            self._journal.wrote(control)
+        if tasks:
+            self._journal.issued(tasks)
+
+    def _keep(self) -> None:
+        """Writes a snapshot; also the sign of life that a stand-by looks for."""
+        stored = state.to_json(self._journal.view.state)
+        snapshot = SchedulerSnapshot(
+            epoch=self.epoch,
+            control_offset=self._journal.offset,
+            state=stored if len(stored) <= LARGEST_SNAPSHOT_BYTES else b"",
+            at_ms=self._clock(),
+        )
+        self._write([(FLEET.name, snapshot)])
+
+
+def plan(settings: SchedulerSettings) -> Plan:
+    """The policy and the tasks that the settings name. Raises `UnknownPolicy`, `TasksRejected`."""
+    pacing, evaluation = settings.pacing, settings.evaluation
+    sources = {}
+    if pacing.tasks is not None:
+        sources["train"] = task_source.read(pacing.tasks, pacing.seed, pacing.shuffle)
+    if evaluation.tasks is not None:
+        sources[EVAL] = task_source.read(evaluation.tasks)
+    return Plan(settings, policies.named(settings.scheduler.policy), sources)
+
+
+def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
+    """Runs one scheduler until `stop` is set. Raises what `Controller.run` does."""
+    clock = clock or (lambda: time.time_ns() // 1_000_000)
+    name = f"scheduler-{uuid.uuid4().hex[:8]}"
+    producer = Producer(settings.kafka, name)
+    try:
+        reader = Reader(settings.kafka, name, dead_letters=producer)
+        try:
+            journal = Journal(settings.kafka, reader, clock)
+            Controller(settings, producer, journal, clock, name).run(stop.is_set)
+        finally:
+            reader.close()
+    finally:
+        producer.close()
+
+
+def _level(record: Record) -> int:
+    match record:
+        case PlanWarning() | ProgressStalled() | AssignmentTimedOut() | WorkerLost():
+            return logging.WARNING
+        case GroupAdmitted():
+            return logging.DEBUG
+    return logging.INFO
+
+
+def _key(topic: str, record: Record) -> str | None:
+    if topic == FLEET.name:
+        return fleet_key(record)
+    return record.group_id if isinstance(record, Task) else None

@@ -1,0 +1,219 @@
+"""The ledger of groups: what was admitted, how far it is, and the credit that each one holds.
+
+A pure fold over `control`. A group is in the ledger from `GroupAdmitted` until it ends, which it
+does once: trained on (its step's weights are out) or dropped. Ending gives its credit back. An
+`eval` group holds no credit; it ends when ready or expired. Called by `scheduler/state.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from schemas import records as r
+from schemas.records import Record
+
+EVAL = "eval"
+MOST_TRIES = 3
+"""A task dropped so often in a row for reasons outside the policy waits for its next turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The newest attempt at a sample that failed."""
+
+    attempt: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """An admitted group that has not ended."""
+
+    task_id: str
+    purpose: str
+    version: int
+    admitted_ms: int
+    deadline_ms: int
+    ready: bool = False
+    expired: bool = False
+    trained_version: int | None = None
+    """The version made from it; its credit returns when that version is published."""
+    failures: Mapping[int, Failure] = field(default_factory=dict)
+    """By sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """All groups that have not ended, and counts of those that have."""
+
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    admitted: int = 0
+    drawn: int = 0
+    """Tasks taken from the task source; the other groups tried a task again."""
+    again: tuple[str, ...] = ()
+    """Tasks of groups dropped for reasons outside the policy, to be tried again."""
+    tries: Mapping[str, int] = field(default_factory=dict)
+    """How often such a task was dropped, until a group of it ends otherwise."""
+    trained: int = 0
+    dropped: int = 0
+    dropped_in_step: int = 0
+    """Since the last step ended; bounds how much is refilled."""
+    moved_ms: int = 0
+    """When a group last began, got ready or ended."""
+    eval_version: int = -1
+    eval_admitted: int = 0
+    """Groups admitted to evaluate `eval_version`."""
+
+    @property
+    def training(self) -> Mapping[str, Group]:
+        """The groups that hold credits."""
+        return {name: of for name, of in self.groups.items() if of.purpose != EVAL}
+
+    @property
+    def running(self) -> int:
+        """Groups for training that are not ready."""
+        return sum(not group.ready for group in self.training.values())
+
+    @property
+    def ready(self) -> int:
+        """Groups for training that are ready and in no committed step."""
+        return sum(of.ready and of.trained_version is None for of in self.training.values())
+
+
+def apply(ledger: Ledger, record: Record) -> Ledger:
+    """The ledger after a record of `control`; what it was told before changes nothing."""
+    match record:
+        case r.GroupAdmitted():
+            return _admitted(ledger, record)
+        case r.GroupReady():
+            return _ready(ledger, record)
+        case r.SampleFailed():
+            return _sample_failed(ledger, record)
+        case r.GroupExpired():
+            return _expired(ledger, record)
+        case r.GroupDropped():
+            return _dropped(ledger, record)
+        case r.StepCommitted():
+            names = {group.group_id for group in record.groups}
+            return _committed(ledger, names, record.version)
+        case r.GroupConsumed():
+            return _consumed(ledger, record)
+        case r.WeightsPublished() | r.StepCompleted():
+            ended = replace(ledger, dropped_in_step=0)
+            return _published(ended, record.version, record.at_ms)
+        case r.StepSkipped():
+            return replace(ledger, dropped_in_step=0)
+    return ledger
+
+
+def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
+    if record.group_id in ledger.groups:
+        return ledger
+    group = Group(
+        task_id=record.task_id,
+        purpose=record.purpose,
+        version=record.version,
+        admitted_ms=record.at_ms,
+        deadline_ms=record.deadline_ms,
+    )
+    groups = {**ledger.groups, record.group_id: group}
+    begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
+    if record.purpose == EVAL:
+        before = ledger.eval_admitted if record.version == ledger.eval_version else 0
+        return replace(begun, eval_version=record.version, eval_admitted=before + 1)
+    begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.task_id not in ledger.again:
+        return replace(begun, drawn=ledger.drawn + 1)
+    place = ledger.again.index(record.task_id)
+    return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def _ready(ledger: Ledger, record: r.GroupReady) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None or group.ready:
+        return ledger
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    ledger = replace(ledger, moved_ms=record.at_ms)
+    return _with(ledger, record.group_id, replace(group, ready=True))
+
+
+def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    known = group.failures.get(record.sample)
+    if known is not None and known.attempt >= record.attempt:
+        return ledger
+    failure = Failure(attempt=record.attempt, at_ms=record.at_ms)
+    failures = {**group.failures, record.sample: failure}
+    return _with(ledger, record.group_id, replace(group, failures=failures))
+
+
+def _expired(ledger: Ledger, record: r.GroupExpired) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    return _with(ledger, record.group_id, replace(group, expired=True))
+
+
+def _dropped(ledger: Ledger, record: r.GroupDropped) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    if group.purpose == EVAL:
+        return ended
+    count = ledger.dropped_in_step + 1
+    ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
+    tries = ledger.tries.get(group.task_id, 0) + 1
+    if record.reason != "infrastructure" or tries >= MOST_TRIES:
+        return ended
+    return replace(
+        ended,
+        again=(*ledger.again, group.task_id),
+        tries={**ended.tries, group.task_id: tries},
+    )
+
+
+def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
+    groups = {
+        name: replace(group, ready=True, trained_version=version) if name in names else group
+        for name, group in ledger.groups.items()
+    }
+    return replace(ledger, groups=groups)
+
+
+def _consumed(ledger: Ledger, record: r.GroupConsumed) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None or group.trained_version is not None:
+        return ledger
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    return replace(ended, trained=ledger.trained + 1)
+
+
+def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
+    over = [
+        name
+        for name, group in ledger.groups.items()
+        if group.trained_version is not None and group.trained_version <= version
+    ]
+    ended = _ended(ledger, over, at_ms)
+    return replace(ended, trained=ledger.trained + len(over))
+
+
+def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
+    if not names:
+        return ledger
+    tasks = {ledger.groups[name].task_id for name in names}
+    return replace(
+        ledger,
+        groups={name: group for name, group in ledger.groups.items() if name not in names},
+        tries={task: count for task, count in ledger.tries.items() if task not in tasks},
+        moved_ms=at_ms,
+    )
+
+
+def _with(ledger: Ledger, name: str, group: Group) -> Ledger:
+    return replace(ledger, groups={**ledger.groups, name: group})

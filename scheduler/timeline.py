@@ -1,0 +1,181 @@
+"""Who did what when, from `control` alone: the Gantt chart as data, and the figures beside it.
+
+A pure reading of the log, live or long after. Drawn by `scheduler/timeline_chart.py`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.state import Decision
+from schemas import records as r
+from schemas.records import Record
+
+ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING = "rollout", "train", "switching", "paused", "waiting"
+STATES = (ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING)
+"""`paused`: holds its turns while new weights load. `waiting`: in training, without a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A worker in one state; times in milliseconds since the epoch."""
+
+    worker: str
+    state: str
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """An optimizer step is over and its version is out."""
+
+    step: int
+    version: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All of a run, or of what there is of it."""
+
+    intervals: tuple[Interval, ...]
+    steps: tuple[StepEnd, ...]
+    idle: Mapping[str, float]
+    """Share of the time in a role that a worker did nothing, as its processes measured it."""
+    switches: int
+    """Changes from one role to the other that were carried out."""
+    handed_back: int
+    """Turns interrupted by a change of role and continued elsewhere."""
+    start_ms: int
+    end_ms: int
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Names in order, numbers in them by value."""
+        return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def timeline(records: Iterable[Record]) -> Timeline:
+    """The timeline of `control` records in log order."""
+    reading = _Reading()
+    for record in records:
+        reading.take(record)
+    return reading.result()
+
+
+@dataclass
+class _Usage:
+    idle_ms: int = 0
+    all_ms: int = 0
+
+
+@dataclass
+class _Reading:
+    epoch: int = 0
+    start_ms: int | None = None
+    now_ms: int = 0
+    states: dict[str, tuple[str, int]] = field(default_factory=dict)
+    last_role: dict[str, str] = field(default_factory=dict)
+    intervals: list[Interval] = field(default_factory=list)
+    steps: list[StepEnd] = field(default_factory=list)
+    usage: dict[str, _Usage] = field(default_factory=dict)
+    switches: int = 0
+    handed_back: int = 0
+
+    def take(self, record: Record) -> None:
+        if isinstance(record, r.SchedulerClaimed):
+            self.epoch = max(self.epoch, record.epoch)
+        if isinstance(record, Decision) and record.epoch < self.epoch:
+            return
+        at_ms = getattr(record, "at_ms", None)
+        if isinstance(at_ms, int):
+            self.start_ms = at_ms if self.start_ms is None else self.start_ms
+            self.now_ms = max(self.now_ms, at_ms)
+        self._take_role(record)
+        self._take_step(record)
+        self._take_pause(record)
+
+    def result(self) -> Timeline:
+        for worker in list(self.states):
+            self._enter(worker, None, self.now_ms)
+        shares = {name: of.idle_ms / of.all_ms for name, of in self.usage.items() if of.all_ms}
+        return Timeline(
+            intervals=tuple(self.intervals),
+            steps=tuple(self.steps),
+            idle=shares,
+            switches=self.switches,
+            handed_back=self.handed_back,
+            start_ms=self.start_ms or 0,
+            end_ms=self.now_ms,
+        )
+
+    def _take_role(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned():
+                self._enter(record.worker, SWITCHING, record.at_ms)
+            case r.RoleReleased():
+                self.handed_back += record.handed_back
+            case r.RoleAcquired():
+                state = ROLLOUT if record.role == ROLLOUT else WAITING
+                self._enter(record.worker, state, record.at_ms)
+                before = self.last_role.get(record.worker, record.role)
+                self.switches += before != record.role
+                self.last_role[record.worker] = record.role
+            case r.AssignmentTimedOut():
+                self._enter(record.worker, None, record.at_ms)
+            case r.WorkerLost() if self._process(record.worker) == record.process:
+                self._enter(record.worker, None, record.at_ms)
+
+    def _take_step(self, record: Record) -> None:
+        match record:
+            case r.StepStarted():
+                for worker in record.workers:
+                    self._enter(worker, TRAIN, record.at_ms)
+            case r.StepCompleted():
+                self.steps.append(StepEnd(record.step, record.version, record.at_ms))
+                self._step_over(record.at_ms)
+            case r.StepSkipped():
+                self._step_over(record.at_ms)
+            case r.WorkerUsage():
+                busy = record.decoding_ms + record.training_ms + record.loading_ms
+                used = self.usage.setdefault(record.worker, _Usage())
+                used.idle_ms += record.idle_ms
+                used.all_ms += record.idle_ms + busy
+
+    def _take_pause(self, record: Record) -> None:
+        match record:
+            case r.GenerationPaused() if self._state(record.worker) == ROLLOUT:
+                self._enter(record.worker, PAUSED, record.at_ms)
+            case r.GenerationResumed() if self._state(record.worker) == PAUSED:
+                self._enter(record.worker, ROLLOUT, record.at_ms)
+
+    def _step_over(self, at_ms: int) -> None:
+        for worker in list(self.states):
+            if self._state(worker) == TRAIN:
+                self._enter(worker, WAITING, at_ms)
+
+    def _state(self, worker: str) -> str | None:
+        return self.states[worker][0] if worker in self.states else None
+
+    def _process(self, worker: str) -> str | None:
+        """The process that serves the present state; a switch belongs to neither."""
+        match self._state(worker):
+            case "rollout" | "paused":
+                return ROLLOUT
+            case "train" | "waiting":
+                return TRAIN
+        return None
+
+    def _enter(self, worker: str, state: str | None, at_ms: int) -> None:
+        """Clocks of machines differ, so an interval may not be longer than nothing."""
+        before = self.states.pop(worker, None)
+        if before is not None and at_ms > before[1]:
+            self.intervals.append(Interval(worker, before[0], before[1], at_ms))
+        if state is not None:
+            self.states[worker] = (state, at_ms)

@@ -1,0 +1,57 @@
+"""When an optional move pays."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.gates import may_leave
+from scheduler.snapshot import Prices, Snapshot, WorkerView
+
+TAGS = frozenset({"rollout", "train"})
+IDLE = WorkerView(name="a", tags=TAGS, able=TAGS, role="train", acquired_ms=0)
+OTHER = WorkerView(name="b", tags=TAGS, able=TAGS, role="rollout", acquired_ms=0)
+NOW = Snapshot(
+    now_ms=1_000,
+    workers=(IDLE, OTHER),
+    missing=4,
+    running=8,
+    ended_ms=950,
+    prices=Prices(group=100, to_train=100, to_rollout=100),
+)
+
+
+def test_a_worker_leaves_when_the_pause_is_longer_than_the_switch() -> None:
+    assert may_leave(NOW, IDLE)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        replace(NOW, prices=Prices(group=100, to_train=300, to_rollout=300)),
+        replace(NOW, missing=1),
+        replace(NOW, min_dwell_ms=2_000),
+        replace(NOW, running=0),
+    ],
+    ids=["switch costs more", "batch is nearly there", "just came", "nothing to roll out"],
+)
+def test_a_worker_stays_when_it_does_not_pay(now: Snapshot) -> None:
+    assert not may_leave(now, IDLE)
+
+
+def test_a_worker_stays_until_it_has_its_role() -> None:
+    assert not may_leave(NOW, replace(IDLE, acquired_ms=None))
+
+
+def test_a_worker_leaves_after_waiting_as_long_as_the_switch_takes() -> None:
+    assert may_leave(replace(NOW, missing=0, now_ms=1_151), IDLE)
+    assert not may_leave(replace(NOW, missing=0, now_ms=1_149), IDLE)
+
+
+def test_a_worker_leaves_when_nobody_else_rolls_out() -> None:
+    alone = replace(NOW, workers=(IDLE,), prices=Prices(group=1, to_train=9e9, to_rollout=9e9))
+
+    assert may_leave(alone, IDLE)
+
+
+def test_costs_nobody_measured_are_measured_by_moving() -> None:
+    assert may_leave(replace(NOW, missing=0, prices=Prices()), IDLE)

@@ -1,0 +1,147 @@
+"""Which roles each policy wants."""
+
+import pytest
+
+from scheduler.policies import Policy, UnknownPolicy, colocated, disaggregated, multiplexed, named
+from scheduler.snapshot import Prices, Snapshot, WorkerView
+
+ROLLOUT, TRAIN = frozenset({"rollout"}), frozenset({"train"})
+BOTH = ROLLOUT | TRAIN
+
+
+def worker(
+    name: str,
+    tags: frozenset[str] = BOTH,
+    role: str = "none",
+    able: frozenset[str] | None = None,
+    ratio: float = 1.0,
+) -> WorkerView:
+    return WorkerView(
+        name=name, tags=tags, able=tags if able is None else able, role=role, ratio=ratio
+    )
+
+
+def see(
+    *workers: WorkerView,
+    batch: bool = False,
+    under_way: bool = False,
+    gang: str = "",
+    gang_size: int | None = None,
+    helpers: int = 0,
+    prices: Prices | None = None,
+) -> Snapshot:
+    return Snapshot(
+        now_ms=0,
+        workers=workers,
+        batch=batch,
+        under_way=under_way,
+        gang=frozenset(gang.split()),
+        gang_size=gang_size,
+        helpers=helpers,
+        prices=prices or Prices(),
+    )
+
+
+def roles(policy: Policy, snapshot: Snapshot) -> dict[str, str]:
+    return {want.worker: want.role for want in policy(snapshot)}
+
+
+def optional(policy: Policy, snapshot: Snapshot) -> set[str]:
+    return {want.worker for want in policy(snapshot) if want.optional}
+
+
+def test_colocated_workers_all_train_when_a_batch_is_ready_else_all_roll_out() -> None:
+    both = worker("a"), worker("b")
+
+    assert roles(colocated, see(*both)) == {"a": "rollout", "b": "rollout"}
+    assert roles(colocated, see(*both, batch=True)) == {"a": "train", "b": "train"}
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_disaggregated_workers_keep_their_role(batch: bool) -> None:
+    split = worker("a", ROLLOUT), worker("b", TRAIN)
+
+    assert roles(disaggregated, see(*split, batch=batch)) == {"a": "rollout", "b": "train"}
+
+
+def test_disaggregated_splits_workers_that_can_do_both_and_stays_with_it() -> None:
+    free = [worker("a", ratio=1), worker("b", ratio=2), worker("c", ratio=3)]
+    settled = [worker("a", role="train", ratio=1), *free[1:]]
+
+    assert roles(disaggregated, see(*free, gang_size=1))["c"] == "train"
+    assert roles(disaggregated, see(*settled, gang_size=1)) == {
+        "a": "train",
+        "b": "rollout",
+        "c": "rollout",
+    }
+
+
+def test_multiplexed_never_interrupts_workers_that_only_roll_out() -> None:
+    mixed = worker("a", ROLLOUT), worker("b")
+
+    assert roles(multiplexed, see(*mixed)) == {"a": "rollout", "b": "rollout"}
+    assert roles(multiplexed, see(*mixed, batch=True)) == {"a": "rollout", "b": "train"}
+
+
+def test_a_gang_is_whole_or_not_at_all() -> None:
+    one_lost = worker("a", role="rollout"), worker("b", able=ROLLOUT, role="rollout")
+
+    wanted = roles(multiplexed, see(*one_lost, batch=True, gang_size=2))
+    assert wanted == {"a": "rollout", "b": "rollout"}
+
+
+def test_the_workers_best_placed_in_training_make_the_gang() -> None:
+    three = worker("a", ratio=1), worker("b", ratio=3), worker("c", ratio=2)
+
+    wanted = roles(multiplexed, see(*three, batch=True, gang_size=2))
+    assert wanted == {"a": "rollout", "b": "train", "c": "train"}
+
+
+def test_a_gang_that_trains_stays_when_a_better_worker_joins() -> None:
+    now = see(
+        worker("a", role="train", ratio=1),
+        worker("b", ratio=9),
+        batch=True,
+        under_way=True,
+        gang="a",
+        gang_size=1,
+    )
+
+    assert roles(multiplexed, now) == {"a": "train", "b": "rollout"}
+
+
+def test_a_gang_of_all_takes_in_a_new_worker_only_between_steps() -> None:
+    here = worker("a", role="train"), worker("b")
+
+    training = see(*here, batch=True, under_way=True, gang="a")
+    assert roles(multiplexed, training)["b"] == "rollout"
+    assert roles(multiplexed, see(*here, batch=True, gang="a"))["b"] == "train"
+
+
+def test_going_back_to_rollout_is_optional_except_when_no_gang_can_be_formed() -> None:
+    after_step = see(worker("a", role="train"))
+    broken = see(worker("a", role="train"), worker("b", able=ROLLOUT), batch=True, gang_size=2)
+
+    assert optional(multiplexed, after_step) == {"a"}
+    assert optional(multiplexed, broken) == set()
+
+
+def test_helpers_join_where_they_save_more_than_they_cost() -> None:
+    three = worker("a"), worker("b"), worker("c")
+
+    def trainers(train: float) -> int:
+        prices = Prices(train=train, to_train=50, to_rollout=50)
+        now = see(*three, batch=True, gang_size=1, helpers=2, prices=prices)
+        return list(roles(multiplexed, now).values()).count("train")
+
+    assert [trainers(150), trainers(400), trainers(900)] == [1, 2, 3]
+
+
+def test_a_policy_of_ones_own_is_found_by_module_and_function() -> None:
+    assert named("scheduler.policies:colocated") is colocated
+
+
+@pytest.mark.parametrize("name", ["none", "no.such.module:f", "scheduler.policies:none", ":"])
+def test_an_unknown_policy_is_refused(name: str) -> None:
+    with pytest.raises(UnknownPolicy):
+        named(name)
