@@ -18,7 +18,7 @@ PROCESSES = {
     "scheduler": "SchedulerSettings",
     "trainer": "TrainerSettings",
 }
-HEAVY = ("torch", "transformers", "renderers", "confluent_kafka", "matplotlib")
+HEAVY = ("torch", "transformers", "renderers", "matplotlib")
 
 
 def settings_of(process: str) -> type[BaseModel]:
