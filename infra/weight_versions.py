@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.whole_directory import remove
+
 FEWEST_KEPT = 3
 """A reader without a lease has as long as this many publications take."""
 
@@ -64,14 +66,6 @@ def lease(directory: Path) -> Iterator[None]:
         yield
     finally:
         mark.unlink(missing_ok=True)
-
-
-def remove(path: Path) -> None:
-    """Takes a directory away under its name at once, so that nobody sees half of it."""
-    if path.exists():
-        grave = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-        path.rename(grave)
-        shutil.rmtree(grave)
 
 
 def _leased(root: Path) -> set[str]:

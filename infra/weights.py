@@ -8,15 +8,14 @@ torch: the manifest knows files, not tensors.
 
 import hashlib
 import json
-import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from infra.errors import SeamlessFlowError
-from infra.weight_versions import remove, version_directory
+from infra.weight_versions import version_directory
+from infra.whole_directory import whole_directory
 
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -71,19 +70,10 @@ def publish(
     `fill` writes the files into the directory it is given; `facts.files` is found here. A directory
     of the same version is replaced. `sync` off: not forced to disk (for tests).
     """
-    root.mkdir(parents=True, exist_ok=True)
     target = version_directory(root, facts.version)
-    draft = root / f".{target.name}.{uuid.uuid4().hex[:8]}"
-    draft.mkdir()
-    fill(draft)
-    digest = write_manifest(draft, facts)
-    if sync:
-        for path in (*draft.iterdir(), draft):
-            _sync(path)
-    remove(target)
-    draft.rename(target)
-    if sync:
-        _sync(root)
+    with whole_directory(target, sync) as draft:
+        fill(draft)
+        digest = write_manifest(draft, facts)
     return target, digest
 
 
@@ -145,11 +135,3 @@ def _compare(directory: Path, name: str, expected: str) -> None:
         raise WeightsInvalid(
             str(directory), name, f"has SHA-256 {actual}, the manifest says {expected}"
         )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -114,7 +114,7 @@ def prepare(group: Group, clock: Clock, rules: Rules) -> Prepared:
     dropped = _dropped(group, chains, screened, rules)
     found = verdict(rules.filters, returns, screened.chains)
     if found and found[1] == "drop" and dropped is None:
-        dropped = ("filtered", found[0])
+        dropped = ("filtered", _why(found[0], group))
     kept = () if found or dropped else screened.chains
     advantages = tuple(advantage_of[chain.session_id] for chain in kept)
     lost = screened.lost, screened.longest_lost
@@ -154,6 +154,14 @@ def _dropped(
         return None
     tokens = sum(chain.trained() for chain in chains)
     return "stale", f"{screened.lost} of {tokens} tokens are older than {rules.max_staleness} steps"
+
+
+def _why(rule: str, group: Group) -> str:
+    masked = Counter[str]()
+    for session in group.sessions:
+        masked.update(session.masked)
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(masked.items()))
+    return f"{rule}; masked tokens: {listed}" if listed else rule
 
 
 def _age(group: Group, clock: Clock) -> int:

@@ -1,0 +1,169 @@
+"""After a restart: what the log says is done again, once, and nothing else is."""
+
+import json
+
+import pytest
+
+from schemas import records as r
+from schemas.records import Record, StepGroup
+from trainer.history import History
+from trainer.recovery import Origin, StepNotRecorded, plan, surviving
+
+
+def committed(
+    step: int, version: int, lineage: str = "a", parent: str = "", *groups: str
+) -> r.StepCommitted:
+    members = tuple(
+        StepGroup(group_id=name, sessions=(f"{name}.0.0",)) for name in groups or (f"g-{step}",)
+    )
+    return r.StepCommitted(
+        at_ms=0, step=step, lineage=lineage, parent_lineage=parent, version=version, groups=members
+    )
+
+
+def admitted(group: str, purpose: str = "train") -> r.GroupAdmitted:
+    return r.GroupAdmitted(
+        epoch=1, at_ms=0, group_id=group, task_id="t", version=2, deadline_ms=50, purpose=purpose
+    )
+
+
+def ready(group: str) -> r.GroupReady:
+    return r.GroupReady(
+        at_ms=0,
+        group_id=group,
+        sessions=(f"{group}.0.1",),
+        reward_mean=0,
+        reward_std=0,
+        trainable_tokens=1,
+    )
+
+
+def dropped(group: str) -> r.GroupDropped:
+    return r.GroupDropped(at_ms=0, group_id=group, reason="expired")
+
+
+def expired(group: str) -> r.GroupExpired:
+    return r.GroupExpired(epoch=1, at_ms=0, group_id=group)
+
+
+def published(version: int, step: int, policy: str = "tiny") -> r.WeightsPublished:
+    return r.WeightsPublished(
+        at_ms=0,
+        policy=policy,
+        version=version,
+        step=step,
+        lineage="a",
+        directory=f"/w/{version}",
+        manifest_sha256="x",
+    )
+
+
+def skipped(step: int) -> r.StepSkipped:
+    return r.StepSkipped(at_ms=0, step=step, reason="no_groups")
+
+
+def folded(*records: Record) -> History:
+    history = History("tiny")
+    for offset, record in enumerate(records):
+        history.apply(record, offset)
+    return history
+
+
+FOUR_STEPS = [published(0, 0), *(committed(step, step + 1) for step in range(4))]
+
+
+def test_a_first_start_has_nothing_to_do_again() -> None:
+    found = plan(folded(), Origin(), "a")
+    assert (found.again, found.next_version) == ({}, 1)
+
+
+def test_steps_behind_the_checkpoint_are_done_again_under_new_versions() -> None:
+    found = plan(folded(*FOUR_STEPS), Origin(2, 2, "a"), "b")
+    assert [(step, commit and list(commit.groups)) for step, commit in found.again.items()] == [
+        (2, ["g-2"]),
+        (3, ["g-3"]),
+    ]
+    assert found.next_version == 5
+    assert found.settled == {"g-0", "g-1"}
+    assert found.fixed == {"g-2": ("g-2.0.0",), "g-3": ("g-3.0.0",)}
+
+
+def test_after_a_second_crash_the_newest_record_of_each_step_counts() -> None:
+    again = committed(2, 5, "b", "a")
+    found = plan(folded(*FOUR_STEPS, again), Origin(2, 2, "a"), "c")
+    assert [commit and commit.version for commit in found.again.values()] == [5, 4]
+    assert found.next_version == 6
+
+
+def test_groups_recorded_as_ready_keep_their_sessions() -> None:
+    found = plan(folded(ready("g-8"), ready("g-9"), dropped("g-9")), Origin(), "b")
+    assert found.fixed == {"g-8": ("g-8.0.1",)}
+    assert "g-9" in found.settled
+
+
+def test_a_skipped_step_is_skipped_again() -> None:
+    history = folded(published(0, 0), committed(0, 1), skipped(1), committed(2, 2))
+    found = plan(history, Origin(), "b")
+    assert [commit and commit.version for commit in found.again.values()] == [1, None, 2]
+    assert history.steps_of == {0: 0, 1: 2, 2: 3}
+
+
+def test_a_log_without_a_step_is_a_typed_error() -> None:
+    with pytest.raises(StepNotRecorded) as raised:
+        plan(folded(committed(3, 4)), Origin(2, 2, "a"), "b")
+    assert raised.value.step == 2
+
+
+def test_a_checkpoint_carries_the_history_and_forgets_what_is_over() -> None:
+    history = folded(
+        *FOUR_STEPS,
+        admitted("g-4"),
+        admitted("g-5"),
+        admitted("g-6"),
+        ready("g-5"),
+        expired("g-6"),
+        dropped("g-7"),
+        skipped(4),
+    )
+    history.settle(2)
+    back = History.from_json(json.loads(json.dumps(history.to_json())))
+    assert back == history
+    assert back.over == {"g-0", "g-1", "g-7"}
+    assert list(back.commits) == [2, 3]
+    assert list(back.under_way) == ["g-4", "g-6"]
+    assert plan(back, Origin(2, 2, "a"), "b").settled == {"g-0", "g-1", "g-7"}
+
+
+def test_repeated_records_change_nothing() -> None:
+    records = [*FOUR_STEPS, admitted("g-9"), ready("g-9"), expired("g-9"), expired("g-8")]
+    once, twice = folded(*records), folded(*records, *records)
+    twice.offset = once.offset
+    assert twice == once
+
+
+def test_groups_under_way_are_those_neither_ready_nor_over() -> None:
+    history = folded(admitted("g-1"), admitted("g-2"), admitted("e", "eval"), ready("g-1"))
+    assert list(history.under_way) == ["g-2"]
+    history.apply(committed(0, 1, "a", "", "g-2"), 9)
+    assert history.under_way == {}
+
+
+def test_weights_of_other_policies_are_not_ours() -> None:
+    history = folded(published(0, 0), published(9, 9, "other"))
+    assert history.published is not None and history.published.version == 0
+    assert history.highest_version == 0
+
+
+def test_in_the_surviving_lineage_every_group_is_in_one_step() -> None:
+    log = [
+        *(committed(step, step + 1) for step in range(4)),
+        committed(2, 5, "b", "a"),
+        committed(2, 6, "c", "a"),
+        committed(3, 7, "c", "a"),
+        committed(4, 8, "c", "a"),
+    ]
+    found = surviving(log)
+    assert [(one.step, one.version) for one in found] == [(0, 1), (1, 2), (2, 6), (3, 7), (4, 8)]
+    groups = [group.group_id for one in found for group in one.groups]
+    assert sorted(groups) == sorted(set(groups))
+    assert surviving([]) == []

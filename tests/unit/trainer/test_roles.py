@@ -1,0 +1,141 @@
+"""The role `train`: taken when it is free, given up when it is asked for, never against an older
+word.
+"""
+
+import pytest
+
+from schemas import records as r
+from schemas.records import Record
+from trainer.roles import Roles
+
+
+def assigned(
+    role: str = "train",
+    number: int = 1,
+    epoch: int = 1,
+    incarnation: str = "me",
+    gang_epoch: int = 7,
+) -> r.RoleAssigned:
+    return r.RoleAssigned(
+        epoch=epoch,
+        at_ms=0,
+        assignment=number,
+        worker="w",
+        incarnation=incarnation,
+        role=role,
+        gang_epoch=gang_epoch if role == "train" else 0,
+        reason="",
+        deadline_ms=99,
+    )
+
+
+def rollout(record: type[r.RoleAcquired] | type[r.RoleReleased]) -> Record:
+    fields = {"at_ms": 0, "worker": "w", "incarnation": "x", "role": "rollout", "assignment": 0}
+    if record is r.RoleReleased:
+        return r.RoleReleased(**fields, free_bytes=1, took_ms=1)  # type: ignore[arg-type]
+    return r.RoleAcquired(**fields, took_ms=1)  # type: ignore[arg-type]
+
+
+def lost(process: str, incarnation: str = "me", epoch: int = 1) -> r.WorkerLost:
+    return r.WorkerLost(
+        epoch=epoch, at_ms=0, worker="w", incarnation=incarnation, process=process, reason=""
+    )
+
+
+def started(step: int = 0, gang_epoch: int = 7, epoch: int = 1) -> r.StepStarted:
+    return r.StepStarted(
+        epoch=epoch, at_ms=0, step=step, gang="g", gang_epoch=gang_epoch, workers=("w",)
+    )
+
+
+def fed(*records: Record) -> Roles:
+    roles = Roles("w", "me")
+    for record in records:
+        roles.apply(record)
+    return roles
+
+
+def holding(*records: Record) -> Roles:
+    roles = fed(assigned())
+    roles.acquired()
+    for record in records:
+        roles.apply(record)
+    return roles
+
+
+def test_a_free_device_is_taken_at_once() -> None:
+    assert fed(assigned()).due() == "acquire"
+
+
+def test_the_device_is_taken_only_after_rollout_gave_it_up() -> None:
+    roles = fed(rollout(r.RoleAcquired), assigned())
+    assert roles.due() is None
+    roles.apply(rollout(r.RoleReleased))
+    assert roles.due() == "acquire"
+
+
+def test_a_rollout_process_that_died_holds_nothing() -> None:
+    assert fed(rollout(r.RoleAcquired), assigned(), lost("rollout", "x")).due() == "acquire"
+
+
+def test_the_device_is_given_up_when_the_worker_is_to_roll_out() -> None:
+    roles = holding(assigned("rollout", 2))
+    assert roles.due() == "release"
+    roles.released()
+    assert (roles.due(), roles.held, roles.assignment) == (None, None, 2)
+
+
+def test_a_new_gang_is_joined_without_giving_the_device_up() -> None:
+    roles = holding(assigned(number=2, gang_epoch=8))
+    assert roles.due() == "acquire"
+    roles.acquired()
+    assert roles.may_start(started(gang_epoch=8), 0)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        assigned("rollout", number=1),
+        assigned("rollout", number=9, epoch=0),
+        assigned(number=9, incarnation="another"),
+    ],
+)
+def test_an_old_or_foreign_assignment_changes_nothing(record: r.RoleAssigned) -> None:
+    roles = holding(record)
+    assert (roles.due(), roles.assignment) == (None, 1)
+
+
+def test_decisions_of_a_deposed_scheduler_are_ignored() -> None:
+    claim = r.SchedulerClaimed(epoch=2, scheduler="s", at_ms=0)
+    assert fed(claim, assigned()).due() is None
+
+
+def test_an_assignment_that_timed_out_is_forgotten() -> None:
+    late = r.AssignmentTimedOut(
+        epoch=1, at_ms=0, assignment=1, worker="w", role="train", waited_ms=1
+    )
+    roles = fed(rollout(r.RoleAcquired), assigned(), late, rollout(r.RoleReleased))
+    assert roles.due() is None
+
+
+def test_a_step_starts_only_for_the_gang_and_the_batch_at_hand() -> None:
+    roles = holding()
+    assert roles.may_start(started(), 0)
+    assert not roles.may_start(started(step=1), 0)
+    assert not roles.may_start(started(gang_epoch=6), 0)
+    assert not roles.may_start(started(epoch=0), 0)
+    assert not fed(assigned()).may_start(started(), 0)
+
+
+def test_a_process_that_was_given_up_comes_back_as_another_incarnation() -> None:
+    roles = holding(lost("train"))
+    assert roles.due() == "release"
+    roles.released()
+    assert roles.due() == "rejoin"
+    roles.rejoined("again")
+    roles.apply(assigned(number=3, incarnation="again"))
+    assert roles.due() == "acquire"
+
+
+def test_the_loss_of_an_earlier_incarnation_is_not_ours() -> None:
+    assert holding(lost("train", "before")).due() is None

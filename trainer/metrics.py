@@ -1,0 +1,46 @@
+"""Names of all training metrics, one list with what they stand for.
+
+They go into `StepCompleted.metrics`, the CSV file and whatever else is set. Names with a slash are
+families: `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`.
+"""
+
+from collections.abc import Mapping
+
+METRICS: Mapping[str, str] = {
+    "reward_mean": "Mean terminal reward of all sessions of the step's groups",
+    "reward_std": "Mean standard deviation of terminal rewards within a group",
+    "groups": "Groups of the batch",
+    "sessions": "Sessions of the batch",
+    "dropped/*": "Groups given up since the step before, by reason",
+    "samples_failed": "Sessions that did not count since the step before",
+    "tokens_trained": "Tokens that entered the loss",
+    "tokens_masked": "Sampled tokens of the batch's sessions that did not",
+    "tokens_stale_longest": "Trained tokens of the longest chain that lost any for their age",
+    "staleness_mean": "Mean age of trained tokens in optimizer steps",
+    "staleness_max": "Largest age of a trained token in optimizer steps",
+    "loss": "Mean loss of a trained token",
+    "grad_norm": "Norm of the gradient before clipping",
+    "learning_rate": "Learning rate of the step",
+    "clip_fraction": "Share of trained tokens whose gradient the loss took away",
+    "entropy": "Mean entropy of the policy at trained tokens, in nats",
+    "ratio_mean": "Mean of policy over engine probability of trained tokens",
+    "policy_kl": "Estimated KL divergence of the trained policy from those that sampled, in nats",
+    "effective_sample_size": "Effective sample size as a share of trained tokens",
+    "mismatch_tokens": "Tokens measured under the very weights that sampled them",
+    "mismatch_mean": "Their mean absolute difference of log-probs, trainer to engine",
+    "mismatch_max": "Their largest absolute difference",
+    "mismatch_kl": "Their estimated KL divergence, in nats",
+    "filtered/*": "Share of the batch's groups that a rule kept out of the loss",
+    "masked/*": "Sampled tokens that did not enter the loss, by reason",
+    "eval_reward_mean": "Mean terminal reward of evaluation sessions since the step before",
+    "eval_sessions": "Evaluation sessions since the step before",
+    "wait_s": "From the batch being ready to the step's start, in seconds",
+    "train_s": "Forward, backward and update, in seconds",
+    "publish_s": "Writing the weights, in seconds",
+}
+
+
+def known(name: str) -> bool:
+    """Whether the name is on the list, by itself or as one of a family."""
+    family, slash, _ = name.partition("/")
+    return name in METRICS or (bool(slash) and f"{family}/*" in METRICS)

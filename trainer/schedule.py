@@ -1,0 +1,23 @@
+"""The learning rate of each optimizer step. Pure."""
+
+import math
+
+from trainer.settings import OptimizerSection
+
+
+def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
+    """Rate of step `step` (from 0) of `steps`: a linear warm-up, then the schedule down to
+    `min_lr`.
+    """
+    if step < settings.warmup_steps:
+        return settings.lr * (step + 1) / settings.warmup_steps
+    left = max(steps - 1 - settings.warmup_steps, 1)
+    done = min((step - settings.warmup_steps) / left, 1.0)
+    match settings.schedule:
+        case "constant":
+            return settings.lr
+        case "linear":
+            share = 1 - done
+        case "cosine":
+            share = (1 + math.cos(math.pi * done)) / 2
+    return settings.min_lr + (settings.lr - settings.min_lr) * share
