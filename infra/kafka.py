@@ -326,13 +326,11 @@ class Reader:
             self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
 
     def ends(self, partitions: Iterable[Partition], timeout_s: float = 10) -> dict[Partition, int]:
-        """Offset behind the last record of each partition."""
-        return {
-            (topic, number): self._consumer.get_watermark_offsets(
-                TopicPartition(self._prefix + topic, number), timeout_s, cached=False
-            )[1]
-            for topic, number in partitions
-        }
+        """Offset behind the last record of each partition.
+
+        Raises `KafkaUnavailable` when a partition has had no leader all that time.
+        """
+        return {partition: self._end(partition, timeout_s) for partition in partitions}
 
     def position(self, partition: Partition) -> int:
         """Offset of the next record `poll` gives of an assigned partition."""
@@ -352,6 +350,20 @@ class Reader:
     def close(self) -> None:
         """Leaves the group."""
         self._consumer.close()
+
+    def _end(self, partition: Partition, timeout_s: float) -> int:
+        place = TopicPartition(self._prefix + partition[0], partition[1])
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                offsets = self._consumer.get_watermark_offsets(place, timeout_s, cached=False)
+                return int(offsets[1])
+            except KafkaException as error:
+                reason = error.args[0]
+                if reason.code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    servers = self._settings.bootstrap_servers
+                    raise KafkaUnavailable(servers, timeout_s, reason.str()) from error
+            time.sleep(_POLL_S)
 
     def _fault(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in _CANNOT_GO_ON:
@@ -454,6 +466,13 @@ def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str
         raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, str(error)) from error
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
+
+_NO_LEADER_YET = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""What a broker says of a topic that was made a moment ago."""
 
 _CANNOT_GO_ON = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,

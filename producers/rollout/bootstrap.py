@@ -10,7 +10,7 @@ from infra.rendering import Renderer
 from infra.telemetry import Telemetry
 from producers.rollout.admission import Admission
 from producers.rollout.announcements import Facts
-from producers.rollout.device import Device
+from producers.rollout.device import Device, EngineFactory
 from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
@@ -27,8 +27,10 @@ from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS
 
 
-def build(settings: RolloutSettings, telemetry: Telemetry) -> Worker:
-    """A worker that has written nothing yet."""
+def build(
+    settings: RolloutSettings, telemetry: Telemetry, engines: EngineFactory | None = None
+) -> Worker:
+    """A worker that has written nothing yet; `engines` None: those of the settings."""
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = Inbox()
@@ -53,7 +55,7 @@ def build(settings: RolloutSettings, telemetry: Telemetry) -> Worker:
         undelivered,
         telemetry,
     )
-    device = Device(engine_factory(mine), load_reader, slot.follow, inbox.put)
+    device = Device(engines or engine_factory(mine), load_reader, slot.follow, inbox.put)
     reporter = Reporter(producer, roles, facts, now_ms())
     return Worker(inbox, roles, serving, device, reporter, slot, fleet, producer, now_ms)
 
