@@ -10,6 +10,7 @@ import typer
 from infra.errors import SeamlessFlowError
 from seamlessflow.commands import topics
 from seamlessflow.commands.doctor import doctor
+from seamlessflow.commands.show import show
 
 app = typer.Typer(
     name="seamlessflow",
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(doctor)
+app.command()(show)
 app.add_typer(topics.app, name="topics")
 
 

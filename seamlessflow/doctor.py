@@ -16,6 +16,7 @@ from seamlessflow.findings import Finding, Grade
 
 USUAL_PORTS = {8800: "gateway", 9092: "Kafka"}
 _TIMEOUT_S = 20.0
+_BROKER_TIMEOUT_S = 5.0
 _EXTRA = re.compile(r"extra == ['\"](?P<extra>\w+)['\"]")
 
 
@@ -143,7 +144,7 @@ def _broker(kafka: KafkaSettings) -> Finding:
 
     what = f"broker {kafka.bootstrap_servers}"
     try:
-        return Finding(what, Grade.OK, f"cluster {cluster_id(kafka, _TIMEOUT_S)}")
+        return Finding(what, Grade.OK, f"cluster {cluster_id(kafka, _BROKER_TIMEOUT_S)}")
     except KafkaUnavailable as error:
         remedy = "see that it runs; SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS say how"
         return Finding(what, Grade.FAILED, str(error), remedy)

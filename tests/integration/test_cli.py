@@ -2,17 +2,26 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka import Producer, create_topics
+from consumers.trajectories.assemble import trajectory
+from infra.broker import Broker
+from infra.kafka import Producer, create_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.records import Task
-from schemas.topics import CONTROL, TASKS, TOPICS
+from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
+from tests.unit.trajectories import story
+from tests.unit.trajectories.story import Story
 
+LIMIT_S = 30
 HEAVY = "torch transformers renderers confluent_kafka openai matplotlib pydantic"
 
 
@@ -29,10 +38,20 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
+def created(cluster: KafkaSettings, topics: Iterable[Topic]) -> None:
+    """Creates topics and waits until the broker's metadata tells of them."""
+    names = set(create_topics(cluster, topics))
+    deadline = time.monotonic() + LIMIT_S
+    while not names <= set(partition_counts(cluster)):
+        assert time.monotonic() < deadline
+
+
 def test_help_answers_without_anything_heavy() -> None:
     program = f"""
 import sys
 from seamlessflow.__main__ import app
+from tests.unit.trajectories import story
+from tests.unit.trajectories.story import Story
 try:
     app(["--help"])
 except SystemExit:
@@ -54,15 +73,15 @@ def test_topics_are_created_once_and_then_as_they_should_be(cluster: KafkaSettin
 
 
 def test_a_topic_with_another_partition_count_is_found(cluster: KafkaSettings) -> None:
-    create_topics(cluster, [TASKS.__class__("tasks", 3, 1000, ())])
-    assert "tasks: 3 partitions, not 16" in run("topics", "check").output
+    created(cluster, [replace(TASKS, partitions=3)])
+    assert f"{cluster.topic_prefix}tasks: 3 partitions, not 16" in run("topics", "check").output
     failed = run("topics", "create")
     assert failed.exit_code == 1
     assert "tasks has 3 partitions" in str(failed.exception)
 
 
 def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
-    create_topics(cluster, [TASKS, CONTROL])
+    created(cluster, [TASKS, CONTROL])
     producer = Producer(cluster, "test")
     for number in range(3):
         task = Task(policy="p", payload=b"{}", issued_at_ms=number, deadline_ms=number)
@@ -77,6 +96,54 @@ def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
         "agents",
         "3",
     ]
+
+
+def a_session(cluster: KafkaSettings) -> None:
+    """A finished session on the log, and beside it others."""
+    created(cluster, [SESSIONS, TRAJECTORIES, FLEET])
+    events: list[Any] = [
+        story.opened(),
+        story.started(),
+        story.dispatched(),
+        story.completed(story.ids(3, 4, 5)),
+        story.rewarded(0.5),
+        story.closed(),
+        story.finalized(),
+    ]
+    told = Story().tell(*events)
+    producer = Producer(cluster, "test")
+    for event in events:
+        producer.send(SESSIONS.name, event, key=story.SESSION)
+        for other in range(100):
+            name = f"other-{other}"
+            producer.send(SESSIONS.name, replace(event, session_id=name), key=name)
+    producer.send(TRAJECTORIES.name, trajectory(told.known, 0), key="group")
+    producer.close()
+
+
+def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
+    a_session(cluster)
+    said = run("show", story.SESSION).output
+    assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in said
+    assert "3 4 5" in said
+    assert "│ s       │" in run("show").output
+
+
+def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:
+    a_session(cluster)
+    failed = run("show", "nobody")
+    assert "no session nobody" in str(failed.exception)
+
+
+def test_a_directory_without_a_run_is_told(tmp_path: Path) -> None:
+    assert "holds no run" in str(run("show", "x", "--out", str(tmp_path)).exception)
+
+
+def test_a_session_is_shown_from_kept_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        a_session(broker.settings)
+    assert "turn a, 3 tokens" in run("show", story.SESSION, "--out", str(tmp_path)).output
 
 
 def test_the_doctor_finds_the_broker(cluster: KafkaSettings, tmp_path: Path) -> None:

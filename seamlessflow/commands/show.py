@@ -1,0 +1,35 @@
+"""`seamlessflow show`: a session's tree."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def show(
+    session: Annotated[
+        str | None, typer.Argument(help="Id of the session; without it the last ones are listed.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or over; without it, SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="A row for every token.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="Sessions to list.")] = 20,
+) -> None:
+    """Show what is on the log of a session: its tree of tokens, masks, versions, match rules."""
+    from rich.console import Console
+
+    from seamlessflow.cluster import kafka_of
+    from seamlessflow.session_list import session_list
+    from seamlessflow.session_log import load_session, recent_trajectories
+    from seamlessflow.tree_view import session_view
+
+    console = Console()
+    with kafka_of(out) as kafka:
+        if session is None:
+            console.print(session_list(recent_trajectories(kafka, count)))
+            return
+        found = load_session(kafka, session)
+    spell = found.tokenizer.decode if found.tokenizer else None
+    console.print(session_view(found.session, spell, tokens))

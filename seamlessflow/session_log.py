@@ -1,0 +1,81 @@
+"""One session as its events on the log make it. Called by `seamlessflow show`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from consumers.trajectories import fold
+from consumers.trajectories.session import Session
+from infra.errors import SeamlessFlowError
+from infra.kafka import Received
+from infra.settings import KafkaSettings
+from infra.tokenizer import Tokenizer, TokenizerError
+from schemas.records import PolicyWeights, Trajectory
+from schemas.topics import FLEET, SESSIONS, TRAJECTORIES
+from seamlessflow.partitions import partition_of
+from seamlessflow.topic_reading import read_topic
+
+
+class UnknownSession(SeamlessFlowError):
+    """No event of this session is on the log."""
+
+    def __init__(self, session_id: str, events: int) -> None:
+        self.session_id = session_id
+        self.events = events
+        super().__init__(f"no session {session_id} among {events} events of its partition")
+
+
+@dataclass(frozen=True)
+class LoggedSession:
+    """A session, its events in order, and what its policy's tokens are."""
+
+    session: Session
+    events: tuple[Received, ...]
+    tokenizer: Tokenizer | None
+
+
+def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
+    """Folds the events of one session. Raises `UnknownSession`."""
+    session: Session | None = None
+    events, seen = [], 0
+    policies = _policies(settings)
+    partition = partition_of(session_id, SESSIONS.partitions)
+    for item in read_topic(settings, SESSIONS, [partition]):
+        seen += 1
+        if item.key != session_id:
+            continue
+        events.append(item)
+        policy = policies.get(session.opened.policy) if session else None
+        strictness = policy.strictness if policy else "arguments"
+        session = fold.apply(session, item.record, item.offset, strictness).session  # type: ignore[arg-type]
+    if session is None:
+        raise UnknownSession(session_id, seen)
+    tokenizer = _tokenizer(policies.get(session.opened.policy))
+    return LoggedSession(session, tuple(events), tokenizer)
+
+
+def recent_trajectories(settings: KafkaSettings, count: int) -> list[Trajectory]:
+    """The sessions that were finalized last, the newest at the end."""
+    found = [
+        item.record
+        for item in read_topic(settings, TRAJECTORIES)
+        if isinstance(item.record, Trajectory)
+    ]
+    return sorted(found, key=lambda trajectory: trajectory.finalized_at_ms)[-count:]
+
+
+def _policies(settings: KafkaSettings) -> dict[str, PolicyWeights]:
+    return {
+        item.record.policy: item.record
+        for item in read_topic(settings, FLEET)
+        if isinstance(item.record, PolicyWeights)
+    }
+
+
+def _tokenizer(policy: PolicyWeights | None) -> Tokenizer | None:
+    """None where the policy's directory is not on this machine any more."""
+    if policy is None:
+        return None
+    try:
+        return Tokenizer.load(Path(policy.tokenizer_directory))
+    except TokenizerError:
+        return None
