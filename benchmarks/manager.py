@@ -1,0 +1,170 @@
+"""What the trajectory manager costs, in CPU time of one core.
+
+    python -m benchmarks manager [--sessions 64] [--turns 20] [--events 50000] [--without-broker]
+
+`events_per_s`: bytes of the log decoded and folded by the partition's owner. `tokens_per_s`: new
+tokens decoded, folded and assembled, in turns so long that an event brings about 640 of them, as a
+plain assembler's floor was measured. `rebuild_events_per_s`: the same log after a crash;
+`broker_rebuild_events_per_s`: by a manager process on a real broker, from the start of reading to
+the ownership of the last partition, in wall time. `turn50_over_turn1`: `decide` of a `RequestTurn`
+(matching and rendering) with 32k tokens of history over one without history.
+
+The best of the repeats counts for throughput, the median for a turn.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.demo_policy import renderer
+from benchmarks.manager_rebuild import broker_rebuild
+from benchmarks.recorded_sessions import Recorder, Shape, interleaved
+from consumers.trajectories.assemble import trajectory
+from consumers.trajectories.messages import Strictness
+from consumers.trajectories.partition import Partition, Progress
+from infra.kafka import Received
+from infra.rendering import Renderer
+from schemas.codec import decode, encode
+from schemas.records import PartitionClaimed, PolicyWeights, Record
+from schemas.topics import SESSIONS
+
+_TEMPLATES = 4
+_REPEATS = 7
+_TURN_REPEATS = 40
+_LAST_TURN = 50
+_USUAL = {"prompt": 340, "sampled": 300}
+"""Fifty such turns make 32k tokens."""
+_LONG = {"prompt": 1300, "sampled": 1900}
+_MANAGER = "manager"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks manager", description=__doc__)
+    parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--events", type=int, default=50_000, help="on the broker")
+    parser.add_argument("--without-broker", action="store_true")
+    asked = parser.parse_args(argv)
+    copies = max(1, asked.sessions // _TEMPLATES)
+    with renderer() as (made, policy):
+        usual, long, unfinished = (
+            recorded(made, policy, shape, finalized)
+            for shape, finalized in (
+                (Shape(asked.turns, **_USUAL), True),
+                (Shape(asked.turns, **_LONG), True),
+                (Shape(asked.turns, **_USUAL), False),
+            )
+        )
+        found = {**turns(made, policy), **throughput(usual, long, copies)}
+        if not asked.without_broker:
+            wanted = asked.events // sum(len(session) for session in unfinished)
+            log = interleaved(unfinished, max(1, wanted))
+            found |= broker_rebuild(policy, log)
+    print(json.dumps({"benchmark": "manager", **found}))
+
+
+def recorded(
+    made: Renderer, policy: PolicyWeights, shape: Shape, finalized: bool
+) -> list[list[Record]]:
+    """A few different sessions."""
+    return [
+        Recorder(made, policy, time.time_ns() // 1_000_000, seed)
+        .tell(shape, finalized=finalized)
+        .events
+        for seed in range(_TEMPLATES)
+    ]
+
+
+def throughput(
+    usual: Sequence[Sequence[Record]], long: Sequence[Sequence[Record]], copies: int
+) -> dict[str, float]:
+    """Events and tokens a second."""
+    log, long_log = Log.of(interleaved(usual, copies)), Log.of(interleaved(long, copies))
+    live = best_s(lambda: log.fold(owned=True))
+    rebuild = best_s(lambda: log.fold(owned=False))
+    fold_long = best_s(lambda: long_log.fold(owned=True))
+    sessions = long_log.fold(owned=True).sessions.values()
+    assemble = best_s(lambda: [trajectory(session, 0) for session in sessions])
+    return {
+        "events": len(log.records),
+        "events_per_s": round(len(log.records) / live),
+        "rebuild_events_per_s": round(len(log.records) / rebuild),
+        "tokens_per_event": round(long_log.tokens / len(long_log.records)),
+        "tokens_per_s": round(long_log.tokens / (fold_long + assemble)),
+        "assemble_tokens_per_s": round(long_log.tokens / assemble),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Bytes of a partition of `sessions`, with what they hold."""
+
+    records: list[Record]
+    encoded: list[bytes]
+    tokens: int
+
+    @classmethod
+    def of(cls, records: list[Record]) -> "Log":
+        """Token ids count where they first stand on the log."""
+        new = (getattr(one, "suffix_ids", b"") + getattr(one, "token_ids", b"") for one in records)
+        return cls(records, [encode(one) for one in records], sum(len(ids) // 4 for ids in new))
+
+    def fold(self, owned: bool) -> Partition:
+        """A partition that took in the log, as its owner or while rebuilding."""
+        partition = Partition(0, Progress(), _MANAGER)
+        if owned:
+            claim = PartitionClaimed(partition=0, epoch=1, manager=_MANAGER, at_ms=0)
+            partition.fold(_received(0, claim), _arguments)
+            partition.appended([one for one in self.records if hasattr(one, "epoch")])
+        for offset, data in enumerate(self.encoded, 1):
+            partition.fold(_received(offset, decode(data)), _arguments)
+        return partition
+
+
+def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
+    """Microseconds of `decide` for the first and the fiftieth turn of a session."""
+    recorder, shape = Recorder(made, policy, time.time_ns() // 1_000_000), Shape(1, **_USUAL)
+    recorder.open()
+    first = decide_us(recorder, shape)
+    while (at := recorder.turns_told + 1) < _LAST_TURN:
+        recorder.turn(shape)
+    last = decide_us(recorder, shape)
+    return {
+        f"match_us_turn{at}": round(last),
+        "match_us_turn1": round(first),
+        "history_tokens": recorder.history_tokens,
+        f"turn{at}_over_turn1": round(last / first, 2),
+    }
+
+
+def decide_us(recorder: Recorder, shape: Shape) -> float:
+    """Median over requests that each ask something new behind the same history."""
+    found = []
+    for _ in range(_TURN_REPEATS):
+        request = recorder.request(shape)
+        start = time.process_time()
+        recorder.decide(request)
+        found.append(time.process_time() - start)
+    return median(found) * 1e6
+
+
+def best_s(work: Callable[[], object]) -> float:
+    """CPU seconds."""
+    found = []
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def _received(offset: int, record: Record) -> Received:
+    return Received(SESSIONS.name, 0, offset, 0, None, (), record)
+
+
+def _arguments(policy: str) -> Strictness:
+    return "arguments"
