@@ -155,7 +155,7 @@ class TrainerSection(Section):
     window: int | None = Field(
         None,
         ge=1,
-        description="Ready groups from which on no more sessions are read; none: 4 batches",
+        description="Ready groups from which on no more sessions are read; none: lag + 4 batches",
     )
     mismatch_versions: int = Field(
         2, ge=0, description="Earlier weights kept in memory to measure the engine against"
@@ -223,4 +223,4 @@ class TrainerSettings(ProcessSettings):
     @property
     def window(self) -> int:
         """Ready groups from which on no more sessions are read."""
-        return self.trainer.window or 4 * self.run.groups_per_step
+        return self.trainer.window or (self.run.lag + 4) * self.run.groups_per_step

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from schemas.identity import session_id
+from schemas.records import Trajectory
+from tests.unit.trainer.trajectories import Run, trajectory
 
 VOCABULARY = 32
 
@@ -24,6 +29,7 @@ def write_tiny(directory: Path, seed: int = 0) -> Path:
         initializer_range=0.3,
     )
     Qwen3ForCausalLM(config).save_pretrained(directory)
+    Tokenizer(models.WordLevel({"?": 0}, "?")).save(str(directory / "tokenizer.json"))
     return directory
 
 
@@ -49,3 +55,37 @@ def sample(model: PreTrainedModel, prompt: Sequence[int], length: int) -> list[i
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float()
         ids.append(int(torch.multinomial(logits.softmax(-1), 1)))
     return ids[len(prompt) :]
+
+
+def bandit(directory: Path, groups: int, group_size: int) -> list[Trajectory]:
+    """Sessions of a game: behind one prompt token, say one below 16. Sampled from the model."""
+    torch.manual_seed(1)
+    model = open_tiny(directory)
+    found = []
+    for number in range(groups):
+        prompt = [number % 8]
+        for place in range(group_size):
+            answer = sample(model, prompt, 2)
+            said = logprobs(model, [*prompt, *answer])[1:]
+            found.append(
+                trajectory(
+                    [
+                        Run(prompt, "prompt"),
+                        Run(answer, parent=0, parent_end=1, logprobs=said),
+                    ],
+                    session_id(f"run-{number}", place, 0),
+                    reward=float(answer[0] < VOCABULARY // 2),
+                    group=f"run-{number}",
+                    sample=place,
+                    group_size=group_size,
+                )
+            )
+    return found
+
+
+@torch.no_grad()
+def bandit_return(directory: Path) -> float:
+    """Expected return of the game under the weights of a directory, exactly."""
+    model = open_tiny(directory)
+    logits = model(input_ids=torch.arange(8)[:, None], use_cache=False).logits[:, -1].float()
+    return float(logits.softmax(-1)[:, : VOCABULARY // 2].sum(-1).mean())

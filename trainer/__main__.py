@@ -1,0 +1,23 @@
+"""The trainer process of a worker: `python -m trainer`, configured by `SEAMLESSFLOW_*`."""
+
+from infra.process import run_sync
+from infra.settings import load
+from trainer.settings import TrainerSettings
+
+
+def main() -> None:
+    """Reads the settings, picks up where the log says, and trains until all steps are done."""
+    settings = load(TrainerSettings)
+
+    from infra.telemetry import telemetry
+    from trainer.bootstrap import build
+
+    traces = telemetry(settings.telemetry, "trainer", settings.trainer.worker)
+    try:
+        run_sync(lambda stop: build(settings, traces).run(stop))
+    finally:
+        traces.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The trainer process: hears of sessions and decisions, announces batches, trains, tells.
+
+One thread decides; readers, the heartbeat and long work have threads of their own, so that sessions
+and decisions are heard during a step. Made by `trainer/bootstrap.py`.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infra.kafka import Producer
+from infra.reading import ReaderThread
+from schemas.records import Record, Trajectory
+from schemas.topics import CONTROL
+from trainer.dataloader import Dataloader
+from trainer.device import Device
+from trainer.heartbeat import Heartbeat, Vitals
+from trainer.history import History
+from trainer.inbox import Inbox
+from trainer.reports import Reports
+from trainer.roles import Roles
+from trainer.steps import Steps
+from trainer.work import Work
+
+_WAIT_S = 0.05
+"""Longest time until work that ended is noticed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """Runs until the last step is done or it is asked to end."""
+
+    inbox: Inbox
+    readers: Sequence[ReaderThread]
+    producer: Producer
+    history: History
+    roles: Roles
+    dataloader: Dataloader
+    device: Device
+    steps: Steps
+    work: Work
+    reports: Reports
+    heartbeat: Heartbeat
+    vitals: Vitals
+    now_ms: Callable[[], int]
+
+    def run(self, stop: threading.Event) -> None:
+        """Raises what a part of it raised."""
+        try:
+            for reader in self.readers:
+                reader.start()
+            while not (stop.is_set() or (self.work.idle and self.steps.all_done)):
+                self._receive()
+                self._advance()
+            self.steps.finish()
+            self.device.leave()
+        except BaseException:
+            self.vitals.state = "failed"
+            raise
+        finally:
+            self._close()
+
+    def _receive(self) -> None:
+        for received in self.inbox.take(_WAIT_S):
+            record, now_ms = received.record, self.now_ms()
+            if isinstance(record, Trajectory):
+                place = received.partition, received.offset
+                self._send(self.dataloader.take(record, *place, now_ms))
+            else:
+                self.history.apply(record, received.offset)
+                self.roles.apply(record)
+                self.dataloader.hear(record, now_ms)
+                self.steps.hear(record)
+
+    def _advance(self) -> None:
+        """One round: what is over is taken in, what is due is begun."""
+        self._send(self.dataloader.expirations(self.now_ms()))
+        if self.work.collect():
+            self.device.rest()
+            self.device.advance()
+        if self.work.idle:
+            self.steps.advance()
+        self.inbox.brake(not self.dataloader.wants_more(self.steps.origin.step))
+
+    def _send(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.producer.send(CONTROL.name, record)
+
+    def _close(self) -> None:
+        """Nothing more is read, then nothing more is said."""
+        self.inbox.brake(False)
+        for reader in self.readers:
+            reader.close()
+        self.work.close()
+        self.heartbeat.close()
+        self.reports.close()
+        self.producer.close()
