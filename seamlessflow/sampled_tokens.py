@@ -1,0 +1,187 @@
+"""What was sampled, token by token, read off the raw events of `sessions` and nothing else.
+
+A second reading of the log, apart from the trajectory manager's: for each turn that was completed
+the ids, log-probs and policy versions of its completion. Output counts only from the latest
+dispatch the log accepts and the worker it names, contiguous by token offset; manager events of an
+older epoch behind a newer claim do not count. Pure; called by `verify.py`.
+`_T`: all tokens one behind the other, and a last one that stands for "not on the log".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas import records as r
+from schemas.records import Record
+
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+UInt32s = NDArray[np.uint32]
+INEXACT = -1
+"""Version of a token that may have been sampled by more than one."""
+
+NOT_SAMPLED = -2
+"""Version and id of what is not on the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTokens:
+    """The completions of all completed turns; `numbers` finds a turn by session and turn id."""
+
+    numbers: Mapping[tuple[str, str], int]
+    starts: Int64s
+    lengths: Int64s
+    ids_T: Int32s
+    logprob_bits_T: UInt32s
+    """The float32 values as they lie in memory, so that equal means equal to the bit."""
+    versions_T: Int32s
+
+    def places(self, turns_N: Int64s, offsets_N: Int64s) -> Int64s:
+        """Where in the arrays these tokens are: turns by number, offsets in their completions."""
+        known_N = turns_N < len(self.starts)
+        turns_N = np.where(known_N, turns_N, 0)
+        lengths_N = np.append(self.lengths, 0)[turns_N]
+        known_N &= (offsets_N >= 0) & (offsets_N < lengths_N)
+        return np.where(known_N, np.append(self.starts, 0)[turns_N] + offsets_N, self.nowhere)
+
+    @property
+    def nowhere(self) -> int:
+        """Place of what is not on the log."""
+        return len(self.ids_T) - 1
+
+    def describe(self, place: int) -> str:
+        """A token for people."""
+        version = int(self.versions_T[place])
+        return (
+            f"id {self.ids_T[place]}, log-prob {self.logprob_bits_T[place].view(np.float32)}, "
+            + ("version not known exactly" if version == INEXACT else f"version {version}")
+        )
+
+
+@dataclass(slots=True)
+class _Turn:
+    dispatch: int = 0
+    sampler: tuple[str, str] | None = None
+    """Worker and incarnation whose output counts now."""
+    ids: bytearray = field(default_factory=bytearray)
+    logprobs: bytearray = field(default_factory=bytearray)
+    spans: list[r.VersionSpan] = field(default_factory=list)
+    over: bool = False
+    completed: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ids) // 4
+
+    def accepts(self, dispatch: int | None, worker: str | None, incarnation: str | None) -> bool:
+        """Whether a worker's event about this turn counts."""
+        return not self.over and dispatch == self.dispatch and self.sampler == (worker, incarnation)
+
+
+@dataclass(slots=True)
+class _Session:
+    turns: dict[str, _Turn] = field(default_factory=dict)
+    closed: bool = False
+
+    def turn(self, turn_id: str) -> _Turn:
+        """The turn, which is over if it is new in a closed session."""
+        return self.turns.setdefault(turn_id, _Turn(over=self.closed))
+
+
+def sampled_tokens(events: Iterable[tuple[int, Record]]) -> SampledTokens:
+    """The table of `events`: partition and record, those of a partition in the order of the log."""
+    reading = _Reading()
+    for partition, record in events:
+        reading.take(partition, record)
+    return _table(reading.sessions)
+
+
+@dataclass(slots=True)
+class _Reading:
+    sessions: dict[str, _Session] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+
+    def take(self, partition: int, record: Record) -> None:
+        match record:
+            case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
+                self._output(record)
+            case r.PartitionClaimed():
+                self.epochs[partition] = max(record.epoch, self.epochs.get(partition, record.epoch))
+            case r.TurnFailed(epoch=None):
+                turn = self._turn(record.session_id, record.turn_id)
+                if turn.accepts(record.dispatch, record.worker, record.incarnation):
+                    turn.over = True
+            case r.TurnDispatched() | r.TurnFailed() | r.TurnCancelled() | r.SessionClosed():
+                if (record.epoch or 0) >= self.epochs.get(partition, 0):
+                    self._decided(record)
+
+    def _turn(self, session_id: str, turn_id: str) -> _Turn:
+        return self.sessions.setdefault(session_id, _Session()).turn(turn_id)
+
+    def _decided(
+        self, record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | r.SessionClosed
+    ) -> None:
+        """What the owner of the partition decided."""
+        if isinstance(record, r.SessionClosed):
+            session = self.sessions.setdefault(record.session_id, _Session())
+            session.closed = True
+            for turn in session.turns.values():
+                turn.over = True
+            return
+        turn = self._turn(record.session_id, record.turn_id)
+        if not isinstance(record, r.TurnDispatched):
+            turn.over = True
+        elif (
+            not turn.over
+            and record.dispatch == turn.dispatch + 1
+            and record.from_offset == len(turn)
+        ):
+            turn.dispatch = record.dispatch
+            turn.sampler = record.worker, record.incarnation
+
+    def _output(self, record: Output) -> None:
+        turn = self._turn(record.session_id, record.turn_id)
+        if not turn.accepts(record.dispatch, record.worker, record.incarnation):
+            return
+        if record.token_offset != len(turn) or len(record.token_ids) != len(record.logprobs):
+            return
+        turn.ids += record.token_ids
+        turn.logprobs += record.logprobs
+        turn.spans += record.spans
+        if isinstance(record, r.TurnInterrupted):
+            turn.sampler = None
+        elif isinstance(record, r.TurnCompleted):
+            turn.over = turn.completed = True
+
+
+def _table(sessions: Mapping[str, _Session]) -> SampledTokens:
+    turns = {
+        (session_id, turn_id): turn
+        for session_id, session in sessions.items()
+        for turn_id, turn in session.turns.items()
+        if turn.completed
+    }
+    lengths = np.array([len(turn) for turn in turns.values()], np.int64)
+    nothing_T = np.array([NOT_SAMPLED], np.int32)
+    ids_T = np.frombuffer(b"".join(turn.ids for turn in turns.values()), "<i4")
+    logprobs_T = np.frombuffer(b"".join(turn.logprobs for turn in turns.values()), "<u4")
+    versions = [_versions(turn) for turn in turns.values()]
+    return SampledTokens(
+        numbers={name: number for number, name in enumerate(turns)},
+        starts=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        ids_T=np.concatenate([ids_T, nothing_T]),
+        logprob_bits_T=np.concatenate([logprobs_T, np.zeros(1, np.uint32)]),
+        versions_T=np.concatenate([*versions, nothing_T]),
+    )
+
+
+def _versions(turn: _Turn) -> Int32s:
+    """Version of each token of the turn; a span reaches to the start of the next."""
+    versions_T = np.full(len(turn), INEXACT, np.int32)
+    for span in turn.spans:
+        exact = span.version_min == span.version_max
+        versions_T[max(0, span.start) :] = span.version_min if exact else INEXACT
+    return versions_T
