@@ -87,6 +87,7 @@ class Controller:
         self._keep()
 
     def _claim(self, stopped: Callable[[], bool]) -> bool:
+        """Whether this one acts now. Who is second in an epoch claims the next one."""
         while not stopped():
             if not self._leader_is_silent():
                 self._journal.poll(TICK_S)
@@ -96,8 +97,8 @@ class Controller:
             self._write([(CONTROL.name, claim)])
             while not self._journal.complete:
                 self._journal.poll(TICK_S)
-            present = self._journal.view.state
-            if (present.epoch, present.scheduler) == (self.epoch, self.name):
+            self._check_claim()
+            if self._journal.view.state.scheduler == self.name:
                 log.info("%s acts as of epoch %d", self.name, self.epoch)
                 return True
         return False

@@ -8,9 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from infra.errors import KafkaUnavailable
-from infra.kafka import BEGINNING, Partition, Reader, Received
+from infra.kafka import BEGINNING, Partition, Received
 from infra.settings import KafkaSettings
 from scheduler import fleet, state
 from scheduler.decisions import View
@@ -28,10 +29,29 @@ Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 
 
+class Source(Protocol):
+    """What is needed of an `infra.kafka.Reader`."""
+
+    def add(self, offsets: Mapping[Partition, int]) -> None:
+        """Reads these partitions as well."""
+
+    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Offset behind the last record of each partition."""
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        """What has come."""
+
+
 class Journal:
     """What was read so far, as a `View`."""
 
-    def __init__(self, kafka: KafkaSettings, reader: Reader, clock: Clock) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        reader: Source,
+        clock: Clock,
+        read_back_s: float = READ_BACK_S,
+    ) -> None:
         self.view = View()
         self.offset = -1
         """Of the last record of `control` in the view."""
@@ -40,6 +60,7 @@ class Journal:
         self._kafka = kafka
         self._reader = reader
         self._clock = clock
+        self._read_back_s = read_back_s
         self._live = False
         self._snapshot: SchedulerSnapshot | None = None
         self._unread: deque[Record] = deque()
@@ -59,10 +80,10 @@ class Journal:
         received = self._reader.poll(timeout_s)
         for item in received:
             self._take(item)
-        if self._unread and time.monotonic() - self._unread_since > READ_BACK_S:
+        if self._unread and time.monotonic() - self._unread_since > self._read_back_s:
             name = type(self._unread[0]).__name__
             reason = f"own {name} was not read back"
-            raise KafkaUnavailable(self._kafka.bootstrap_servers, READ_BACK_S, reason)
+            raise KafkaUnavailable(self._kafka.bootstrap_servers, self._read_back_s, reason)
         return bool(received)
 
     def wrote(self, records: Iterable[Record]) -> None:
@@ -105,12 +126,12 @@ class Journal:
             return
         deadline, quiet = time.monotonic() + CATCH_UP_S, time.monotonic()
         while time.monotonic() < deadline:
-            for item in (received := self._reader.poll(0.1)):
+            received = self._reader.poll(0.1)
+            for item in received:
                 self._take(item)
-                if (item.topic, item.partition) == partition and item.offset >= end - 1:
-                    return
+            last = max((i.offset for i in received if i.topic == partition[0]), default=-1)
             quiet = time.monotonic() if received else quiet
-            if time.monotonic() - quiet > QUIET_S:
+            if last >= end - 1 or time.monotonic() - quiet > QUIET_S:
                 return
         reason = f"{partition[0]} not read to {end}"
         raise KafkaUnavailable(self._kafka.bootstrap_servers, CATCH_UP_S, reason)

@@ -22,6 +22,7 @@ class SimulatedTrainer:
         self._world = world
         self._fleet = fleet
         self._version = 0
+        self._step = 0
         self._samples: dict[str, set[int]] = {}
         self._born: dict[str, int] = {}
         self._ready: list[str] = []
@@ -79,10 +80,11 @@ class SimulatedTrainer:
         if self._ready:
             self._announce(1)
         else:
-            self._world.append(r.StepSkipped(at_ms=self._now, step=self._version, reason=detail))
+            self._step += 1
+            self._world.append(r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail))
+            self._end_run()
 
     def _announce(self, least: int) -> None:
-        """Steps are numbered like the versions they are trained from."""
         if self._batch or len(self._ready) < least:
             return
         size = self._run.groups_per_step
@@ -90,7 +92,7 @@ class SimulatedTrainer:
         self._world.append(
             r.BatchReady(
                 at_ms=self._now,
-                step=self._version,
+                step=self._step,
                 groups=tuple(self._batch),
                 trainable_tokens=len(self._batch),
             )
@@ -100,13 +102,18 @@ class SimulatedTrainer:
         batch, self._batch = self._batch, []
         self.staleness += [self._version - self._born[group] for group in batch]
         self._version += 1
+        self._step = step + 1
         for record in self._step_records(step, batch, round(took)):
             self._world.append(record)
         self._announce(self._run.groups_per_step)
+        self._end_run()
+
+    def _end_run(self) -> None:
+        if self._step == self._run.steps:
+            self._world.append(r.RunFinished(at_ms=self._now, steps=self._step, reason="steps"))
 
     def _step_records(self, step: int, batch: list[str], took_ms: int) -> list[Record]:
         at_ms, version = self._now, self._version
-        over = [r.RunFinished(at_ms=at_ms, steps=version, reason="steps")]
         return [
             r.StepCommitted(
                 at_ms=at_ms,
@@ -118,7 +125,6 @@ class SimulatedTrainer:
             *(r.GroupConsumed(at_ms=at_ms, group_id=group, step=step) for group in batch),
             published(self._run.policy, version, at_ms),
             r.StepCompleted(at_ms=at_ms, step=step, lineage="a", version=version, took_ms=took_ms),
-            *(over if version == self._run.steps else []),
         ]
 
     @property

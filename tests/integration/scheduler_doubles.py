@@ -1,0 +1,150 @@
+"""A log that can be waited on, and workers that take their roles: for tests of the scheduler."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.records import Record
+from schemas.topics import CONTROL, FLEET, TASKS, fleet_key
+
+LIMIT_S = 30.0
+R = TypeVar("R", bound=Record)
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Log:
+    """All of `control`, `fleet` and `tasks`, read from their beginning, and a way to write."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        create_topics(kafka, [CONTROL, FLEET, TASKS])
+        self.records: list[Record] = []
+        self._producer = Producer(kafka, "test")
+        self._reader = Reader(kafka, "test-log")
+        tasks = {(TASKS.name, number): BEGINNING for number in range(TASKS.partitions)}
+        self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING, **tasks})
+
+    def write(self, *records: Record) -> None:
+        """Appends to `control`."""
+        for record in records:
+            self._producer.send(CONTROL.name, record)
+        self._producer.flush(LIMIT_S)
+
+    def keep(self, record: Record) -> None:
+        """Writes to `fleet`."""
+        self._producer.send(FLEET.name, record, key=fleet_key(record))
+        self._producer.flush(LIMIT_S)
+
+    def all(self, kind: type[R]) -> list[R]:
+        """The records of a kind read so far."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def wait(
+        self, kind: type[R], fits: Callable[[R], bool] = lambda record: True, count: int = 1
+    ) -> list[R]:
+        """Reads until there are `count` records that fit; fails after `LIMIT_S`."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            found = [record for record in self.all(kind) if fits(record)]
+            if len(found) >= count:
+                return found
+            self.records += [item.record for item in self._reader.poll(0.05)]
+        raise AssertionError(f"no {count} {kind.__name__} that fit: {self.all(kind)}")
+
+    def close(self) -> None:
+        """Ends the clients."""
+        self._producer.close()
+        self._reader.close()
+
+
+class FakeWorker:
+    """Both processes of a worker: signs of life, and every role taken at once.
+
+    Those in `refuses` are never acquired.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        name: str,
+        tags: tuple[str, ...],
+        refuses: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self._tags = tags
+        self._refuses = refuses
+        self._role = "none"
+        self._producer = Producer(kafka, name)
+        self._reader = Reader(kafka, name)
+        self._reader.assign({(CONTROL.name, 0): BEGINNING})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def fall_silent(self) -> None:
+        """No sign of life any more."""
+        self._stop.set()
+        self._thread.join(LIMIT_S)
+
+    def close(self) -> None:
+        """Ends the clients as well."""
+        self.fall_silent()
+        self._producer.close()
+        self._reader.close()
+
+    def _run(self) -> None:
+        due = 0.0
+        while not self._stop.is_set():
+            if time.monotonic() >= due:
+                due = time.monotonic() + 0.2
+                self._give_sign()
+            for item in self._reader.poll(0.05):
+                if isinstance(item.record, r.RoleAssigned) and item.record.worker == self.name:
+                    self._obey(item.record)
+
+    def _give_sign(self) -> None:
+        for process in self._tags:
+            sign = r.WorkerHeartbeat(
+                worker=self.name,
+                incarnation=f"{self.name}-1",
+                process=process,
+                tags=self._tags,
+                role="none",
+                assignment=-1,
+                state="ready",
+                at_ms=now_ms(),
+            )
+            self._producer.send(FLEET.name, sign, key=fleet_key(sign))
+
+    def _obey(self, given: r.RoleAssigned) -> None:
+        if given.role in self._refuses:
+            return
+        if self._role not in ("none", given.role):
+            released = r.RoleReleased(
+                at_ms=now_ms(),
+                worker=self.name,
+                incarnation=f"{self.name}-1",
+                role=self._role,
+                assignment=given.assignment,
+                free_bytes=0,
+                took_ms=1,
+            )
+            self._producer.send(CONTROL.name, released)
+        self._role = given.role
+        acquired = r.RoleAcquired(
+            at_ms=now_ms(),
+            worker=self.name,
+            incarnation=given.incarnation,
+            role=given.role,
+            assignment=given.assignment,
+            slot=given.slot,
+            took_ms=1,
+        )
+        self._producer.send(CONTROL.name, acquired)

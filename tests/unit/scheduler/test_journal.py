@@ -1,0 +1,140 @@
+"""Catching up with `control` and `fleet`, and reading one's own records back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from infra.errors import KafkaUnavailable
+from infra.kafka import BEGINNING, Partition, Received
+from infra.settings import KafkaSettings
+from scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
+from scheduler.state import to_json
+from schemas import records as r
+from schemas.records import Record
+from tests.unit.scheduler import events as e
+
+NOW = 1_000_000
+
+
+class Script:
+    """Gives the batches of whichever partition was added, then nothing."""
+
+    def __init__(
+        self,
+        control: Sequence[Sequence[Record]] = (),
+        fleet: Sequence[Record] = (),
+        control_end: int | None = None,
+    ) -> None:
+        self.started: dict[Partition, int] = {}
+        self._batches = {CONTROL_LOG: list(control), FLEET_LOG: [fleet] if fleet else []}
+        sizes = {name: sum(map(len, found)) for name, found in self._batches.items()}
+        self._ends = {**sizes, CONTROL_LOG: sizes[CONTROL_LOG]}
+        if control_end is not None:
+            self._ends[CONTROL_LOG] = control_end
+        self._next = {CONTROL_LOG: 0, FLEET_LOG: 0}
+
+    def later(self, partition: Partition, *records: Record) -> None:
+        """One more batch."""
+        self._batches[partition].append(records)
+
+    def add(self, offsets: Mapping[Partition, int]) -> None:
+        self.started.update(offsets)
+
+    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        return {partition: self._ends[partition] for partition in partitions}
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        for partition in self.started:
+            if self._batches[partition]:
+                return [self._received(partition, of) for of in self._batches[partition].pop(0)]
+        return []
+
+    def _received(self, partition: Partition, record: Record) -> Received:
+        offset = self._next[partition]
+        self._next[partition] += 1
+        return Received(partition[0], 0, offset, getattr(record, "at_ms", 0), None, (), record)
+
+
+def read(script: Script, read_back_s: float = 10) -> Journal:
+    found = Journal(KafkaSettings(), script, lambda: NOW, read_back_s)
+    found.catch_up()
+    return found
+
+
+def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> None:
+    script = Script(control=[[e.claimed(1), e.claimed(2, "b")]], control_end=1)
+
+    assert read(script).view.state.epoch == 2
+
+
+def test_heartbeats_read_at_start_count_as_of_when_they_were_written() -> None:
+    beats = [e.heartbeat("w", at_ms=1), e.heartbeat("w", at_ms=1_001)]
+
+    (sign,) = read(Script(fleet=beats)).view.fleet.signs.values()
+    assert sign.seen_ms == 1_001
+
+
+def test_heartbeats_read_later_count_as_of_now() -> None:
+    script = Script(fleet=[e.heartbeat("w", at_ms=1)])
+    found = read(script)
+    script.later(FLEET_LOG, e.heartbeat("w", at_ms=2))
+    found.poll(0)
+
+    (sign,) = found.view.fleet.signs.values()
+    assert sign.seen_ms == NOW
+
+
+def snapshot(offset: int) -> r.SchedulerSnapshot:
+    state = to_json(e.fold(e.claimed(7)))
+    return r.SchedulerSnapshot(epoch=7, control_offset=offset, state=state, at_ms=0)
+
+
+def test_a_snapshot_saves_reading_what_it_covers() -> None:
+    script = Script(fleet=[snapshot(4)], control_end=5)
+
+    assert read(script).view.state.epoch == 7
+    assert script.started[CONTROL_LOG] == 5
+
+
+def test_a_snapshot_of_another_log_is_not_used() -> None:
+    script = Script(control=[[e.claimed(1)]], fleet=[snapshot(4)])
+
+    assert read(script).view.state.epoch == 1
+    assert script.started[CONTROL_LOG] == BEGINNING
+
+
+def test_what_was_written_is_complete_when_it_was_read_back() -> None:
+    script = Script()
+    found = read(script)
+    mine = e.claimed(1, "me")
+    found.wrote([mine])
+    script.later(CONTROL_LOG, e.claimed(1, "other"))
+    found.poll(0)
+    assert not found.complete
+
+    script.later(CONTROL_LOG, mine)
+    found.poll(0)
+    assert found.complete
+
+
+def test_what_is_not_read_back_in_time_is_an_error() -> None:
+    found = read(Script(), read_back_s=0)
+    found.wrote([e.claimed()])
+
+    with pytest.raises(KafkaUnavailable):
+        found.poll(0)
+
+
+def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
+    task = r.Task(
+        policy="policy", group_id="run-0", sample=1, payload=b"", issued_at_ms=0, deadline_ms=0
+    )
+    script = Script(control=[[e.claimed(), e.admitted("run-0")]])
+    found = read(script)
+    found.issued([task])
+    assert found.view.issued == {"run-0": {1: 0}}
+
+    script.later(CONTROL_LOG, e.dropped("run-0"))
+    found.poll(0)
+    found.issued([])
+    assert found.view.issued == {}
