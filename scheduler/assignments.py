@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scheduler import gates
 from scheduler.policies import Wanted
 from scheduler.settings import SchedulerSection, milliseconds
-from scheduler.snapshot import Snapshot
+from scheduler.snapshot import Snapshot, WorkerView
 from scheduler.state import State
 from schemas import records as r
 from schemas.topics import PROMPTS
@@ -118,14 +118,25 @@ def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[
 def _due(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
     present = snapshot.present
     gang = {want.worker for want in wanted if want.role == "train"}
-    new_gang = gang != snapshot.gang
+    gang_changes = gang != snapshot.gang
+    gang_waits = any(_on_its_way(present[name], "rollout") for name in gang)
     due = []
     for want in wanted:
         worker = present[want.worker]
-        change = new_gang if want.role == "train" else worker.role != want.role
+        if want.role == "train":
+            change = gang_changes and not gang_waits
+        else:
+            change = worker.role != want.role and not _on_its_way(worker, "train")
         if change and (not want.optional or gates.may_leave(snapshot, worker)):
             due.append(want)
     return due
+
+
+def _on_its_way(worker: WorkerView, role: str) -> bool:
+    """Whether it is taking this role just now; until it has it, or is given up on, its device is
+    not free and nobody could tell when it is.
+    """
+    return worker.role == role and worker.acquired_ms is None
 
 
 def _all_acquired(snapshot: Snapshot) -> bool:

@@ -16,8 +16,8 @@ from infra.errors import SeamlessFlowError
 from infra.kafka import Producer, Reader
 from scheduler import policies, state, task_source
 from scheduler.decisions import Outgoing, Plan, decide, finished
-from scheduler.groups import EVAL
 from scheduler.journal import Clock, Journal
+from scheduler.ledger import EVAL
 from scheduler.settings import SchedulerSettings, milliseconds
 from schemas.records import (
     AssignmentTimedOut,

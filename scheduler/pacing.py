@@ -9,7 +9,7 @@ Called by `scheduler/decisions.py`.
 
 from collections.abc import Mapping
 
-from scheduler.groups import EVAL, Group, Ledger
+from scheduler.ledger import EVAL, Group, Ledger
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import State
 from scheduler.task_source import TaskSource

@@ -13,7 +13,7 @@ from scheduler.snapshot import Snapshot
 from scheduler.state import State
 from schemas.records import PlanWarning
 
-MEASURED_STEPS = 3
+MEASURED_STEPS = 8
 REPEAT_CHANGE = 0.1
 SETTLED_MS = 30_000
 
@@ -82,7 +82,7 @@ def _idle(
         return []
     policy, total = settings.scheduler.policy, len(snapshot.workers)
     gang = min(state.costs.gang_size, total)
-    if total == 0 or rollout + train <= 0:
+    if total == 0 or rollout <= 0:
         return []
     share = predicted_idle(policy, total, gang, rollout, train, settings.run.lag)
     if share < settings.scheduler.idle_warning:

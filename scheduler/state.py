@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from scheduler import costs, groups, steps, workers
 from scheduler.costs import Costs
-from scheduler.groups import Ledger
+from scheduler.ledger import Ledger
 from scheduler.steps import Steps
 from scheduler.workers import Worker
 from schemas import records as r

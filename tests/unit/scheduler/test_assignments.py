@@ -175,10 +175,32 @@ def test_a_worker_that_came_too_late_is_asked_again_after_a_while() -> None:
     assert roles(*late, now_ms=FIRST_RETRY_MS) == {"b": "train"}
 
 
-def test_a_ready_batch_overrules_a_worker_on_its_way_back_to_rollout() -> None:
-    on_its_way = [*e.joined_both("b"), e.assigned("b", "rollout", 3, slot=0), e.batch_ready()]
+def test_a_gang_waits_for_a_member_that_is_just_taking_the_other_role() -> None:
+    on_its_way = [
+        *e.joined_both("b"),
+        *e.holds("b", number=0),
+        *e.joined_both("c"),
+        e.assigned("c", number=1, slot=1),
+        e.batch_ready(),
+    ]
 
-    assert roles(*on_its_way) == {"b": "train"}
+    assert roles(*on_its_way) == {}
+    assert roles(*on_its_way, e.acquired("c", number=1)) == {"b": "train", "c": "train"}
+    assert roles(*on_its_way, e.timed_out("c", "rollout", 1)) == {"b": "train", "c": "train"}
+
+
+def test_a_worker_that_is_just_taking_training_is_not_called_back() -> None:
+    broken = [
+        *e.joined_both("b"),
+        *e.joined_both("c"),
+        e.assigned("b", "train", 0, gang_epoch=1),
+        e.assigned("c", "train", 1, gang_epoch=1),
+        e.batch_ready(),
+        e.lost("c", "train"),
+    ]
+
+    assert roles(*broken, gang_size=2) == {"c": "rollout"}
+    assert roles(*broken, e.acquired("b", "train", 0), gang_size=2)["b"] == "rollout"
 
 
 def test_after_a_step_the_worker_rolls_out_again() -> None:

@@ -32,7 +32,7 @@ def test_a_lag_of_one_hides_training_behind_rollout() -> None:
     assert idle("colocated", 0) == pytest.approx(0)
 
 
-def measured(decoding_ms: int, steps: int = 3) -> State:
+def measured(decoding_ms: int, steps: int = plan.MEASURED_STEPS) -> State:
     records: list[Record] = [e.claimed(), *e.joined_both("a"), e.joined("b", tags=("rollout",))]
     for step in range(steps):
         records += [e.usage("b", decoding_ms=decoding_ms), e.completed(step, took_ms=1_000)]
@@ -61,6 +61,7 @@ def test_a_warning_is_not_repeated() -> None:
 def test_a_plan_without_waste_or_without_measurements_is_not_warned_of() -> None:
     assert not warn(measured(decoding_ms=1_000))
     assert not warn(measured(decoding_ms=200, steps=2))
+    assert not warn(measured(decoding_ms=0))
 
 
 def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come() -> None:
