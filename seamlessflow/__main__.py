@@ -9,8 +9,10 @@ import typer
 
 from infra.errors import SeamlessFlowError
 from seamlessflow.commands import topics
+from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.show import show
+from seamlessflow.commands.train import train
 
 app = typer.Typer(
     name="seamlessflow",
@@ -19,8 +21,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(doctor)
+app.command()(demo)
+app.command()(train)
 app.command()(show)
+app.command()(doctor)
 app.add_typer(topics.app, name="topics")
 
 

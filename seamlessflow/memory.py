@@ -5,8 +5,8 @@ from pathlib import Path
 _MB = 1024.0
 
 
-def peak_rss_mb(pid: int) -> float:
-    """Largest resident set so far, in MiB; 0 where it cannot be read any more, or not at all."""
+def peak_rss_mb(pid: int | str) -> float:
+    """Largest resident set so far, in MiB; 0 where it cannot be read. `self` is this process."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:

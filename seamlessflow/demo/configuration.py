@@ -1,0 +1,58 @@
+"""The demo as a run configuration like any other; imports neither torch nor renderers."""
+
+from pathlib import Path
+
+from seamlessflow.config import RunConfig, parse
+
+STEPS = 120
+POLICY = "demo"
+AGENT = "seamlessflow.demo.agent:run"
+MAX_CONTEXT = 512
+RENDERER = '{"name": "qwen3"}'
+
+
+def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
+    """Two workers on one machine: `w0` rolls out, `w1` rolls out and trains in turns.
+
+    Environment variables win over what stands here, as they do over a file. Raises
+    `ConfigRejected`.
+    """
+    return parse(
+        {
+            "out": out,
+            "workers": [
+                {"id": "w0", "tags": ["rollout"]},
+                {"id": "w1", "tags": ["rollout", "train"]},
+            ],
+            "policy": {
+                "model": out / "model",
+                "renderer": RENDERER,
+                "max_context": MAX_CONTEXT,
+            },
+            "run": {
+                "id": "demo",
+                "policy": POLICY,
+                "steps": steps,
+                "groups_per_step": 8,
+                "group_size": 8,
+                "lag": 1,
+            },
+            "pacing": {
+                "tasks": out / "tasks" / "train.jsonl",
+                "seed": seed,
+                "task_timeout_s": 60,
+                "group_timeout_s": 180,
+            },
+            "agents": {"callable": AGENT, "name": "demo", "concurrency": 128},
+            "trainer": {
+                "optimizer": {"lr": 1e-3},
+                "seed": seed,
+                "threads": 1,
+            },
+            "rollout": {
+                "engine": engine,
+                "capacity": 64,
+                "torch": {"threads": 1, "kv_bytes": 268_435_456},
+            },
+        }
+    )

@@ -1,0 +1,30 @@
+"""Runs `seamlessflow.demo.prepare` as a process of its own."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from seamlessflow.child import ChildSpec
+from seamlessflow.children import without_settings
+from seamlessflow.launcher import Launcher
+
+_TIMEOUT_S = 600.0
+
+
+def make(out: Path, seed: int) -> Callable[[Launcher], float]:
+    """What makes model and tasks of the demo in `out` and returns the seconds of its warm-up."""
+
+    def prepare(launcher: Launcher) -> float:
+        spec = ChildSpec(
+            name="warm-up",
+            module="seamlessflow.demo.prepare",
+            arguments=(str(out), "--seed", str(seed)),
+            environment=without_settings(os.environ),
+            finite=True,
+        )
+        launcher.run(spec, _TIMEOUT_S)
+        took: float = json.loads((out / "warmup.json").read_text(encoding="utf-8"))["warmup_s"]
+        return took
+
+    return prepare

@@ -1,0 +1,54 @@
+"""Makes what the demo trains: `python -m seamlessflow.demo.prepare DIR --seed S`.
+
+Writes `DIR/model` (a Hugging Face directory after its warm-up), `DIR/tasks/{train,eval}.jsonl` and
+`DIR/warmup.json` (seconds it took). A process of its own, so that the launcher needs no torch.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from seamlessflow.demo.model import make_model
+from seamlessflow.demo.task import make_tasks, write_tasks
+from seamlessflow.demo.warmup import warm_up
+
+TRAIN_TASKS = 2_000
+EVAL_TASKS = 100
+THREADS = 2
+_TELL_EVERY = 25
+
+
+def main() -> None:
+    """Reads the command line and makes everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    prepare(arguments.directory, arguments.seed)
+
+
+def prepare(directory: Path, seed: int) -> None:
+    """Makes everything in `directory`, the same for the same seed."""
+    model, tasks = directory / "model", directory / "tasks"
+    for folder in (model, tasks):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_tasks(make_tasks(TRAIN_TASKS, seed, "train"), tasks / "train.jsonl")
+    write_tasks(make_tasks(EVAL_TASKS, seed, "eval"), tasks / "eval.jsonl")
+    began = time.monotonic()
+    make_model(model, seed)
+    warm_up(model, seed, _tell)
+    took = {"warmup_s": round(time.monotonic() - began, 2)}
+    (directory / "warmup.json").write_text(json.dumps(took), encoding="utf-8")
+
+
+def _tell(step: int, steps: int, loss: float) -> None:
+    if step % _TELL_EVERY == 0:
+        print(f"warm-up step {step} of {steps}: loss {loss:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What a run leaves in its directory beside its data: summary, pictures, final weights.
+
+Reads the log of a run whose processes have ended; the broker must still run.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.settings import KafkaSettings
+from infra.weight_versions import versions
+from infra.weights import MANIFEST
+from scheduler import timeline_chart
+from scheduler.timeline import timeline
+from schemas.records import GroupAdmitted, Record, StepCompleted, Trajectory, WorkerUsage
+from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow import reward_chart
+from seamlessflow.config import RunConfig
+from seamlessflow.evaluation import Evaluation
+from seamlessflow.memory import peak_rss_mb
+from seamlessflow.reward_curve import session_facts, step_facts
+from seamlessflow.summary import Measured, summary
+from seamlessflow.topic_reading import read_topic
+from seamlessflow.verify import Verification, verify
+
+FINAL = "final"
+"""Directory below the weights with a copy of the last version."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is over."""
+
+    out: Path
+    summary: Mapping[str, Any]
+    verification: Verification
+    reasons: tuple[str, ...] = ()
+    """Why little was learned, where that is so."""
+
+
+def report(
+    config: RunConfig,
+    kafka: KafkaSettings,
+    warmup_s: float | None,
+    before: Evaluation | None,
+    after: Evaluation | None,
+    peaks_mb: Mapping[str, float],
+) -> Outcome:
+    """Writes `summary.json`, `reward.png`, `timeline.png` and the final weights."""
+    control = [item.record for item in read_topic(kafka, CONTROL)]
+    sessions = session_facts(
+        item.record
+        for item in read_topic(kafka, TRAJECTORIES)
+        if isinstance(item.record, Trajectory)
+    )
+    verification = verify(kafka, config.trained_dir)
+    measured = Measured(
+        eval_before=before.reward if before else None,
+        eval_after=after.reward if after else None,
+        warmup_s=warmup_s,
+        peak_rss_mb={**peaks_mb, "seamlessflow": peak_rss_mb("self")},
+    )
+    told = summary(usage_while_training(control), sessions, measured, verification)
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
+    steps = step_facts(control, sessions)
+    reward_chart.plot(steps, measured.eval_before, measured.eval_after, config.out / "reward.png")
+    timeline_chart.plot(timeline(control), config.out / "timeline.png")
+    keep_final_weights(config.weights_dir)
+    return Outcome(config.out, told, verification)
+
+
+def usage_while_training(control: Sequence[Record]) -> list[Record]:
+    """All records, but of the accounts of usage only those between first task and last step."""
+    tasks = (one for one in control if isinstance(one, GroupAdmitted) and one.purpose == "train")
+    begun_ms = min((one.at_ms for one in tasks), default=0)
+    done_ms = max((one.at_ms for one in control if isinstance(one, StepCompleted)), default=0)
+    return [
+        one
+        for one in control
+        if not isinstance(one, WorkerUsage) or begun_ms <= one.from_ms <= done_ms
+    ]
+
+
+def keep_final_weights(directory: Path) -> Path | None:
+    """Copies the newest version to `final`, a plain Hugging Face directory; None without any."""
+    there = versions(directory)
+    if not there:
+        return None
+    target = directory / FINAL
+    draft = directory / f".{FINAL}"
+    for stale in (draft, target):
+        shutil.rmtree(stale, ignore_errors=True)
+    shutil.copytree(there[max(there)], draft, ignore=shutil.ignore_patterns(MANIFEST))
+    draft.rename(target)
+    return target

@@ -1,0 +1,181 @@
+"""How far a run is: a pure fold over `control` and `fleet`, read like everybody else reads them.
+
+Steps and their rewards count from the beginning of the log, so a resumed run goes on where it was;
+who holds which role counts from `since_ms`, when the present processes were started.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from schemas import records as r
+from schemas.records import Record
+
+RECENT_STEPS = 10
+_SPEED_WINDOW_MS = 10_000
+_NOTICES = 4
+_PACE_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """An optimizer step that is over."""
+
+    step: int
+    version: int
+    at_ms: int
+    metrics: Mapping[str, float]
+
+    @property
+    def reward(self) -> float | None:
+        """Mean terminal reward of its sessions."""
+        return self.metrics.get("reward_mean")
+
+
+@dataclass
+class Progress:
+    """The state of a run. `total` is how many optimizer steps it is to have."""
+
+    policy: str
+    total: int
+    since_ms: int = 0
+    version: int | None = None
+    """Newest published version of the policy."""
+    step_of_version: int = 0
+    tokenizer_directory: str = ""
+    doing: dict[str, str] = field(default_factory=dict)
+    """What each worker does, in a word."""
+    serving: dict[str, int] = field(default_factory=dict)
+    """Version that each worker rolls out with; only workers that hold the role."""
+    steps: dict[int, Step] = field(default_factory=dict)
+    begun_ms: int | None = None
+    """When the first training task was issued by the present processes."""
+    finished: int = 0
+    """Steps of the newest `RunFinished`."""
+    running_groups: set[str] = field(default_factory=set)
+    ready_groups: set[str] = field(default_factory=set)
+    notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
+    now_ms: int = 0
+    _tokens: deque[tuple[int, int]] = field(default_factory=deque)
+
+    @property
+    def done(self) -> int:
+        """Optimizer steps that are over."""
+        return max(self.steps, default=-1) + 1
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are done and the trainer has said so."""
+        return self.finished >= self.total
+
+    @property
+    def last(self) -> Step | None:
+        """The newest step."""
+        return self.steps[max(self.steps)] if self.steps else None
+
+    def apply(self, record: Record) -> None:
+        """Takes in the next record of either topic."""
+        at_ms = getattr(record, "at_ms", 0)
+        self.now_ms = max(self.now_ms, at_ms)
+        match record:
+            case r.PolicyWeights() if record.policy == self.policy:
+                self.version, self.step_of_version = record.version, record.step
+                self.tokenizer_directory = record.tokenizer_directory
+            case r.StepCompleted():
+                self.steps[record.step] = Step(record.step, record.version, at_ms, record.metrics)
+            case r.RunFinished():
+                self.finished = record.steps
+            case r.GroupAdmitted() | r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
+                self._group(record)
+        if at_ms >= self.since_ms:
+            self._work(record)
+            self._notice(record)
+
+    def rewards(self) -> list[float]:
+        """Mean reward of each step, in order."""
+        known = (self.steps[step].reward for step in sorted(self.steps))
+        return [reward for reward in known if reward is not None]
+
+    def recent_reward(self, steps_ago: int = 0) -> float | None:
+        """Mean over the last ten steps as they were so many steps ago."""
+        rewards = self.rewards()
+        window = rewards[: len(rewards) - steps_ago][-RECENT_STEPS:]
+        return fmean(window) if window else None
+
+    def tokens_per_s(self) -> float:
+        """Tokens sampled and trained a second, over the last ten seconds."""
+        since_ms = self.now_ms - _SPEED_WINDOW_MS
+        recent = sum(tokens for at_ms, tokens in self._tokens if at_ms > since_ms)
+        return recent * 1000 / _SPEED_WINDOW_MS
+
+    def seconds_left(self) -> float | None:
+        """At the pace of the last steps; None before there is one."""
+        if self.begun_ms is None:
+            return None
+        ends = [step.at_ms for step in self.steps.values() if step.at_ms >= self.begun_ms]
+        ends = [self.begun_ms, *sorted(ends)][-_PACE_STEPS - 1 :]
+        if len(ends) < 2:
+            return None
+        pace_ms = (ends[-1] - ends[0]) / (len(ends) - 1)
+        return max(0.0, (self.total - self.done) * pace_ms / 1000)
+
+    def _group(self, record: Record) -> None:
+        match record:
+            case r.GroupAdmitted() if record.purpose == "train":
+                self.running_groups.add(record.group_id)
+                if self.begun_ms is None and record.at_ms >= self.since_ms:
+                    self.begun_ms = record.at_ms
+            case r.GroupReady() if record.group_id in self.running_groups:
+                self.running_groups.discard(record.group_id)
+                self.ready_groups.add(record.group_id)
+            case r.GroupDropped() | r.GroupConsumed():
+                self.running_groups.discard(record.group_id)
+                self.ready_groups.discard(record.group_id)
+
+    def _work(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned():
+                self.doing[record.worker] = f"→ {record.role}"
+                self.serving.pop(record.worker, None)
+            case r.RoleAcquired(role="rollout"):
+                self.doing[record.worker] = "rollout"
+                self.serving[record.worker] = record.version or 0
+            case r.RoleAcquired():
+                self.doing[record.worker] = "waiting to train"
+            case r.RoleReleased() | r.WorkerLost():
+                self.serving.pop(record.worker, None)
+            case r.StepStarted():
+                self.doing |= dict.fromkeys(record.workers, f"training step {record.step + 1}")
+            case r.StepCompleted():
+                self._stop_training()
+            case r.GenerationPaused() if record.worker in self.serving:
+                self.doing[record.worker] = "loading weights"
+            case r.GenerationResumed() if record.worker in self.serving:
+                self.doing[record.worker] = "rollout"
+            case r.WeightsLoaded() if record.worker in self.serving:
+                self.serving[record.worker] = record.version
+            case r.WorkerUsage():
+                self._count(record)
+
+    def _stop_training(self) -> None:
+        for worker, what in self.doing.items():
+            if what.startswith("training"):
+                self.doing[worker] = "waiting"
+
+    def _count(self, record: r.WorkerUsage) -> None:
+        self._tokens.append((record.at_ms, record.tokens))
+        while self._tokens[0][0] < record.at_ms - 2 * _SPEED_WINDOW_MS:
+            self._tokens.popleft()
+
+    def _notice(self, record: Record) -> None:
+        match record:
+            case r.ProgressStalled():
+                self.notices.append(f"{record.what} stalled: {record.detail}")
+            case r.PlanWarning():
+                self.notices.append(record.detail)
+            case r.WorkerLost():
+                self.notices.append(f"{record.process} of {record.worker} lost: {record.reason}")
+            case r.AssignmentTimedOut():
+                waited_s = record.waited_ms / 1000
+                self.notices.append(f"{record.worker} took no {record.role} in {waited_s:.0f} s")

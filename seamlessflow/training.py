@@ -1,0 +1,105 @@
+"""A whole training on one machine: start, measure, train, measure, stop, report.
+
+The same for the demo and for a user's configuration. A directory with an earlier run of the same
+configuration is gone on with: every process finds its own place on the log or in its checkpoint.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.settings import KafkaSettings
+from scheduler.task_source import read as read_tasks
+from seamlessflow.config import RunConfig
+from seamlessflow.display import Display
+from seamlessflow.evaluation import Evaluation, Plan, measure
+from seamlessflow.launcher import Launcher
+from seamlessflow.outcome import Outcome, report
+from seamlessflow.stopping import Stop
+from seamlessflow.system import System, kafka_for
+
+SEAMLESSFLOW = "seamlessflow"
+Prepare = Callable[[Launcher], float | None]
+"""Makes what the run needs before anything is started; returns how long the warm-up took."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Tasks held back from training, measured before and after."""
+
+    tasks: Path
+    samples: int = 1
+    split: str = "test"
+
+
+def train(
+    config: RunConfig,
+    display: Display,
+    stop: Stop,
+    prepare: Prepare | None = None,
+    held: Held | None = None,
+) -> Outcome:
+    """Runs everything to the last step and reports in `config.out`.
+
+    Raises `Interrupted`, `ChildEnded`, `NotReady` and what the broker raises, after everything that
+    was started has ended.
+    """
+    config.out.mkdir(parents=True, exist_ok=True)
+    with Launcher(config.logs_dir, stop) as launcher:
+        display.phase("starting Kafka")
+        with kafka_for(config, launcher) as kafka:
+            warmup_s = None
+            if prepare is not None:
+                display.phase("making the model, a short supervised warm-up")
+                warmup_s = prepare(launcher)
+            before, after = _steps(config, display, launcher, kafka, held)
+            display.phase("checking what was trained against the log")
+            return report(config, kafka, warmup_s, before, after, launcher.peaks_mb)
+
+
+def _steps(
+    config: RunConfig,
+    display: Display,
+    launcher: Launcher,
+    kafka: KafkaSettings,
+    held: Held | None,
+) -> tuple[Evaluation | None, Evaluation | None]:
+    system = System(config, kafka, launcher, display)
+    before = after = None
+    display.phase("starting gateway, manager, workers, trainer, agents")
+    with system.running():
+        system.start_trainers()
+        system.schedule(training=held is None)
+        system.wait_until_ready()
+        if held is not None and not system.progress.steps:
+            display.phase("measuring the first weights on held-back tasks")
+            before = _measure(config, system, held)
+        if held is not None:
+            system.schedule(training=True)
+        display.phase("training")
+        system.wait_for_the_last_step()
+        if held is not None:
+            display.phase("measuring the last weights on held-back tasks")
+            system.schedule(training=False)
+            system.wait_for_newest_weights()
+            after = _measure(config, system, held)
+        display.phase("stopping all processes in order")
+    return before, after
+
+
+def _measure(config: RunConfig, system: System, held: Held) -> Evaluation:
+    version = system.progress.version
+    plan = Plan(
+        label=f"{config.run.id}-held-v{version}-{_now_ms()}",
+        policy=config.run.policy,
+        split=held.split,
+        rows=read_tasks(held.tasks).rows,
+        samples=held.samples,
+        time_limit_s=config.pacing.task_timeout_s,
+    )
+    return measure(system.kafka, plan, system.wait_for, _now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
