@@ -8,6 +8,7 @@ Called by `scheduler/decisions.py`.
 """
 
 from collections.abc import Mapping
+from math import ceil
 
 from scheduler.ledger import EVAL, Group, Ledger
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -20,7 +21,6 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     """How many groups may be admitted now."""
     run, ledger = settings.run, state.ledger
     free = (run.lag + 1) * run.groups_per_step - len(ledger.training)
-    withheld = ledger.dropped_in_step - refills(state, settings, now_ms)
     wanted = (run.steps - state.steps.committed) * run.groups_per_step
     # A group that ran out of its first attempt's time may come too late for the last steps.
     late = sum(
@@ -28,14 +28,15 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
         for group in ledger.training.values()
     )
     needed = wanted - ledger.ready - ledger.running + late
-    return max(0, min(free - max(0, withheld), needed))
+    return max(0, min(free - withheld(state, settings, now_ms), needed))
 
 
-def refills(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Dropped groups that may have been replaced in this step."""
+def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
+    """Dropped groups that are not replaced in this step."""
     stall_ms = milliseconds(settings.scheduler.stall_s)
-    waits = max(0, now_ms - state.steps.ended_ms) // stall_ms if state.steps.ended_ms else 0
-    return int(settings.pacing.refill * settings.run.groups_per_step) * (1 + waits)
+    waits = max(0, now_ms - max(state.steps.ended_ms, state.claimed_ms)) // stall_ms
+    refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
+    return max(0, state.ledger.dropped_in_step - refill * (1 + waits))
 
 
 def admissions(

@@ -41,8 +41,8 @@ def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tup
     if ledger.running and quiet:
         detail = f"{ledger.running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, ledger.moved_ms)]
-    exhausted = ledger.dropped_in_step >= pacing.refills(state, settings, now_ms)
-    if exhausted and ledger.dropped_in_step and not ledger.running:
+    spent = pacing.withheld(state, settings, now_ms) > 0
+    if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [("refill", detail, ledger.moved_ms)]
     return []

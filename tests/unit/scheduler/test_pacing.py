@@ -85,6 +85,7 @@ def test_dropped_groups_are_replaced_up_to_the_refill_of_a_step() -> None:
     assert groups(*lost[:4]) == ["run-2", "run-3", "run-4", "run-5"]
     assert groups(*lost) == ["run-5"]
     assert len(groups(*lost, e.completed(0))) == 4
+    assert len(groups(*lost, now_ms=300_000)) == 3
 
 
 def test_a_task_that_failed_outside_the_policy_comes_first() -> None:

@@ -37,12 +37,14 @@ def test_groups_that_do_not_move_are_told() -> None:
 
 
 def test_an_exhausted_refill_is_told_at_once() -> None:
-    settings = SETTINGS.run.groups_per_step * int(SETTINGS.pacing.refill)
+    run, refill = SETTINGS.run, SETTINGS.pacing.refill
+    most = run.groups_per_step * (run.lag + 1 + int(refill))
     lost: list[Record] = []
-    for number in range(settings):
+    for number in range(most):
         lost += [e.admitted(f"run-{number}", at_ms=1), e.dropped(f"run-{number}", at_ms=1)]
 
     assert what(e.fold(*BEGUN, *lost[:-2]), 2) == []
+    assert what(e.fold(*BEGUN, *lost[:-1]), 2) == []
     assert what(e.fold(*BEGUN, *lost), 2) == ["refill"]
 
 
