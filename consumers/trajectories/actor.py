@@ -18,6 +18,7 @@ from consumers.trajectories.matching import PromptRenderer
 from consumers.trajectories.partition import Partition
 from consumers.trajectories.replies import replies
 from consumers.trajectories.session import Session, Turn
+from infra.errors import DeliveryFailed
 from infra.kafka import Headers, Producer, Received, dead_letter_headers
 from infra.metrics import Metrics
 from infra.telemetry import Telemetry
@@ -254,20 +255,36 @@ class Actor:
             self._waiting[partition.number, session.session_id] = None
 
     def _carry_out(self, partition: Partition, decision: Decision, headers: Headers) -> None:
+        """Appends the events; only once these are on the log are the prompts sent (I1).
+
+        Sent at the same time, a fast worker's output could come before the dispatch it answers.
+        """
         partition.appended(decision.events)
+        for _, prompt in decision.prompts:
+            if isinstance(prompt, r.GenerateTurn) and prompt.worker in self._fleet.workers:
+                self._fleet.workers[prompt.worker].load += 1
+        if not decision.events:
+            self._send_prompts(decision, headers)
+
+        def appended(failure: DeliveryFailed | None, _: int) -> None:
+            if failure is not None:
+                raise failure  # ends the process: what was decided is not on the log
+            self._send_prompts(decision, headers)
+
         for event in decision.events:
-            session_id: str = event.session_id  # type: ignore[attr-defined]
+            last = event is decision.events[-1] and bool(decision.prompts)
             self._producer.send(
                 SESSIONS.name,
                 event,
-                key=session_id,
+                key=event.session_id,  # type: ignore[attr-defined]
                 partition=partition.number,
                 headers=headers,
+                on_delivery=appended if last else None,
             )
+
+    def _send_prompts(self, decision: Decision, headers: Headers) -> None:
         for slot, prompt in decision.prompts:
             self._producer.send(PROMPTS.name, prompt, partition=slot, headers=headers)
-            if isinstance(prompt, r.GenerateTurn) and prompt.worker in self._fleet.workers:
-                self._fleet.workers[prompt.worker].load += 1
 
     def _count(self, event: Record, accepted: bool) -> None:
         kind = type(event).__name__
