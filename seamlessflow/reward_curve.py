@@ -1,15 +1,17 @@
 """What each optimizer step was rewarded with, from `control` and `trajectories`. Pure.
 
 The steps are those behind the newest weights; ones that were executed again count once. A step's
-reward is the mean of the terminal rewards of all sessions of its groups (`StepCommitted`), those
-of filtered groups included. Called by `summary.py` and drawn by `reward_chart.py`.
+rewards are the terminal rewards of all sessions of its groups (`StepCommitted`), whether a filter
+kept the group out of the loss or not, and of the groups (`GroupReady`) that a filter dropped while
+its batch was put together (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from schemas.records import Record, StepCommitted, StepCompleted, Trajectory
+from schemas import records as r
+from schemas.records import Record, Trajectory
 from trainer.recovery import surviving
 from trainer.sessions import session_return
 
@@ -55,17 +57,10 @@ def session_facts(trajectories: Iterable[Trajectory]) -> dict[str, SessionFacts]
 
 def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) -> list[StepFacts]:
     """The steps behind the newest weights, oldest first; `control` in the order of the log."""
-    commits: list[StepCommitted] = []
-    completed: dict[tuple[int, str], StepCompleted] = {}
+    reading = _Reading()
     for record in control:
-        if isinstance(record, StepCommitted):
-            commits.append(record)
-        elif isinstance(record, StepCompleted):
-            completed[record.version, record.lineage] = record
-    return [
-        _step(one, completed.get((one.version, one.lineage)), sessions)
-        for one in surviving(commits)
-    ]
+        reading.take(record)
+    return [reading.step(one, sessions) for one in surviving(reading.commits)]
 
 
 def mean_reward(steps: Sequence[StepFacts]) -> float | None:
@@ -85,14 +80,41 @@ def _session(one: Trajectory) -> SessionFacts:
     )
 
 
-def _step(
-    one: StepCommitted, completed: StepCompleted | None, sessions: Mapping[str, SessionFacts]
-) -> StepFacts:
-    names = [name for group in one.groups for name in group.sessions]
-    return StepFacts(
-        step=one.step,
-        version=one.version,
-        rewards=tuple(sessions[name].reward if name in sessions else None for name in names),
-        at_ms=completed.at_ms if completed else None,
-        metrics=completed.metrics if completed else {},
-    )
+@dataclass(slots=True)
+class _Reading:
+    commits: list[r.StepCommitted] = field(default_factory=list)
+    completed: dict[tuple[int, str], r.StepCompleted] = field(default_factory=dict)
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sessions of groups that became ready."""
+    dropped: list[str] = field(default_factory=list)
+    """Sessions that a filter dropped since the step before."""
+    dropped_of: dict[int, list[str]] = field(default_factory=dict)
+    """Those by step; a step that is executed again has none of its own."""
+
+    def take(self, record: Record) -> None:
+        match record:
+            case r.GroupReady():
+                self.members[record.group_id] = record.sessions
+            case r.GroupDropped(reason="filtered"):
+                self.dropped += self.members.get(record.group_id, ())
+            case r.StepCommitted():
+                self.commits.append(record)
+                self.dropped_of.setdefault(record.step, []).extend(self.dropped)
+                self.dropped = []
+            case r.StepSkipped():
+                self.dropped = []
+            case r.StepCompleted():
+                self.completed[record.version, record.lineage] = record
+
+    def step(self, commit: r.StepCommitted, sessions: Mapping[str, SessionFacts]) -> StepFacts:
+        """A committed step with its sessions' rewards."""
+        completed = self.completed.get((commit.version, commit.lineage))
+        trained = [name for group in commit.groups for name in group.sessions]
+        names = [*trained, *self.dropped_of[commit.step]]
+        return StepFacts(
+            step=commit.step,
+            version=commit.version,
+            rewards=tuple(sessions[name].reward if name in sessions else None for name in names),
+            at_ms=completed.at_ms if completed else None,
+            metrics=completed.metrics if completed else {},
+        )

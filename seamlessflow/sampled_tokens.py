@@ -54,11 +54,9 @@ class SampledTokens:
 
     def describe(self, place: int) -> str:
         """A token for people."""
-        version = int(self.versions_T[place])
-        return (
-            f"id {self.ids_T[place]}, log-prob {self.logprob_bits_T[place].view(np.float32)}, "
-            + ("version not known exactly" if version == INEXACT else f"version {version}")
-        )
+        logprob, version = self.logprob_bits_T[place].view(np.float32), self.versions_T[place]
+        known = "version not known exactly" if version == INEXACT else f"version {version}"
+        return f"id {self.ids_T[place]}, log-prob {logprob!s}, {known}"
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ What is not known is null. Where each figure comes from:
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of those steps' metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `role_switches`, `idle_share`: `scheduler/timeline.py`; by worker, the share of its time in a role
-  in which it did nothing (`WorkerUsage`).
+  in which it did nothing while the run trained (`WorkerUsage`).
 - `train_wall_s`: first training group issued (`GroupAdmitted`) to last step done (`StepCompleted`).
 - `warmup_s`, `peak_rss_mb`: as the launcher measured them.
 - `checks`: `verify.py`.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.timeline import timeline
-from schemas.records import GroupAdmitted, Record
+from schemas.records import GroupAdmitted, Record, StepCompleted, WorkerUsage
 from seamlessflow.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from seamlessflow.verify import Verification
 
@@ -51,7 +51,7 @@ def summary(
     steps = step_facts(control, sessions)
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
-    roles = timeline(control)
+    roles = timeline(of_training(control))
     return {
         "reward_first10": mean_reward(steps[:EDGE_STEPS]),
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
@@ -66,12 +66,25 @@ def summary(
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": measured.warmup_s,
-        "train_wall_s": _train_wall_s(control, steps),
+        "train_wall_s": _seconds(_training(control)),
         "idle_share": {name: round(share, 4) for name, share in sorted(roles.idle.items())},
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(measured.peak_rss_mb.items())},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }
+
+
+def of_training(control: Sequence[Record]) -> list[Record]:
+    """Without the `WorkerUsage` of before the first group was issued and after the last step.
+
+    What `scheduler/timeline.py` is to read where its idle shares are to be those of the training.
+    """
+    start, end = _training(control) or (0, 0)
+    return [
+        one
+        for one in control
+        if not isinstance(one, WorkerUsage) or (start <= one.from_ms and one.at_ms <= end)
+    ]
 
 
 def _checks(found: Verification | None) -> dict[str, int | None]:
@@ -97,8 +110,16 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _train_wall_s(control: Iterable[Record], steps: Iterable[StepFacts]) -> float | None:
-    groups = (one for one in control if isinstance(one, GroupAdmitted))
-    start = min((one.at_ms for one in groups if one.purpose != "eval"), default=None)
-    end = max((step.at_ms for step in steps if step.at_ms is not None), default=None)
-    return None if start is None or end is None else (end - start) / 1000
+def _seconds(training: tuple[int, int] | None) -> float | None:
+    return None if training is None else (training[1] - training[0]) / 1000
+
+
+def _training(control: Iterable[Record]) -> tuple[int, int] | None:
+    """When the first group was issued and the last step was over; None without either."""
+    issued, done = [], []
+    for one in control:
+        if isinstance(one, GroupAdmitted) and one.purpose != "eval":
+            issued.append(one.at_ms)
+        elif isinstance(one, StepCompleted):
+            done.append(one.at_ms)
+    return (min(issued), max(done)) if issued and done else None

@@ -161,7 +161,7 @@ class _Comparison:
             return "no completed turn on the log has it"
         logprob = trained.logprob_bits_N[token].view(np.float32)
         there = self.sampled.describe(place)
-        return f"id {trained.ids_N[token]}, log-prob {logprob}, version {version}; log: {there}"
+        return f"id {trained.ids_N[token]}, log-prob {logprob!s}, version {version}; log: {there}"
 
     def _repeated(self, key: int) -> Deviation:
         places = [
