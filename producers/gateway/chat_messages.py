@@ -7,10 +7,13 @@ take (images, audio, files) is refused with 400, never dropped.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from producers.gateway.canonical import canonical_json
 from producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
+_PLAIN_ROLES = ("user", "assistant", "system")
 
 
 def canonical_messages(messages: object) -> tuple[bytes, ...]:
@@ -18,7 +21,9 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages must be a list of at least one message")
     return tuple(
-        canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
+        _canonical(message)
+        if _is_plain(message)
+        else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
         for n, message in enumerate(messages)
     )
 
@@ -33,6 +38,20 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
     names = frozenset(str(tool["name"]) for tool in read)
     listed = [{"type": "function", "function": tool} for tool in read]
     return canonical_json(listed, "tools"), names
+
+
+def _is_plain(message: object) -> bool:
+    """Whether a message is canonical but for the order of its two members, as most are."""
+    return (
+        type(message) is dict
+        and len(message) == 2
+        and message.get("role") in _PLAIN_ROLES
+        and type(message.get("content")) is str
+    )
+
+
+def _canonical(message: object) -> bytes:
+    return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
 
 
 def _message(place: str, message: object) -> dict[str, object]:

@@ -35,6 +35,7 @@ from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
 _HEARTBEAT_S = 1.0
+_LOOK_S = 0.1
 _ENVELOPE_BYTES = 1024
 
 
@@ -61,20 +62,21 @@ class Link:
             linger_ms=settings.linger_ms,
             **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
         )
+        self._replies = Replies(
+            kafka, self.instance, self.address.partition, self._producer, self._deliver
+        )
 
     async def start(self) -> None:
         """Fixes where replies are read from. Raises `KafkaUnavailable` after `start_timeout_s`."""
-        deadline = self._loop.time() + self._settings.start_timeout_s
+        timeout_s = self._settings.start_timeout_s
+        await self._replies.start(timeout_s)
+        deadline = self._loop.time() + timeout_s
+        self._send_heartbeat()
         while not self.reachable:
             if self._loop.time() > deadline:
-                raise KafkaUnavailable(
-                    self._kafka.bootstrap_servers, self._settings.start_timeout_s
-                )
+                raise KafkaUnavailable(self._kafka.bootstrap_servers, timeout_s)
+            await asyncio.sleep(_LOOK_S)
             self._send_heartbeat()
-            await asyncio.sleep(0.05)
-        self._replies = Replies(
-            self._kafka, self.instance, self.address.partition, self._producer, self._deliver
-        )
 
     async def send_heartbeats(self) -> None:
         """Tells the fleet every second that this gateway lives, until cancelled."""

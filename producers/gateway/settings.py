@@ -30,7 +30,7 @@ class GatewaySettings(Section):
     max_in_flight: int = Field(4096, gt=0, description="Calls under way; further ones get 429")
     max_choices: int = Field(16, gt=0, description="Largest n of one call")
     turn_timeout_s: float = Field(
-        600, gt=0, description="Seconds until a turn that is not answered fails with 504"
+        600, gt=0.1, description="Seconds until a turn that is not answered fails with 504"
     )
     command_timeout_s: float = Field(
         15, gt=0, description="Seconds until a session command that is not answered gets 504"

@@ -7,10 +7,12 @@ gateways' common secret; so any gateway knows the session of a call and none kee
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 
 from producers.gateway.errors import ApiError
 
 _PREFIX = "sf-"
+_TOKENS_KEPT = 8192
 _BEARER = b"bearer "
 _NO_ACCESS = "the API key is missing or not valid"
 
@@ -21,14 +23,15 @@ class Keys:
     def __init__(self, secret: str, admin_key: str | None = None) -> None:
         self._secret = secret.encode()
         self._admin_key = (admin_key or derived_admin_key(secret)).encode()
+        self.session_of = lru_cache(_TOKENS_KEPT)(self._session_of)
+        """The session a token stands for; none when it was not signed with this secret."""
 
     def session_token(self, session_id: str) -> str:
         """The API key that stands for a session."""
         named = session_id.encode()
         return f"{_PREFIX}{_text(named)}.{_text(self._signature(named))}"
 
-    def session_of(self, token: bytes) -> str | None:
-        """The session a token stands for; none when it was not signed with this secret."""
+    def _session_of(self, token: bytes) -> str | None:
         named, dot, signature = token.removeprefix(_PREFIX.encode()).partition(b".")
         if not dot or not token.startswith(_PREFIX.encode()):
             return None

@@ -1,0 +1,34 @@
+"""`python -m benchmarks NAME [arguments]` runs one benchmark; without a name it lists them.
+
+A benchmark is a module here with a `main(arguments)` that prints one line of JSON.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+_PARTS = {"__init__", "__main__"}
+
+
+def names() -> list[str]:
+    """All benchmarks."""
+    files = Path(__file__).parent.glob("*.py")
+    return sorted(
+        file.stem
+        for file in files
+        if file.stem not in _PARTS and "\ndef main(" in file.read_text(encoding="utf-8")
+    )
+
+
+def main() -> None:
+    """Runs the benchmark that the first argument names."""
+    known = names()
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        sys.exit(f"{__doc__}\nbenchmarks: {', '.join(known)}")
+    name, *arguments = sys.argv[1:]
+    sys.argv = [f"benchmarks {name}", *arguments]
+    import_module(f"benchmarks.{name}").main(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Processes of a benchmark: started with orders, measured by the CPU they use, ended together."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[1]
+_STOP_TIMEOUT_S = 20
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Children:
+    """All processes of one benchmark, by name."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            process.wait(_STOP_TIMEOUT_S)
+
+    def start(
+        self,
+        name: str,
+        module: str,
+        orders: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """Runs `python -m module` with orders as JSON on its standard input."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._processes[name] = process
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(orders or {}))
+        process.stdin.close()
+        return process
+
+    def pids(self) -> dict[str, int]:
+        """The processes that run."""
+        return {name: p.pid for name, p in self._processes.items() if p.poll() is None}
+
+    def check(self) -> None:
+        """Raises `RuntimeError` when one has ended with an error."""
+        for name, process in self._processes.items():
+            if process.poll():
+                raise RuntimeError(f"{name} ended with status {process.returncode}")
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND

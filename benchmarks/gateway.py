@@ -1,0 +1,222 @@
+"""Latency and throughput of the whole path, and the CPU each process takes for a call.
+
+    python -m benchmarks gateway [--levels 1,32,256] [--seconds 5] [--manager real|scripted]
+
+Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator, all
+on this machine. A session has eight turns that extend each other. What a call takes is what the
+system adds to sampling. With `--manager scripted` only the gateway is real.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.children import Children, cpu_s
+from infra.broker import Broker
+from infra.kafka import Producer, create_topics
+from infra.ports import free_port
+from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.settings import KafkaSettings
+from infra.tokenizer import Tokenizer, pack
+from producers.gateway.tokens import derived_admin_key
+from schemas.records import PolicyWeights, Sampling
+from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
+from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer
+
+_POLICY = "policy"
+_SECRET = "secret of the benchmark"
+_ANSWER = "code 3"
+_TURNS = 8
+_WARM_UP_S = 1.0
+_READY_TIMEOUT_S = 60
+_OPEN_AT_ONCE = 64
+_SESSIONS = {1: 400}
+_MOST_SESSIONS = 3000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where everything is."""
+
+    children: Children
+    kafka: KafkaSettings
+    broker_pid: int
+    url: str
+    linger_ms: float
+
+    def pids(self) -> Mapping[str, int]:
+        return {**self.children.pids(), "broker": self.broker_pid}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks gateway", description=__doc__)
+    parser.add_argument("--levels", default="1,32,256", help="calls at once, with commas")
+    parser.add_argument("--seconds", type=float, default=5, help="measured time of a level")
+    parser.add_argument("--manager", choices=("real", "scripted"), default="real")
+    parser.add_argument("--linger-ms", type=float, default=0, help="of gateway and worker")
+    asked = parser.parse_args(argv)
+    found: dict[str, object] = {"manager": asked.manager, "linger_ms": asked.linger_ms}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Broker(None, short_lived=True) as broker,
+        Children() as children,
+    ):
+        assert broker.pid is not None
+        url = f"http://127.0.0.1:{free_port()}"
+        stage = Stage(children, broker.settings, broker.pid, url, asked.linger_ms)
+        create_topics(stage.kafka, TOPICS.values())
+        _start(stage, Path(scratch), asked.manager)
+        for level in map(int, asked.levels.split(",")):
+            found |= _measured(stage, level, asked.seconds)
+    print(json.dumps(found))
+
+
+def _start(stage: Stage, scratch: Path, manager: str) -> None:
+    servers = {"bootstrap_servers": stage.kafka.bootstrap_servers, "linger_ms": stage.linger_ms}
+    message = json.dumps({"content": _ANSWER, "role": "assistant"}, separators=(",", ":"))
+    variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": stage.kafka.bootstrap_servers}
+    if manager == "scripted":
+        orders = {**servers, "message": message}
+        stage.children.start("manager", "benchmarks.scripted_manager", orders)
+    else:
+        ids = _published(stage.kafka, scratch)
+        orders = {
+            **servers,
+            "message": message,
+            "policy": _POLICY,
+            "token_ids": base64.b64encode(ids).decode(),
+        }
+        stage.children.start("worker", "benchmarks.scripted_worker", orders)
+        stage.children.start("manager", "consumers.trajectories", environment=variables)
+    gateway = {
+        "SEAMLESSFLOW_GATEWAY__PORT": stage.url.rpartition(":")[2],
+        "SEAMLESSFLOW_GATEWAY__SECRET": _SECRET,
+        "SEAMLESSFLOW_GATEWAY__LINGER_MS": str(stage.linger_ms),
+    }
+    stage.children.start("gateway", "producers.gateway", environment={**variables, **gateway})
+    _await_answer(stage)
+
+
+def _published(kafka: KafkaSettings, directory: Path) -> bytes:
+    """Announces a policy; returns the tokens of the answer to everything."""
+    make_tokenizer(directory)
+    tokenizer = Tokenizer.load(directory)
+    renderer: RendererSettings = RENDERER
+    weights = PolicyWeights(
+        policy=_POLICY,
+        version=0,
+        step=0,
+        directory=str(directory),
+        manifest_sha256="",
+        tokenizer_directory=str(directory),
+        tokenizer_hash=rendering_hash(directory, renderer),
+        renderer=renderer.to_json(),
+        max_context=32_768,
+        overrides=Sampling(),
+        at_ms=time.time_ns() // 1_000_000,
+    )
+    producer = Producer(kafka, "benchmark")
+    producer.send(FLEET.name, weights, key=fleet_key(weights))
+    producer.close()
+    end = tokenizer.token_id("<|im_end|>")
+    assert end is not None
+    return pack([*tokenizer.encode(_ANSWER), end])
+
+
+def _await_answer(stage: Stage) -> None:
+    """Returns when a first turn was answered."""
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    while True:
+        stage.children.check()
+        try:
+            # So many that all partitions of fresh topics have been found to have a leader.
+            *_, token = asyncio.run(_opened(stage, 2 * REQUESTS.partitions))
+            headers = {"authorization": f"Bearer {token}"}
+            path = f"{stage.url}/v1/chat/completions"
+            httpx.post(path, headers=headers, content=_bodies()[0]).raise_for_status()
+            return
+        except (httpx.HTTPError, RuntimeError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _measured(stage: Stage, connections: int, seconds: float) -> dict[str, object]:
+    sessions = _SESSIONS.get(connections, _MOST_SESSIONS)
+    place = httpx.URL(stage.url)
+    orders = {
+        "host": place.host,
+        "port": place.port,
+        "connections": connections,
+        "warm_up_s": _WARM_UP_S,
+        "seconds": seconds,
+        "tokens": asyncio.run(_opened(stage, sessions)),
+        "bodies": _bodies(),
+    }
+    load = stage.children.start("load", "benchmarks.http_load", orders)
+    assert load.stdout is not None
+    pids = {name: pid for name, pid in stage.pids().items() if name != "load"}
+    assert load.stdout.readline() == "begin\n", "the load generator ended"
+    before = {name: cpu_s(pid) for name, pid in pids.items()}
+    assert load.stdout.readline() == "end\n", "the load generator ended"
+    used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+    result: dict[str, Any] = json.loads(load.stdout.readline())
+    stage.children.check()
+    return _named(result, used, connections)
+
+
+def _named(
+    result: Mapping[str, Any], used: Mapping[str, float], connections: int
+) -> dict[str, object]:
+    """The figures of one level, under their public names."""
+    count = max(result["requests"], 1)
+    cpu = {f"{name}_cpu_us": round(1e6 * seconds / count, 1) for name, seconds in used.items()}
+    cpu["client_cpu_us"] = result["client_cpu_us"]
+    figures = {
+        "added_p50_ms": result["p50_ms"],
+        "added_p99_ms": result["p99_ms"],
+        "requests_per_s": result["requests_per_s"],
+        "requests": result["requests"],
+        "failures": result["failures"],
+        **cpu,
+    }
+    if result["failure"]:
+        figures["failure"] = result["failure"]
+    return {f"{name}_c{connections}": figure for name, figure in figures.items()}
+
+
+async def _opened(stage: Stage, number: int) -> list[str]:
+    """Opens sessions; their tokens."""
+    headers = {"authorization": f"Bearer {derived_admin_key(_SECRET)}"}
+    limit = asyncio.Semaphore(_OPEN_AT_ONCE)
+
+    async def open_one(client: httpx.AsyncClient) -> str:
+        async with limit:
+            answer = await client.post("/sessions", json={"policy": _POLICY})
+            if answer.status_code != 201:
+                raise RuntimeError(f"{answer.status_code} {answer.text}")
+            return str(answer.json()["api_key"])
+
+    async with httpx.AsyncClient(base_url=stage.url, headers=headers, timeout=30) as client:
+        return await asyncio.gather(*(open_one(client) for _ in range(number)))
+
+
+def _bodies() -> list[str]:
+    """The calls of a session, each with the history of those before."""
+    messages: list[dict[str, str]] = []
+    bodies = []
+    for turn in range(_TURNS):
+        messages.append({"role": "user", "content": f"key {turn}, and say which code it has"})
+        bodies.append(json.dumps({"model": "policy", "messages": messages, "temperature": 1.0}))
+        messages.append({"role": "assistant", "content": _ANSWER})
+    return bodies

@@ -1,0 +1,149 @@
+"""Cheap HTTP load: keep-alive connections that send the next call when the last is answered.
+
+Reads its orders as JSON from standard input, prints `begin` when the warm-up is over and at the end
+the result as JSON. A process of its own, started by `benchmarks/gateway.py`.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import cast
+
+import uvloop
+
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length: "
+
+
+@dataclass
+class Load:
+    """What to send, and what came of it. A session is answered `bodies` in turn, then left."""
+
+    host: str
+    port: int
+    connections: int
+    warm_up_s: float
+    seconds: float
+    tokens: list[str]
+    bodies: list[str]
+    latencies: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.sessions = deque(self.tokens)
+        self.measuring = False
+        self.ended = False
+
+    def requests(self, token: str) -> list[bytes]:
+        """All calls of one session."""
+        return [
+            (
+                f"POST /v1/chat/completions HTTP/1.1\r\nhost: {self.host}\r\n"
+                f"authorization: Bearer {token}\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\n\r\n{body}"
+            ).encode()
+            for body in self.bodies
+        ]
+
+
+class Connection(asyncio.Protocol):
+    """One connection, one call at a time."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._pending: list[bytes] = []
+        self._received = b""
+        self._sent_at = 0.0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(_HEAD_END)
+        if not end:
+            return
+        start = head.index(_LENGTH) + len(_LENGTH)
+        length = int(head[start:].partition(b"\r\n")[0])
+        if len(body) >= length:
+            self._answered(head, body)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def _answered(self, head: bytes, body: bytes) -> None:
+        now = time.perf_counter()
+        self._received = b""
+        if not head.startswith(b"HTTP/1.1 200"):
+            self._load.failures.append(body[:200].decode())
+        elif self._load.measuring:
+            self._load.latencies.append(now - self._sent_at)
+        self._send()
+
+    def _send(self) -> None:
+        load = self._load
+        if not self._pending and load.sessions:
+            self._pending = load.requests(load.sessions.popleft())[::-1]
+        if load.ended or not self._pending:
+            self._transport.close()
+            return
+        self._sent_at = time.perf_counter()
+        self._transport.write(self._pending.pop())
+
+
+async def run(load: Load) -> dict[str, object]:
+    """Drives the load to its end."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_fail)
+    made = [
+        await loop.create_connection(lambda: Connection(load), load.host, load.port)
+        for _ in range(load.connections)
+    ]
+    done = asyncio.gather(*(connection.done for _, connection in made))
+    await asyncio.sleep(load.warm_up_s)
+    print("begin", flush=True)
+    load.measuring = True
+    began, used = time.perf_counter(), _cpu_s()
+    await asyncio.wait({done}, timeout=load.seconds)
+    seconds, used = time.perf_counter() - began, _cpu_s() - used
+    print("end", flush=True)
+    load.measuring, load.ended = False, True
+    await asyncio.wait({done}, timeout=10)
+    return _summary(load, seconds, used)
+
+
+def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    loop.default_exception_handler(context)
+    sys.exit(1)
+
+
+def _summary(load: Load, seconds: float, cpu_s: float) -> dict[str, object]:
+    ordered = sorted(load.latencies)
+    count = len(ordered)
+    return {
+        "requests": count,
+        "failures": len(load.failures),
+        "failure": load.failures[0] if load.failures else "",
+        "requests_per_s": round(count / seconds),
+        "p50_ms": round(1000 * ordered[count // 2], 3) if count else None,
+        "p99_ms": round(1000 * ordered[count * 99 // 100], 3) if count else None,
+        "client_cpu_us": round(1e6 * cpu_s / count, 1) if count else None,
+    }
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    orders = Load(**json.load(sys.stdin))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(run(orders))), flush=True)
