@@ -92,12 +92,12 @@ class WeightsAndBiases:
 
 def open_sinks(settings: TrainerSettings) -> list[Sink]:
     """The sinks that are set. Raises `SinkUnavailable`."""
-    sinks: list[Sink] = [CsvFile(settings.metrics_csv)]
+    sinks: list[Sink] = []
     if settings.trainer.tensorboard_dir is not None:
         sinks.append(TensorBoard(settings.trainer.tensorboard_dir))
     if settings.trainer.wandb_project is not None:
         sinks.append(WeightsAndBiases(settings.trainer.wandb_project, settings.run.policy))
-    return sinks
+    return [CsvFile(settings.metrics_csv), *sinks]
 
 
 def _imported(module: str, setting: str, package: str) -> Any:

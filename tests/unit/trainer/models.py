@@ -57,30 +57,37 @@ def sample(model: PreTrainedModel, prompt: Sequence[int], length: int) -> list[i
     return ids[len(prompt) :]
 
 
+@torch.no_grad()
 def bandit(directory: Path, groups: int, group_size: int) -> list[Trajectory]:
     """Sessions of a game: behind one prompt token, say one below 16. Sampled from the model."""
     torch.manual_seed(1)
     model = open_tiny(directory)
-    found = []
-    for number in range(groups):
-        prompt = [number % 8]
-        for place in range(group_size):
-            answer = sample(model, prompt, 2)
-            said = logprobs(model, [*prompt, *answer])[1:]
-            found.append(
-                trajectory(
-                    [
-                        Run(prompt, "prompt"),
-                        Run(answer, parent=0, parent_end=1, logprobs=said),
-                    ],
-                    session_id(f"run-{number}", place, 0),
-                    reward=float(answer[0] < VOCABULARY // 2),
-                    group=f"run-{number}",
-                    sample=place,
-                    group_size=group_size,
-                )
-            )
-    return found
+    ids = (torch.arange(groups) % 8).repeat_interleave(group_size)[:, None]
+    said = []
+    for _ in range(2):
+        table = model(input_ids=ids, use_cache=False).logits[:, -1].float().log_softmax(-1)
+        drawn = torch.multinomial(table.exp(), 1)
+        said.append(table.gather(-1, drawn))
+        ids = torch.cat([ids, drawn], 1)
+    return [
+        _session(row, logprobs, *divmod(number, group_size), group_size)
+        for number, (row, logprobs) in enumerate(
+            zip(ids.tolist(), torch.cat(said, 1).tolist(), strict=True)
+        )
+    ]
+
+
+def _session(
+    ids: list[int], logprobs: list[float], group: int, place: int, size: int
+) -> Trajectory:
+    return trajectory(
+        [Run(ids[:1], "prompt"), Run(ids[1:], parent=0, parent_end=1, logprobs=logprobs)],
+        session_id(f"run-{group}", place, 0),
+        reward=float(ids[1] < VOCABULARY // 2),
+        group=f"run-{group}",
+        sample=place,
+        group_size=size,
+    )
 
 
 @torch.no_grad()

@@ -1,0 +1,216 @@
+"""Checkpoints, publications, settings: what is on disk is whole, and is of this run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from infra.renderer_settings import RendererError
+from infra.weight_versions import versions
+from infra.weights import verify
+from schemas.records import WeightsPublished
+from trainer import checkpoint
+from trainer.backend import ModelUnusable, StepInput
+from trainer.checkpoint import STATE, Checkpoint, CheckpointForeign
+from trainer.first_weights import WeightsDirectoryInUse, first_weights
+from trainer.history import History
+from trainer.publication import Publication
+from trainer.recovery import Origin, plan
+from trainer.roles import Roles
+from trainer.settings import PolicySection, TrainerSettings
+
+LOG = "cluster/prefix."
+
+
+class StubBackend:
+    """A back end whose weights are a text."""
+
+    dtype = "float32"
+
+    def __init__(self, text: str = "w0") -> None:
+        self.text = text
+
+    def train(self, step: StepInput) -> Mapping[str, float]:
+        return {}
+
+    def remember(self, version: int) -> None:
+        pass
+
+    def remembered(self) -> Sequence[int]:
+        return ()
+
+    def write_weights(self, directory: Path) -> None:
+        (directory / "model.safetensors").write_text(self.text)
+        (directory / "config.json").write_text('{"from": "backend"}')
+
+    def save(self, directory: Path) -> None:
+        (directory / "weights.safetensors").write_text(self.text)
+
+    def load(self, directory: Path) -> None:
+        self.text = (directory / "weights.safetensors").read_text()
+
+    def acquire(self) -> None:
+        pass
+
+    def release(self) -> int:
+        return 0
+
+
+def some(version: int) -> Checkpoint:
+    history = History("tiny", offset=9, over={"g-0"})
+    return Checkpoint(Origin(version, version, "a"), {0: 4, 1: -2}, history, 3, True, LOG)
+
+
+def write(root: Path, version: int, keep: int = 9) -> Path:
+    return checkpoint.write(root, some(version), StubBackend(f"w{version}").save, keep)
+
+
+def newest(root: Path) -> Checkpoint:
+    return checkpoint.newest(root, "tiny", LOG)
+
+
+def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    directory = write(tmp_path, 12)
+    found = newest(tmp_path)
+    assert (found.origin, found.offsets) == (Origin(12, 12, "a"), {0: 4, 1: -2})
+    assert found.history == some(12).history
+    assert found.directory == directory
+    roles = Roles("w", "i")
+    found.resume(roles)
+    assert (roles.epoch, roles.rollout_holds) == (3, True)
+
+
+def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path: Path) -> None:
+    found = newest(tmp_path / "nowhere")
+    assert (found.origin, found.offsets, found.directory) == (Origin(), {}, None)
+
+
+@pytest.mark.parametrize("damage", [STATE, "weights.safetensors"])
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(tmp_path: Path, damage: str) -> None:
+    write(tmp_path, 2)
+    (write(tmp_path, 4) / damage).write_text("{}")
+    assert newest(tmp_path).origin.version == 2
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    (tmp_path / ".checkpoint-00000001.dead").mkdir()
+    for version in (2, 4, 6):
+        write(tmp_path, version, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-00000004",
+        "checkpoint-00000006",
+    ]
+
+
+def test_a_checkpoint_of_another_log_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    with pytest.raises(CheckpointForeign):
+        checkpoint.newest(tmp_path, "tiny", "cluster/other.")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TrainerSettings:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text("{}")
+    (model / "config.json").write_text('{"from": "model"}')
+    (model / "model.safetensors").write_text("initial")
+    (model / "model.safetensors.index.json").write_text("{}")
+    return TrainerSettings(data_dir=tmp_path / "data", policy=PolicySection(model=model))
+
+
+def test_a_published_version_is_a_whole_model_directory(settings: TrainerSettings) -> None:
+    publication = Publication(settings)
+    publication.prepare()
+    published = publication.write(StubBackend(), 3, 2, "a")
+    directory = Path(published.directory)
+    manifest = verify(directory, published.manifest_sha256)
+    assert set(manifest.files) == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert json.loads((directory / "config.json").read_text()) == {"from": "backend"}
+    assert (manifest.version, manifest.optimizer_step, manifest.lineage) == (3, 2, "a")
+
+
+def test_everybody_is_told_one_tokenizer_and_the_model_s_own_distribution(
+    settings: TrainerSettings,
+) -> None:
+    publication = Publication(settings)
+    publication.prepare()
+    told = [
+        publication.policy_weights(publication.write(StubBackend(), version, version, "a"), 7)
+        for version in range(5)
+    ]
+    assert len({(one.tokenizer_directory, one.tokenizer_hash, one.renderer) for one in told}) == 1
+    assert (Path(told[0].tokenizer_directory) / "tokenizer.json").is_file()
+    assert (told[0].overrides.temperature, told[0].overrides.top_p) == (1, 1)
+    assert list(versions(settings.weights_dir)) == [1, 2, 3, 4]
+
+
+def test_a_model_without_a_tokenizer_and_a_wrong_renderer_are_typed_errors(
+    settings: TrainerSettings,
+) -> None:
+    (settings.policy.model / "tokenizer.json").unlink()
+    with pytest.raises(ModelUnusable):
+        Publication(settings).prepare()
+    wrong = settings.policy.model_copy(update={"renderer": "{}"})
+    with pytest.raises(RendererError):
+        Publication(settings.model_copy(update={"policy": wrong}))
+
+
+def test_a_new_run_begins_with_version_0_and_goes_on_with_what_is_current(
+    settings: TrainerSettings,
+) -> None:
+    publication, root, history = Publication(settings), settings.weights_dir, History("policy")
+    first = first_weights(publication, root, history, plan(history, Origin(), "a"), StubBackend())
+    assert (first.published.version, first.new, first.plan.next_version) == (0, True, 1)
+    history.apply(publication.announcement(first.published, "a", 0), 0)
+    again = first_weights(publication, root, history, plan(history, Origin(), "b"), StubBackend())
+    assert (again.published.version, again.new, again.plan.next_version) == (0, False, 1)
+
+
+def test_weights_that_are_gone_are_written_again_under_a_new_number(
+    settings: TrainerSettings,
+) -> None:
+    history = History("policy")
+    lost = WeightsPublished(
+        at_ms=0,
+        policy="policy",
+        version=7,
+        step=7,
+        lineage="a",
+        directory=str(settings.data_dir / "gone"),
+        manifest_sha256="",
+    )
+    history.apply(lost, 0)
+    todo = plan(history, Origin(6, 6, "a"), "b")
+    first = first_weights(Publication(settings), settings.weights_dir, history, todo, StubBackend())
+    assert (first.published.version, first.published.step, first.plan.next_version) == (8, 6, 9)
+    assert history.steps_of[8] == 6
+
+
+def test_weights_of_another_run_are_not_overwritten(settings: TrainerSettings) -> None:
+    publication, history = Publication(settings), History("policy")
+    publication.prepare()
+    publication.write(StubBackend(), 120, 120, "old")
+    with pytest.raises(WeightsDirectoryInUse):
+        todo = plan(history, Origin(), "a")
+        first_weights(publication, settings.weights_dir, history, todo, StubBackend())
+
+
+def test_settings_come_from_the_environment_and_are_checked_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__OPTIMIZER__LR", "0.5")
+    monkeypatch.setenv("SEAMLESSFLOW_RUN__GROUP_SIZE", "8")
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__FILTERS", '{"zero_variance": "drop"}')
+    settings = TrainerSettings()
+    assert settings.trainer.optimizer.lr == 0.5
+    assert settings.trainer.filters == {"zero_variance": "drop"}
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__WINDOW", "2")
+    with pytest.raises(ValueError, match="window"):
+        TrainerSettings()
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__WINDOW", "99")
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__TAGS", '["rollout"]')
+    with pytest.raises(ValueError, match="tags"):
+        TrainerSettings()

@@ -1,0 +1,131 @@
+"""What a user is told: metrics in files, why nothing is learned, when the engine disagrees."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.records import ProgressStalled
+from trainer.batch import Batch
+from trainer.metrics import known
+from trainer.reasons import reasons
+from trainer.reports import ENGINE, LEARNING, Reports
+from trainer.schedule import learning_rate
+from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
+from trainer.sinks import CsvFile, SinkUnavailable, open_sinks
+from trainer.step import Done, Order
+from trainer.usage import Usage
+
+EQUAL = {"filtered/zero_variance": 1.0, "reward_mean": 0.0, "tokens_trained": 0.0}
+
+
+def done(step: int, metrics: dict[str, float]) -> Done:
+    order = Order(
+        batch=Batch(step, ()),
+        facts={},
+        version=step,
+        next_version=step + 1,
+        lineage="a",
+        parent_lineage="",
+        consumed=(),
+        started_ms=0,
+    )
+    return Done(order, metrics, 100 + step)
+
+
+def reports(**settings: object) -> Reports:
+    return Reports(TrainerSection(explain_after=3, **settings), [])
+
+
+def told(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
+    return [record for step, one in enumerate(steps) for record in of.step(done(step, one))]
+
+
+def test_equal_rewards_are_named_as_the_reason() -> None:
+    (record,) = told(reports(), EQUAL, EQUAL, EQUAL)
+    assert (record.what, record.since_ms) == (LEARNING, 100)
+    assert "returned the same (mean reward 0)" in record.detail
+
+
+def test_one_step_with_a_gradient_is_learning() -> None:
+    assert told(reports(), EQUAL, {"grad_norm": 0.1}, EQUAL, EQUAL) == []
+
+
+def test_the_reasons_are_told_once_in_a_while_and_not_each_step() -> None:
+    assert len(told(reports(), *[EQUAL] * 7)) == 2
+
+
+def test_masks_and_losses_are_named_with_their_counts() -> None:
+    found = reasons([{"masked/inexact": 30.0, "masked/stale": 2.0, "dropped/stale": 4.0}])
+    assert found == [
+        "sampled tokens are masked: 30 inexact, 2 stale",
+        "groups were given up: 4 stale (see GroupDropped on control)",
+    ]
+
+
+def test_sessions_that_did_not_count_are_named() -> None:
+    assert "5 sessions did not count" in reasons([{"samples_failed": 5.0}])[0]
+
+
+def test_a_loss_that_takes_all_gradients_away_is_named() -> None:
+    assert "took the gradient" in reasons([{"tokens_trained": 5.0}])[0]
+
+
+def test_an_engine_that_disagrees_is_told_once_until_it_agrees_again() -> None:
+    wrong, right = (
+        {"mismatch_mean": 0.2, "grad_norm": 1.0},
+        {"mismatch_mean": 0.0, "grad_norm": 1.0},
+    )
+    found = told(reports(), right, wrong, wrong, right, wrong)
+    assert [record.what for record in found] == [ENGINE, ENGINE]
+
+
+def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
+    for step in range(2):
+        sink = CsvFile(tmp_path / "out" / "metrics.csv")
+        sink.write(step, step + 1, 5, {"loss": 0.25, "masked/stale": 3.0})
+        sink.close()
+    header, first, second = (tmp_path / "out" / "metrics.csv").read_text().splitlines()
+    assert header.startswith("step,version,at_ms,reward_mean")
+    row = dict(zip(header.split(","), first.split(","), strict=True))
+    assert (row["step"], row["loss"], row["more"]) == ("0", "0.25", "masked/stale=3")
+    assert second.startswith("1,2,5")
+
+
+def test_a_sink_without_its_library_says_what_to_install(tmp_path: Path) -> None:
+    settings = TrainerSettings(data_dir=tmp_path, trainer=TrainerSection(wandb_project="p"))
+    with pytest.raises(SinkUnavailable, match="pip install wandb"):
+        open_sinks(settings)
+
+
+@pytest.mark.parametrize("name", ["loss", "masked/stale", "filtered/zero_variance"])
+def test_metric_names_are_on_the_list(name: str) -> None:
+    assert known(name)
+    assert not known(f"no-such-{name}")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 1.0, 0.55, 0.1]),
+        ("cosine", [0.5, 1.0, 1.0, 0.55, 0.1]),
+    ],
+)
+def test_the_learning_rate_warms_up_and_falls(schedule: str, expected: list[float]) -> None:
+    settings = OptimizerSection(lr=1.0, min_lr=0.1, warmup_steps=2, schedule=schedule)
+    assert [learning_rate(settings, step, 5) for step in range(5)] == pytest.approx(expected)
+
+
+def test_usage_adds_up_to_the_time_a_role_was_held() -> None:
+    usage = Usage("w", 0)
+    assert usage.account("i", 100) is None
+    usage.now("loading", 200)
+    usage.now("training", 230)
+    usage.now("idle", 330)
+    usage.trained(7)
+    record = usage.account("i", 400)
+    assert record is not None
+    assert (record.loading_ms, record.training_ms, record.idle_ms) == (30, 100, 70)
+    assert (record.from_ms, record.at_ms, record.tokens) == (100, 400, 7)
+    later = usage.account("i", 450)
+    assert later is not None and (later.idle_ms, later.tokens, later.from_ms) == (50, 0, 400)
