@@ -17,7 +17,8 @@ from seamlessflow.demo.warmup import warm_up
 
 TRAIN_TASKS = 2_000
 EVAL_TASKS = 100
-THREADS = 2
+THREADS = 1
+"""At this size more only get in each other's way."""
 _TELL_EVERY = 25
 
 
