@@ -26,7 +26,7 @@ def trajectory(session: Session, partition: int) -> Trajectory:
     starts = _starts(nodes)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     spans = _spans(nodes, starts)
-    trainable = [_versions(node) for node, mask in zip(nodes, masks, strict=True) if any(mask)]
+    versions = _trained_versions(nodes, reasons)
     return Trajectory(
         session_id=opened.session_id,
         policy=opened.policy,
@@ -52,8 +52,8 @@ def trajectory(session: Session, partition: int) -> Trajectory:
         reason=closed.reason,
         cause=closed.cause,
         creation_version=opened.creation_version,
-        version_min=min((low for low, _ in trainable), default=None),
-        version_max=max((high for _, high in trainable), default=None),
+        version_min=min(versions, default=None),
+        version_max=max(versions, default=None),
         turns=len(session.turns),
         interrupted_turns=sum(turn.interruptions > 0 for turn in session.turns.values()),
         match_rules=Counter(turn.started.match_rule for turn in session.turns.values()),
@@ -91,16 +91,16 @@ def _turn_reason(session: Session, turn: Turn, abandoned: set[int]) -> str:
 def _abandoned(session: Session) -> set[int]:
     """Sampled nodes of one prompt that the agent did not go on from, where it went on from another.
 
-    Where it went on from none, all but the youngest.
+    Where it went on from none, all but the youngest. To go on from a node is to keep some token.
     """
     samples: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for turn in session.turns.values():
         if turn.state is TurnState.COMPLETED:
             samples[_position(session, turn)].append(turn.node)
-    nodes = session.tree.nodes
+    gone_on = {node.parent for node in session.tree.nodes if node.parent_end > 0}
     abandoned: set[int] = set()
     for siblings in samples.values():
-        kept = [node for node in siblings if nodes[node].children] or siblings[-1:]
+        kept = [node for node in siblings if node in gone_on] or siblings[-1:]
         abandoned.update(set(siblings) - set(kept))
     return abandoned
 
@@ -123,11 +123,10 @@ def _starts(nodes: list[Node]) -> list[int]:
 
 
 def _mask(node: Node, reason: str) -> bytes:
-    if reason or node.origin != "policy":
-        return bytes(node.length)
-    if all(span.version_min == span.version_max for span in node.spans):
-        return b"\1" * node.length
+    """One byte a token, 1 where it is trained: sampled, for no reason not, of one known version."""
     mask = bytearray(node.length)
+    if reason or node.origin != "policy" or not node.spans:
+        return bytes(mask)
     ends = [span.start for span in node.spans[1:]] + [node.length]
     for span, end in zip(node.spans, ends, strict=True):
         if span.version_min == span.version_max:
@@ -148,10 +147,14 @@ def _spans(nodes: list[Node], starts: list[int]) -> tuple[VersionSpan, ...]:
     )
 
 
-def _versions(node: Node) -> tuple[int, int]:
-    lows = [span.version_min for span in node.spans]
-    highs = [span.version_max for span in node.spans]
-    return min(lows), max(highs)
+def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
+    return {
+        span.version_min
+        for node in nodes
+        if reasons.get(node.node_id) == ""
+        for span in node.spans
+        if span.version_min == span.version_max
+    }
 
 
 def _node(session: Session, node: Node, start: int, reasons: dict[int, str]) -> TrajectoryNode:

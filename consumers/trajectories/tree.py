@@ -79,12 +79,13 @@ class Tree:
         wanted = np.frombuffer(ids, np.int32)
         best = (ROOT, 0, 0)
         for node, common, depth in self._walk(wanted):
-            if depth >= best[2] and depth > 0:
+            # Where nothing of the node is shared its parent's end is the same place.
+            if common > 0 and depth >= best[2]:
                 best = (node, common, depth)
         return best
 
     def _walk(self, wanted: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
-        open_ends = [(root, 0) for root in self.roots]
+        open_ends = [(root, 0) for root in reversed(self.roots)]
         while open_ends:
             node_id, start = open_ends.pop()
             node = self.nodes[node_id]

@@ -116,6 +116,21 @@ def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
     assert made.nodes[3].masked_reason == "abandoned"
 
 
+def test_a_prompt_behind_none_of_a_sample_s_tokens_does_not_go_on_from_it() -> None:
+    story = told(
+        started("a", ids(1, 2)),
+        dispatched("a"),
+        completed(ids(7), "a"),
+        started("b", b"", parent_node=1, parent_end=0, prompt_length=2),
+        dispatched("b"),
+        completed(ids(8), "b", b"", prompt_hash=started("b", b"").prompt_hash, prompt_length=2),
+    )
+
+    made = finished(story)
+
+    assert [node.masked_reason for node in made.nodes] == ["", "abandoned", "", ""]
+
+
 def test_tokens_of_uncertain_version_are_not_trained() -> None:
     spans = (
         VersionSpan(start=0, version_min=1, version_max=2),
@@ -126,6 +141,26 @@ def test_tokens_of_uncertain_version_are_not_trained() -> None:
 
     assert made.loss_mask == bytes([0, 0, 0, 1])
     assert made.masked_tokens == {"inexact_version": 1}
+    assert (made.version_min, made.version_max) == (2, 2)
+
+
+def test_tokens_of_no_told_version_are_not_trained() -> None:
+    late = (VersionSpan(start=1, version_min=2, version_max=2),)
+
+    made = finished(
+        told(
+            started("a"),
+            dispatched("a"),
+            completed(ids(7, 8), "a", spans=()),
+            started("b"),
+            dispatched("b"),
+            completed(ids(7, 8), "b", spans=late),
+        )
+    )
+
+    assert made.loss_mask == bytes([0, 0, 0, 0, 0, 0, 0, 1])
+    assert made.masked_tokens == {"inexact_version": 3}
+    assert (made.version_min, made.version_max) == (2, 2)
 
 
 def test_an_interruption_leaves_one_seamless_turn() -> None:

@@ -116,6 +116,8 @@ def test_the_same_request_again_shares_the_whole_prompt(talk: Talk) -> None:
 
     assert (again.rule, again.suffix_ids) == ("render", b"")
     assert again.prompt_ids == first.prompt_ids
+    prompt_node = talk.story.turn("a").prompt_node
+    assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
 
 
 def test_two_continuations_with_equal_text_share_their_prompt(talk: Talk) -> None:
