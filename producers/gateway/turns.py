@@ -30,6 +30,7 @@ _MANAGER_MARGIN_S = 2.0
 # A call answered sooner need not be watched, which saves a tenth of its CPU.
 _WATCH_AFTER_S = 0.1
 _LONGEST_KEY = 256
+_RETRY_DIGITS = 9
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class Turns:
             reply=self._link.address,
             turn_id=turn_id,
             idempotency_key=None if key is None else _choice_key(key, choice),
-            retry_count=min(int(retries), 2**31 - 1) if retries.isdigit() else 0,
+            retry_count=int(retries[:_RETRY_DIGITS]) if retries.isdigit() else 0,
             body_hash=body_hash,
             dialect=request.dialect,
             messages=request.messages,

@@ -103,6 +103,8 @@ class ScriptedManager:
         create_topics(kafka, [REQUESTS, REPLIES, FLEET])
         self.scripts: dict[str, Script] = {}
         self.received: list[Record] = []
+        self.headers: dict[str, dict[str, bytes]] = {}
+        """Kafka headers of the last command of each session."""
         self._producer = Producer(kafka, "scripted-manager")
         self._reader = Reader(kafka, "scripted-manager")
         self._reader.assign({(REQUESTS.name, n): 0 for n in range(REQUESTS.partitions)})
@@ -137,6 +139,7 @@ class ScriptedManager:
     def _serve(self) -> None:
         while not self._closed.is_set():
             for item in self._reader.poll(0.05):
+                self.headers[str(item.key)] = dict(item.headers)
                 self.received.append(item.record)
                 self._answer(item.record)
         self._reader.close()
@@ -172,7 +175,9 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_process(kafka: KafkaSettings, **settings: object) -> Iterator[GatewayProcess]:
+def gateway_process(
+    kafka: KafkaSettings, otlp_endpoint: str | None = None, **settings: object
+) -> Iterator[GatewayProcess]:
     """A gateway in a process of its own, ready; ended by SIGTERM."""
     port = free_port()
     environment = {
@@ -182,6 +187,8 @@ def gateway_process(kafka: KafkaSettings, **settings: object) -> Iterator[Gatewa
         **_variables({"gateway__secret": SECRET, "gateway__port": port}),
         **_variables({f"gateway__{name}": value for name, value in settings.items()}),
     }
+    if otlp_endpoint is not None:
+        environment |= _variables({"telemetry__otlp_endpoint": otlp_endpoint})
     process = subprocess.Popen(
         [sys.executable, "-m", "producers.gateway"], cwd=ROOT, env=environment
     )

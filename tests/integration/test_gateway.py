@@ -1,6 +1,8 @@
 """The gateway before the official client: real Kafka, real process, a manager with a script."""
 
 import asyncio
+import random
+import socket
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -455,3 +457,25 @@ def test_an_idempotency_key_is_handed_on(
         manager.await_command(RequestTurn, session, number).idempotency_key for number in (1, 2)
     ]
     assert keys == ["k", "k.1"]
+
+
+def test_damaged_requests_do_no_harm(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, rng: random.Random
+) -> None:
+    place = httpx.URL(gateway.url)
+    body = orjson.dumps({"model": "m", "messages": [USER], "stream": True})
+    token = gateway.keys.session_token(session)
+    whole = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n"
+        b"x-stainless-retry-count: 1\r\ncontent-length: %d\r\n\r\n%b"
+    ) % (token.encode(), len(body), body)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(rng.randint(1, 8)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+            connection.sendall(damaged)
+            connection.shutdown(socket.SHUT_WR)
+            answer = connection.recv(65_536)
+            assert not answer.startswith(b"HTTP/1.1 500")
+    assert httpx.get(f"{gateway.url}/health").status_code == 200
