@@ -4,9 +4,11 @@ A pure reading of the log, live or long after. Drawn by `scheduler/timeline_char
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scheduler.ledger import EVAL
 from scheduler.state import Decision
 from schemas import records as r
 from schemas.records import Record
@@ -42,13 +44,17 @@ class Timeline:
     intervals: tuple[Interval, ...]
     steps: tuple[StepEnd, ...]
     idle: Mapping[str, float]
-    """Share of the time in a role that a worker did nothing, as its processes measured it."""
+    """Share of the time in a role that a worker did nothing, as its processes measured it while
+    there was training.
+    """
     switches: int
     """Changes from one role to the other that were carried out."""
     handed_back: int
     """Turns interrupted by a change of role and continued elsewhere."""
     start_ms: int
     end_ms: int
+    training_ms: tuple[int, int]
+    """From the first group for training to the end of the last step; else all there is."""
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -69,10 +75,13 @@ def timeline(records: Iterable[Record]) -> Timeline:
     return reading.result()
 
 
-@dataclass
-class _Usage:
-    idle_ms: int = 0
-    all_ms: int = 0
+def _idle(usage: Iterable[r.WorkerUsage]) -> dict[str, float]:
+    idle: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    for of in usage:
+        idle[of.worker] += of.idle_ms
+        known[of.worker] += of.idle_ms + of.decoding_ms + of.training_ms + of.loading_ms
+    return {worker: idle[worker] / all_ms for worker, all_ms in known.items() if all_ms}
 
 
 @dataclass
@@ -84,7 +93,8 @@ class _Reading:
     last_role: dict[str, str] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
     steps: list[StepEnd] = field(default_factory=list)
-    usage: dict[str, _Usage] = field(default_factory=dict)
+    first_group_ms: int | None = None
+    usage: list[r.WorkerUsage] = field(default_factory=list)
     switches: int = 0
     handed_back: int = 0
 
@@ -104,15 +114,18 @@ class _Reading:
     def result(self) -> Timeline:
         for worker in list(self.states):
             self._enter(worker, None, self.now_ms)
-        shares = {name: of.idle_ms / of.all_ms for name, of in self.usage.items() if of.all_ms}
+        start_ms = self.start_ms or 0
+        begun_ms = start_ms if self.first_group_ms is None else self.first_group_ms
+        done_ms = self.steps[-1].at_ms if self.steps else self.now_ms
         return Timeline(
             intervals=tuple(self.intervals),
             steps=tuple(self.steps),
-            idle=shares,
+            idle=_idle(of for of in self.usage if begun_ms <= of.from_ms <= done_ms),
             switches=self.switches,
             handed_back=self.handed_back,
-            start_ms=self.start_ms or 0,
+            start_ms=start_ms,
             end_ms=self.now_ms,
+            training_ms=(begun_ms, done_ms),
         )
 
     def _take_role(self, record: Record) -> None:
@@ -142,11 +155,10 @@ class _Reading:
                 self._step_over(record.at_ms)
             case r.StepSkipped():
                 self._step_over(record.at_ms)
+            case r.GroupAdmitted() if record.purpose != EVAL and self.first_group_ms is None:
+                self.first_group_ms = record.at_ms
             case r.WorkerUsage():
-                busy = record.decoding_ms + record.training_ms + record.loading_ms
-                used = self.usage.setdefault(record.worker, _Usage())
-                used.idle_ms += record.idle_ms
-                used.all_ms += record.idle_ms + busy
+                self.usage.append(record)
 
     def _take_pause(self, record: Record) -> None:
         match record:

@@ -28,6 +28,8 @@ LABELS = {
     WAITING: "idle",
 }
 MOST_LABELS = 14
+CLOSEST = 0.03
+"""Least distance of two labels, as a share of the width."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more steps gets a second panel with so many of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
@@ -38,7 +40,7 @@ Window = tuple[int, int]
 
 def plot(timeline: Timeline, path: Path) -> None:
     """Writes the timeline as PNG. Raises `OSError`."""
-    windows = [(timeline.start_ms, timeline.end_ms), *_zoom(timeline)]
+    windows = [timeline.training_ms, *_zoom(timeline)]
     rows = max(1, len(timeline.workers))
     height = min(TALLEST_IN, HEAD_IN + FOOT_IN + len(windows) * (PANEL_IN + ROW_IN * rows))
     figure = Figure(figsize=(WIDTH_IN, height), dpi=160, facecolor="white")
@@ -66,7 +68,7 @@ def _zoom(timeline: Timeline) -> list[Window]:
 
 
 def _seconds(timeline: Timeline, at_ms: int) -> float:
-    return (at_ms - timeline.start_ms) / 1000
+    return (at_ms - timeline.training_ms[0]) / 1000
 
 
 def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
@@ -83,7 +85,7 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
 
 def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
     inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
-    for end in _labelled(inside):
+    for end in _labelled(inside, window):
         at = _seconds(timeline, end.at_ms)
         axes.axvline(at, color=INK, linewidth=0.7, linestyle=(0, (2, 2)), zorder=4)
         axes.annotate(
@@ -98,14 +100,19 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
         )
 
 
-def _labelled(steps: Sequence[StepEnd]) -> Sequence[StepEnd]:
-    """At most `MOST_LABELS` of them, a round number of steps apart."""
+def _labelled(steps: Sequence[StepEnd], window: Window) -> Sequence[StepEnd]:
+    """At most `MOST_LABELS` of them, a round number of steps apart, none over another."""
     apart = next(
         number
         for number in (factor * 10**power for power in range(9) for factor in (1, 2, 5))
         if len(steps) <= number * MOST_LABELS
     )
-    return [end for end in steps if end.version % apart == 0]
+    chosen: list[StepEnd] = []
+    for end in steps:
+        far = not chosen or end.at_ms - chosen[-1].at_ms > CLOSEST * (window[1] - window[0])
+        if end.version % apart == 0 and far:
+            chosen.append(end)
+    return chosen
 
 
 def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
@@ -161,7 +168,7 @@ def _words(figure: Figure, timeline: Timeline, height: float) -> None:
 
 
 def _summary(timeline: Timeline) -> str:
-    seconds = (timeline.end_ms - timeline.start_ms) / 1000
+    seconds = _seconds(timeline, timeline.training_ms[1])
     idle = list(timeline.idle.values())
     parts = [
         f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s",

@@ -231,7 +231,7 @@ def usage(
     training_ms: int = 0,
     idle_ms: int = 0,
     tokens: int = 0,
-) -> Record:
+) -> r.WorkerUsage:
     return r.WorkerUsage(
         at_ms=0,
         worker=worker,

@@ -1,5 +1,6 @@
 """The timeline read from `control`, and its picture."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler.timeline import (
@@ -87,6 +88,24 @@ def test_idle_shares_are_what_the_processes_measured() -> None:
     )
 
     assert found.idle == {"w": 0.2}
+
+
+def test_what_was_idle_before_and_after_training_does_not_count() -> None:
+    def used(from_ms: int, idle_ms: int) -> Record:
+        return replace(e.usage("w", decoding_ms=10, idle_ms=idle_ms), from_ms=from_ms)
+
+    found = timeline(
+        [
+            used(0, 100),
+            e.admitted("run-eval0-0", at_ms=5, purpose="eval"),
+            e.admitted("run-0", at_ms=20),
+            used(30, 0),
+            e.completed(0, at_ms=50),
+            used(60, 100),
+        ]
+    )
+
+    assert (found.idle, found.training_ms) == ({"w": 0.0}, (20, 50))
 
 
 def test_workers_are_in_the_order_of_their_numbers() -> None:
