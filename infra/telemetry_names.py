@@ -78,4 +78,16 @@ METRICS: Mapping[str, MetricSpec] = {
     ),
     "seamlessflow_manager_trajectories_total": MetricSpec("counter", "Trajectories committed"),
     "seamlessflow_manager_open_sessions": MetricSpec("gauge", "Sessions held in memory"),
+    "seamlessflow_rollout_turns_total": MetricSpec(
+        "counter",
+        "Turns that left a worker: completed, interrupted or failed, and why",
+        ("outcome", "reason"),
+    ),
+    "seamlessflow_rollout_tokens_total": MetricSpec("counter", "Sampled tokens written"),
+    "seamlessflow_rollout_prompts_ignored_total": MetricSpec(
+        "counter", "Records of a slot that were not for this worker, or not any more", ("reason",)
+    ),
+    "seamlessflow_rollout_records_lost_total": MetricSpec(
+        "counter", "Records of turns that did not reach the log"
+    ),
 }

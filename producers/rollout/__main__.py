@@ -9,14 +9,10 @@ def main() -> None:
     """Reads the settings and serves until asked to end."""
     settings = load(RolloutSettings)
 
-    from infra.telemetry import telemetry
-    from producers.rollout.bootstrap import build
+    from producers.rollout.bootstrap import observed
 
-    traces = telemetry(settings.telemetry, "rollout", settings.rollout.worker)
-    try:
-        run_sync(build(settings, traces).run)
-    finally:
-        traces.close()
+    with observed(settings) as worker:
+        run_sync(worker.run)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
 """Makes a rollout process out of its settings: the one place where its parts are joined."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from infra.errors import DeliveryFailed
 from infra.kafka import Headers, OnDelivery, Producer
+from infra.metrics import Metrics
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
-from infra.telemetry import Telemetry
+from infra.telemetry import Telemetry, metrics_export, telemetry
 from producers.rollout.admission import Admission
 from producers.rollout.announcements import Facts
+from producers.rollout.counts import Counts
 from producers.rollout.device import Device, EngineFactory
 from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
@@ -17,18 +21,36 @@ from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
 from producers.rollout.live_turn import LiveTurn
 from producers.rollout.message_reader import MessageReader
 from producers.rollout.reporter import Reporter
+from producers.rollout.role_keeper import RoleKeeper, new_incarnation
 from producers.rollout.roles import Roles
 from producers.rollout.serving import Serving, Write
 from producers.rollout.settings import RolloutSettings
 from producers.rollout.slot_reader import SlotReader
 from producers.rollout.turns import Output
-from producers.rollout.worker import Worker, new_incarnation
+from producers.rollout.worker import Worker
 from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS
 
 
+@contextmanager
+def observed(settings: RolloutSettings) -> Iterator[Worker]:
+    """A worker whose traces and metrics go where the settings say."""
+    name = settings.rollout.worker
+    traces, metrics = telemetry(settings.telemetry, "rollout", name), Metrics()
+    export = metrics_export(settings.telemetry, metrics, "rollout", name)
+    try:
+        yield build(settings, traces, metrics)
+    finally:
+        traces.close()
+        if export is not None:
+            export.close()
+
+
 def build(
-    settings: RolloutSettings, telemetry: Telemetry, engines: EngineFactory | None = None
+    settings: RolloutSettings,
+    traces: Telemetry,
+    metrics: Metrics,
+    engines: EngineFactory | None = None,
 ) -> Worker:
     """A worker that has written nothing yet; `engines` None: those of the settings."""
     mine, kafka = settings.rollout, settings.kafka
@@ -48,16 +70,18 @@ def build(
     fleet = FleetReader(
         kafka, f"{client_id}-fleet", mine.worker, mine.policy, producer, inbox.put, thread_failed
     )
+    counts = Counts(metrics)
     serving = Serving(
         Admission(mine.worker, roles.incarnation),
-        _writer(producer),
+        _writer(producer, counts),
         inbox.put,
         undelivered,
-        telemetry,
+        traces,
     )
     device = Device(engines or engine_factory(mine), load_reader, slot.follow, inbox.put)
     reporter = Reporter(producer, roles, facts, now_ms())
-    return Worker(inbox, roles, serving, device, reporter, slot, fleet, producer, now_ms)
+    keeper = RoleKeeper(roles, serving, device, reporter, traces)
+    return Worker(inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms)
 
 
 def load_reader(policy: PolicyWeights) -> MessageReader:
@@ -72,7 +96,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _writer(producer: Producer) -> Write:
+def _writer(producer: Producer, counts: Counts) -> Write:
     def write(record: Output, partition: int, headers: Headers, on_delivery: OnDelivery) -> None:
         producer.send(
             SESSIONS.name,
@@ -82,5 +106,6 @@ def _writer(producer: Producer) -> Write:
             headers=headers,
             on_delivery=on_delivery,
         )
+        counts.wrote(record)
 
     return write

@@ -3,6 +3,8 @@
 Main loop only. A failed delivery of any of these ends the process by the producer's next call.
 """
 
+from collections.abc import Callable
+
 from infra.kafka import Producer
 from producers.rollout.announcements import Facts, State, heartbeat
 from producers.rollout.engine import EngineHealth
@@ -41,14 +43,14 @@ class Reporter:
         self,
         state: State,
         activity: Activity,
-        health: EngineHealth | None,
+        health: Callable[[], EngineHealth | None],
         tokens: int,
         now_ms: int,
     ) -> None:
         """Takes note of what goes on and writes what is due; a change of state is told at once."""
         self._usage.now(activity, now_ms)
         if now_ms >= self._beat_due_ms or state != self._state:
-            self.beat(state, health, now_ms)
+            self.beat(state, health(), now_ms)
         if now_ms >= self._usage_due_ms:
             self._usage_due_ms = now_ms + USAGE_MS
             usage = self._usage.report(self._roles.incarnation, tokens, now_ms)

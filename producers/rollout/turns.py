@@ -54,7 +54,9 @@ class Turn:
         self._stops = StopText(stream, request.sampling.stop) if request.sampling.stop else None
         self._stream: MessageStream = self._stops or stream
         self._offset = len(request.completion_ids) // _TOKEN_BYTES
-        self._calls_given = len(self._stream.feed(request.completion_ids).tool_calls)
+        self._calls_given = 0
+        if request.completion_ids:
+            self._calls_given = len(self._stream.feed(request.completion_ids).tool_calls)
         self._ids = b""
         self._logprobs = b""
         self._spans: list[VersionSpan] = []

@@ -1,4 +1,4 @@
-"""All that is around a rollout worker, played by a test: scheduler, manager, trainer; and the log."""
+"""What is around a rollout worker, played by a test: scheduler, manager, trainer and the log."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.kafka import BEGINNING, Headers, Producer, Reader, Received, create_topics
+from infra.metrics import Metrics
 from infra.reading import ReaderThread
 from infra.renderer_settings import RendererSettings
 from infra.settings import KafkaSettings, TelemetrySettings
@@ -42,7 +43,8 @@ class RunningWorker:
         self.name = settings.rollout.worker
         self.error: BaseException | None = None
         self._stop = threading.Event()
-        self._worker = build(settings, telemetry(TelemetrySettings(), "rollout", "t"), engines)
+        traces = telemetry(TelemetrySettings(), "rollout", self.name)
+        self._worker = build(settings, traces, Metrics(), engines)
         self._thread = threading.Thread(target=self._run, name=self.name)
         self._thread.start()
 

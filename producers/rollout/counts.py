@@ -1,0 +1,51 @@
+"""The metrics of a rollout process."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from infra.metrics import Metrics
+from producers.rollout.admission import Ignored
+from producers.rollout.turns import Output
+from schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
+
+_TOKEN_BYTES = 4
+
+
+class Counts:
+    """Main loop only."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._tokens = metrics.counter("seamlessflow_rollout_tokens_total")
+        self._ignored: Counter[str] = Counter()
+
+    def wrote(self, record: Output) -> None:
+        """A record of a turn is on its way to the log."""
+        if not isinstance(record, TurnFailed):
+            self._tokens.inc(len(record.token_ids) // _TOKEN_BYTES)
+        match record:
+            case TurnCompleted():
+                self._left("completed", record.finish_reason)
+            case TurnInterrupted():
+                self._left("interrupted", record.reason)
+            case TurnFailed():
+                self._left("failed", record.reason)
+
+    def lost(self) -> None:
+        """One did not get there."""
+        self._metrics.counter("seamlessflow_rollout_records_lost_total").inc()
+
+    def ignored(self, seen: Mapping[Ignored, int]) -> None:
+        """How many records of the slot were ignored so far, by reason."""
+        for reason, count in seen.items():
+            new = count - self._ignored[reason]
+            counter = self._metrics.counter(
+                "seamlessflow_rollout_prompts_ignored_total", reason=reason
+            )
+            counter.inc(new)
+            self._ignored[reason] = count
+
+    def _left(self, outcome: str, reason: str) -> None:
+        self._metrics.counter(
+            "seamlessflow_rollout_turns_total", outcome=outcome, reason=reason
+        ).inc()
