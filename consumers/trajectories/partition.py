@@ -18,18 +18,6 @@ from schemas.records import Record, Trajectory
 ENDED_IDS_KEPT = 100_000
 """Ids of finalized sessions that are remembered, so that none is used twice."""
 
-_MANAGED = (
-    r.SessionOpened,
-    r.TurnStarted,
-    r.TurnDispatched,
-    r.TurnJoined,
-    r.TurnCancelled,
-    r.RewardAssigned,
-    r.SessionClosed,
-    r.SessionFinalized,
-    r.CommandRefused,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -40,18 +28,20 @@ class Progress:
     """Offset of `sessions` to fold from: first event of the oldest open session."""
     covered: int = 0
     """Events before it were answered, and their trajectories emitted."""
+    rebuild_epoch: int = -1
+    """Epoch in force at `rebuild`; its claim may stand before it."""
 
     def encode(self) -> str:
         """As committed."""
-        return f"{self.epoch},{self.rebuild},{self.covered}"
+        return f"{self.epoch},{self.rebuild},{self.covered},{self.rebuild_epoch}"
 
     @classmethod
     def decode(cls, metadata: str) -> "Progress":
         """From what was committed; the beginning of the log where nothing was."""
         if not metadata:
             return cls()
-        epoch, rebuild, covered = map(int, metadata.split(","))
-        return cls(epoch, rebuild, covered)
+        epoch, rebuild, covered, rebuild_epoch = map(int, metadata.split(","))
+        return cls(epoch, rebuild, covered, rebuild_epoch)
 
 
 @dataclass(slots=True)
@@ -64,7 +54,7 @@ class Partition:
     owned: bool = False
     fenced: bool = False
     """Whether a newer claim than its own was read: somebody else acts now."""
-    epoch: int = -1
+    epoch: int = field(init=False)
     position: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
     ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -79,15 +69,21 @@ class Partition:
     emitted: list[Trajectory] = field(default_factory=list)
     """Trajectories that are not committed yet."""
 
+    def __post_init__(self) -> None:
+        self.epoch = self.progress.rebuild_epoch
+
     def fold(self, received: Received, strictness: Callable[[str], Strictness]) -> fold.Folded:
         """Takes in the next record of the partition."""
         self.position = received.offset + 1
         event = received.record
         if isinstance(event, r.PartitionClaimed):
             return fold.Folded(None, self._claim(event))
-        self._settle(event)
-        if self._stale(event):
-            return fold.Folded(None, False)
+        epoch: int | None = getattr(event, "epoch", None)
+        if epoch is not None:
+            # Only managers give an epoch; workers do not know it.
+            if epoch < self.epoch:
+                return fold.Folded(None, False)
+            self._settle(event, epoch)
         session_id: str = event.session_id  # type: ignore[attr-defined]
         session = self.sessions.get(session_id)
         policy = session.opened.policy if session else ""
@@ -125,9 +121,14 @@ class Partition:
     def committable(self) -> tuple[int, Progress]:
         """Next offset of `requests` to read, and the progress that goes with it."""
         oldest = next(iter(self.sessions.values()), None)
-        rebuild = self.position if oldest is None else oldest.first_offset
-        offset = next(iter(self.commands.values()), self.next_request)
-        return offset, Progress(self.epoch, rebuild, self.position)
+        rebuild, rebuild_epoch = (
+            (self.position, self.epoch)
+            if oldest is None
+            else (oldest.first_offset, oldest.opened.epoch)
+        )
+        # Not just the first: a command that came twice stands at the place of the earlier one.
+        offset = min(self.commands.values(), default=self.next_request)
+        return offset, Progress(self.epoch, rebuild, self.position, rebuild_epoch)
 
     def _claim(self, event: r.PartitionClaimed) -> bool:
         if event.epoch <= self.epoch:
@@ -138,18 +139,11 @@ class Partition:
         self.owned = mine and not self.fenced
         return True
 
-    def _stale(self, event: Record) -> bool:
-        epoch = getattr(event, "epoch", None)
-        return epoch is not None and epoch < self.epoch
-
-    def _settle(self, event: Record) -> None:
+    def _settle(self, event: Record, epoch: int) -> None:
         command_id = getattr(event, "command_id", None)
         if command_id is not None:
             self.commands.pop(command_id, None)
-        written_here = isinstance(event, _MANAGED) or (
-            isinstance(event, r.TurnFailed) and event.epoch is not None
-        )
-        if written_here and getattr(event, "epoch", None) == self.epoch and self.owned:
+        if self.owned and epoch == self.epoch:
             session_id: str = event.session_id  # type: ignore[attr-defined]
             if self.unread[session_id] <= 1:
                 del self.unread[session_id]

@@ -1,0 +1,207 @@
+"""What a log of `sessions` has to come to, worked out slowly and otherwise than by the fold.
+
+Tokens are Python numbers, one `Sampled` each; a place in the tree is (turn, whether in its sampled
+part, tokens of it); nothing is kept that can be looked up again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import xxhash
+
+from schemas import records as r
+from schemas.records import Record
+
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A token as an engine reported it."""
+
+    token: int
+    logprob: float
+    versions: tuple[int, int]
+
+
+@dataclass
+class TurnTold:
+    """A turn; its prompt is node 2n, what it sampled node 2n + 1."""
+
+    started: r.TurnStarted
+    offset: int
+    dispatches: list[r.TurnDispatched] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    end: str = ""
+
+    @property
+    def sampled(self) -> list[Sampled]:
+        """All tokens that were accepted."""
+        return [token for output in self.outputs for token in tokens_of(output)]
+
+    @property
+    def sampler(self) -> r.TurnDispatched | None:
+        """Who may report output now."""
+        held = not self.outputs or not (
+            isinstance(last := self.outputs[-1], r.TurnInterrupted)
+            and last.dispatch == self.dispatches[-1].dispatch
+        )
+        return self.dispatches[-1] if self.dispatches and held and not self.end else None
+
+
+@dataclass
+class SessionTold:
+    """A session; `turns` in log order."""
+
+    opened: r.SessionOpened
+    offset: int
+    turns: list[TurnTold] = field(default_factory=list)
+    rewards: list[r.RewardAssigned] = field(default_factory=list)
+    commands: set[str | None] = field(default_factory=set)
+    closed: r.SessionClosed | None = None
+    finalized: tuple[int, r.SessionFinalized] | None = None
+
+    def turn(self, turn_id: str) -> TurnTold | None:
+        """The turn, if it was started."""
+        return next((turn for turn in self.turns if turn.started.turn_id == turn_id), None)
+
+    def node(self, number: int) -> list[int]:
+        """Token ids of a node."""
+        turn = self.turns[number // 2]
+        return [one.token for one in turn.sampled] if number % 2 else ids_of(turn.started)
+
+    def path(self, number: int, end: int) -> list[int]:
+        """Token ids from the root through the first `end` tokens of a node."""
+        if number < 0:
+            return []
+        parent = (number - 1, len(self.node(number - 1))) if number % 2 else self.fork(number)
+        return self.path(*parent) + self.node(number)[:end]
+
+    def fork(self, prompt: int) -> tuple[int, int]:
+        """What a prompt's node stands behind."""
+        started = self.turns[prompt // 2].started
+        return started.parent_node, started.parent_end
+
+    def take(self, event: Record, offset: int) -> bool:
+        """Whether the event counts."""
+        if self.finalized:
+            return False
+        match event:
+            case r.TurnStarted():
+                counts = not self.closed and self.turn(event.turn_id) is None
+                if counts:
+                    self.turns.append(TurnTold(event, offset))
+            case r.RewardAssigned():
+                counts = event.command_id not in self.commands
+                self.rewards += [event] * counts
+            case r.SessionClosed():
+                counts = self.closed is None
+                if counts:
+                    self.closed = event
+                    for turn in self.turns:
+                        turn.end = turn.end or "cut"
+            case r.SessionFinalized():
+                counts = self.closed is not None
+                self.finalized = (offset, event) if counts else None
+            case r.CommandRefused():
+                counts = True
+            case _:
+                meant = self.turn(getattr(event, "turn_id", ""))
+                counts = meant is not None and self._take_turn(meant, event)
+        self.commands |= {getattr(event, "command_id", None)} if counts else set()
+        return counts
+
+    def _take_turn(self, turn: TurnTold, event: Record) -> bool:
+        if isinstance(event, r.TurnJoined):
+            return event.command_id not in self.commands
+        if turn.end:
+            return False
+        told = len(turn.sampled)
+        match event:
+            case r.TurnDispatched():
+                fits = (event.dispatch, event.from_offset) == (len(turn.dispatches) + 1, told)
+                turn.dispatches += [event] * fits
+                return fits
+            case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
+                fits = _wrote(turn.sampler, event) and event.token_offset == told
+                turn.outputs += [event] * fits
+                if fits and isinstance(event, r.TurnCompleted):
+                    turn.end = "completed"
+                return fits
+            case r.TurnFailed():
+                fits = event.epoch is not None or _wrote(turn.sampler, event)
+                turn.end = "failed" if fits else ""
+                return fits
+            case r.TurnCancelled():
+                turn.end = "cancelled"
+                return True
+        return False
+
+    def reason(self, turn: TurnTold) -> str:
+        """Why no token of the turn is trained; empty where they are."""
+        last = turn.outputs[-1] if turn.outputs else None
+        if not isinstance(last, r.TurnCompleted) or turn.end != "completed":
+            return turn.end
+        place = self.turns.index(turn)
+        prompt = self.path(2 * place, len(self.node(2 * place)))
+        if last.prompt_hash != xxhash.xxh3_128_digest(np.array(prompt, np.int32).tobytes()):
+            return "prompt_mismatch"
+        if not turn.started.behavior_exact:
+            return "inexact"
+        return "abandoned" if self._abandoned(place) else ""
+
+    def _abandoned(self, place: int) -> bool:
+        """Whether the agent preferred another sample of the same prompt."""
+        siblings = [
+            number
+            for number, turn in enumerate(self.turns)
+            if turn.end == "completed" and self._position(number) == self._position(place)
+        ]
+        went_on = {
+            turn.started.parent_node // 2
+            for turn in self.turns
+            if turn.started.parent_node % 2 and turn.started.parent_end > 0
+        }
+        chosen = [number for number in siblings if number in went_on]
+        return place not in (chosen or siblings[-1:])
+
+    def _position(self, place: int) -> tuple[int, int]:
+        """Where a turn's prompt ends: the same for prompts that share all their tokens."""
+        node, end = 2 * place, len(self.node(2 * place))
+        while end == 0 and node >= 0:
+            node, end = (node - 1, len(self.node(node - 1))) if node % 2 else self.fork(node)
+        return node, end
+
+
+def ids_of(started: r.TurnStarted) -> list[int]:
+    """Token ids that a turn adds to the prompt."""
+    numbers: list[int] = np.frombuffer(started.suffix_ids, "<i4").tolist()
+    return numbers
+
+
+def tokens_of(output: Output) -> Iterator[Sampled]:
+    """The tokens of a record, each with the versions of the span it lies in."""
+    ids = np.frombuffer(output.token_ids, "<i4").tolist()
+    logprobs = np.frombuffer(output.logprobs, "<f4").tolist()
+    for place, (token, logprob) in enumerate(zip(ids, logprobs, strict=True), output.token_offset):
+        span = [span for span in output.spans if span.start <= place][-1]
+        yield Sampled(token, logprob, (span.version_min, span.version_max))
+
+
+def expected_masked(session: SessionTold) -> Counter[str]:
+    """How many sampled tokens are not trained, by reason."""
+    counts: Counter[str] = Counter()
+    for turn in session.turns:
+        reason = session.reason(turn)
+        for token in turn.sampled:
+            low, high = token.versions
+            if reason or low != high:
+                counts[reason or "inexact_version"] += 1
+    return counts
+
+
+def _wrote(sampler: r.TurnDispatched | None, event: Output | r.TurnFailed) -> bool:
+    said = event.dispatch, event.worker, event.incarnation
+    return sampler is not None and said == (sampler.dispatch, sampler.worker, sampler.incarnation)

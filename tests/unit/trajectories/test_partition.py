@@ -1,0 +1,120 @@
+"""What a partition makes of claims, stale events, commands and takeovers."""
+
+from dataclasses import replace
+
+from consumers.trajectories.partition import Partition, Progress
+from infra.kafka import Received
+from schemas import records as r
+from schemas.records import Record
+from tests.unit.trajectories.story import closed, finalized, opened, rewarded
+
+
+def partition(progress: Progress | None = None) -> Partition:
+    return Partition(0, progress or Progress(), "me")
+
+
+def read(into: Partition, *events: Record, start: int = 0) -> list[bool]:
+    """Which of the events counted."""
+    return [
+        into.fold(Received("sessions", 0, offset, 0, None, (), event), lambda _: "exact").accepted
+        for offset, event in enumerate(events, start)
+    ]
+
+
+def claim(epoch: int, manager: str = "me") -> r.PartitionClaimed:
+    return r.PartitionClaimed(partition=0, epoch=epoch, manager=manager, at_ms=0)
+
+
+def test_the_first_claim_of_an_epoch_owns_the_partition() -> None:
+    one, late = partition(), partition()
+
+    read(one, claim(1), claim(1, "other"))
+    read(late, claim(1, "other"), claim(1))
+
+    assert (one.owned, late.owned) == (True, False)
+
+
+def test_a_newer_claim_of_somebody_else_fences() -> None:
+    mine = partition()
+
+    read(mine, claim(1), claim(2, "other"), claim(3))
+
+    assert (mine.owned, mine.fenced) == (False, True)
+
+
+def test_an_event_of_an_older_epoch_is_ignored() -> None:
+    mine = partition()
+
+    assert read(mine, claim(2), opened()) == [True, False]
+    assert not mine.sessions
+
+
+def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too() -> None:
+    log = [claim(1), claim(2), opened(epoch=2), replace(rewarded(), epoch=1)]
+    before = partition()
+    read(before, *log[:3])
+    rebuild = before.committable()[1].rebuild
+
+    after = partition(Progress.decode(before.committable()[1].encode()))
+
+    assert read(after, *log[rebuild:], start=rebuild) == [True, False]
+
+
+def test_a_session_opened_under_an_older_epoch_is_read_again() -> None:
+    log = [claim(1), opened(epoch=1), claim(2), replace(rewarded(), epoch=2)]
+    before = partition()
+    read(before, *log)
+    rebuild = before.committable()[1].rebuild
+
+    after = partition(Progress.decode(before.committable()[1].encode()))
+
+    assert read(after, *log[rebuild:], start=rebuild) == [True, True, True]
+
+
+def test_commands_are_committed_up_to_the_first_that_is_not_read_back() -> None:
+    mine = partition()
+    mine.next_request = 8
+    mine.commands = {"open": 5, "reward": 7}
+    read(mine, claim(1), opened())
+
+    assert mine.committable()[0] == 7
+
+
+def test_an_event_that_does_not_count_settles_no_command() -> None:
+    mine = partition()
+    mine.next_request = 8
+    mine.commands = {"reward": 7}
+
+    read(mine, claim(1), claim(2), opened(epoch=2), replace(rewarded(), epoch=1))
+
+    assert mine.committable()[0] == 7
+
+
+def test_a_command_that_came_twice_holds_back_no_less() -> None:
+    mine = partition()
+    mine.next_request = 8
+    mine.commands = {"again": 7, "other": 6}
+    read(mine, claim(1))
+
+    assert mine.committable()[0] == 6
+
+
+def test_a_takeover_reads_from_the_oldest_open_session() -> None:
+    mine = partition()
+    read(mine, claim(1), opened(), replace(opened(), session_id="t"))
+    first = mine.committable()[1].rebuild
+    read(mine, closed(), finalized(), start=3)
+    mine.end(mine.sessions["s"])
+
+    assert (first, mine.committable()[1].rebuild) == (1, 2)
+
+
+def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
+    mine = partition()
+    read(mine, claim(1))
+    mine.appended([opened(), rewarded()])
+    read(mine, opened(), start=1)
+    between = dict(mine.unread)
+    read(mine, rewarded(), start=2)
+
+    assert (between, dict(mine.unread)) == ({"s": 1}, {})
