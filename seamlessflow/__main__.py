@@ -11,6 +11,7 @@ from infra.errors import SeamlessFlowError
 from seamlessflow.commands import topics
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
+from seamlessflow.commands.evaluate import evaluate
 from seamlessflow.commands.show import show
 from seamlessflow.commands.train import train
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command(name="eval")(evaluate)
 app.command()(show)
 app.command()(doctor)
 app.add_typer(topics.app, name="topics")

@@ -20,6 +20,8 @@ from schemas.records import Task
 
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0
+_TALKATIVE = ("httpx", "httpx2")
+"""Libraries of agents that log every call."""
 
 
 async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
@@ -28,6 +30,8 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     Raises `CallableNotFound` before anything else is done, and `GatewayRefused` where the gateway
     does not accept the admin key.
     """
+    for library in _TALKATIVE:
+        logging.getLogger(library).setLevel(logging.WARNING)
     threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
     episodes = _episodes(settings.agents, threads)
     places = Places(settings.agents.concurrency)

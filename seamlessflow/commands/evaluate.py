@@ -1,0 +1,51 @@
+"""`seamlessflow eval`: a policy version on a task set, apart from training."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
+    tasks: Annotated[
+        Path | None, typer.Option(help="Tasks, a JSON object a line; else evaluation.tasks.")
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="Policy version of the run; else the newest.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Any Hugging Face directory instead of a version.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+) -> None:
+    """Run the agent on tasks with a policy version and report the mean reward.
+
+    Its sessions never reach an optimizer step; data, logs and evaluation.json lie below
+    OUT/evaluations.
+    """
+    from rich.console import Console
+
+    from seamlessflow.chosen_weights import chosen
+    from seamlessflow.config import load
+    from seamlessflow.display import display
+    from seamlessflow.evaluating import evaluate as run
+    from seamlessflow.stopping import Interrupted, stoppable
+
+    console = Console(highlight=False)
+    loaded = load(config)
+    found = chosen(loaded, version, weights)
+    try:
+        with stoppable() as stop, display(console, loaded.run.policy) as shown:
+            done = run(loaded, found, tasks, limit, shown, stop)
+    except Interrupted:
+        sys.exit(130)
+    result = done.result
+    if result.reward is None:
+        console.print("no session counted; see the logs of agents and gateway in", done.out)
+        raise typer.Exit(1)
+    error = f" ± {result.error:.4f}" if result.error is not None else ""
+    console.print(f"mean reward {result.reward:.4f}{error} over {result.sessions} sessions")
+    console.print(f"version {found.version}, {result.failed} failed, {result.missing} missing")
+    console.print(f"everything about it lies in {done.out}")
