@@ -3,10 +3,13 @@
 import orjson
 import pytest
 import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.completion import MessageDelta, ParsedMessage
 from infra.tokenizer import pack, unpack
 from infra.tool_calls import ToolCall
+from producers.rollout.engine import FinishReason
 from producers.rollout.turns import ChunkOutOfOrder, Turn, unstarted
 from schemas.records import (
     Sampling,
@@ -129,6 +132,43 @@ def test_version_spans_of_a_record_cover_its_tokens() -> None:
     assert isinstance(completed, TurnCompleted)
     assert progressed.spans == (span(0, 1), span(2, 2))
     assert completed.spans == (span(3, 2),)
+
+
+@given(
+    text=st.text("abE ND", min_size=1, max_size=30),
+    cuts=st.lists(st.integers(0, 30), max_size=6),
+    times=st.lists(st.integers(0, 300), min_size=7, max_size=7),
+    stops=st.sampled_from([(), ("END",), ("E", "ND")]),
+)
+def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_message(
+    text: str, cuts: list[int], times: list[int], stops: tuple[str, ...]
+) -> None:
+    sampling = Sampling(max_tokens=100, stop=stops)
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    ends = sorted({*(cut for cut in cuts if 0 < cut < len(text)), len(text)})
+    written: list[TurnProgressed | TurnCompleted] = []
+    now, start = 1_000, 0
+    for end, passed in zip(ends, times, strict=False):
+        now += passed
+        reason: FinishReason | None = "stop" if end == len(text) else None
+        record = turn.advance([chunk(start, codes(text[start:end]), reason)], now)
+        start = end
+        if isinstance(record, TurnProgressed | TurnCompleted):
+            written.append(record)
+        if isinstance(record, TurnCompleted):
+            break
+    assert isinstance(written[-1], TurnCompleted)
+    found = min((at + len(stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
+    ids = [token for record in written for token in unpack(record.token_ids)]
+    assert ids == codes(text[:found])
+    offsets = [record.token_offset for record in written]
+    lengths = [len(record.token_ids) // 4 for record in written]
+    assert offsets == [sum(lengths[:place]) for place in range(len(lengths))]
+    deltas = "".join(orjson.loads(record.delta)["content"] for record in written if record.delta)
+    content = orjson.loads(written[-1].message)["content"]
+    assert deltas.rstrip() == content.rstrip()
+    if found is None:
+        assert content == text
 
 
 def test_a_hole_in_the_tokens_is_an_error() -> None:
