@@ -7,6 +7,9 @@ gang. What a ready batch needs is never held up here. Called by `scheduler/polic
 
 from scheduler.snapshot import Snapshot, WorkerView
 
+UNMEASURED_SWITCH_MS = 500
+"""How long a complete batch is waited for where no switch was measured."""
+
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
     """Whether a worker that could as well stay in training should roll out until the next batch."""
@@ -14,8 +17,12 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
         return False
     if snapshot.now_ms - worker.acquired_ms < snapshot.min_dwell_ms:
         return False
+    pause_ms, switch_ms = _pause(snapshot, worker), snapshot.prices.round_trip
+    unmeasured = switch_ms is None or snapshot.prices.group is None
+    if snapshot.missing == 0:
+        return pause_ms > (UNMEASURED_SWITCH_MS if switch_ms is None else switch_ms)
     others = any(other.role == "rollout" for other in snapshot.workers if other.name != worker.name)
-    return not others or _pause_is_longer_than_switch(snapshot, worker)
+    return not others or unmeasured or pause_ms > (switch_ms or 0)
 
 
 def helper_pays(snapshot: Snapshot, gang_size: int) -> bool:
@@ -26,14 +33,12 @@ def helper_pays(snapshot: Snapshot, gang_size: int) -> bool:
     return train / gang_size - train / (gang_size + 1) > switch
 
 
-def _pause_is_longer_than_switch(snapshot: Snapshot, worker: WorkerView) -> bool:
-    """By the rate at which groups get ready; or, where that was wrong, by what was waited already.
+def _pause(snapshot: Snapshot, worker: WorkerView) -> float:
+    """How long training pauses: by the rate at which groups get ready, or, where that was wrong, as
+    long as it did already.
 
     Leaving once as much was waited as the switch costs is never worse than twice the best choice
-    (the ski rental argument). Costs nobody has measured are measured by moving.
+    (the ski rental argument).
     """
-    switch, group = snapshot.prices.round_trip, snapshot.prices.group
-    if switch is None or group is None:
-        return True
     waited = snapshot.now_ms - max(snapshot.ended_ms, worker.acquired_ms or 0)
-    return max(snapshot.missing * group, waited) > switch
+    return max(snapshot.missing * (snapshot.prices.group or 0), waited)

@@ -66,8 +66,13 @@ def apply(state: State, record: Record) -> State:
         workers=workers.apply(state.workers, record),
         ledger=groups.apply(state.ledger, record),
         steps=steps.apply(state.steps, record),
-        costs=costs.apply(state.costs, record),
+        costs=costs.apply(state.costs, record) if _measures(state, record) else state.costs,
     )
+
+
+def _measures(state: State, record: Record) -> bool:
+    """Groups that nobody paced, such as evaluations from elsewhere, say nothing of training."""
+    return not isinstance(record, r.GroupReady) or record.group_id in state.ledger.training
 
 
 def to_json(state: State) -> bytes:

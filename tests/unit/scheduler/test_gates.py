@@ -54,4 +54,11 @@ def test_a_worker_leaves_when_nobody_else_rolls_out() -> None:
 
 
 def test_costs_nobody_measured_are_measured_by_moving() -> None:
-    assert may_leave(replace(NOW, missing=0, prices=Prices()), IDLE)
+    assert may_leave(replace(NOW, prices=Prices()), IDLE)
+
+
+def test_a_worker_stays_for_a_batch_that_is_complete_and_only_has_to_be_announced() -> None:
+    complete = replace(NOW, missing=0, workers=(IDLE,), prices=Prices())
+
+    assert not may_leave(complete, IDLE)
+    assert may_leave(replace(complete, now_ms=1_500), IDLE)
