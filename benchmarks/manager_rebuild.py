@@ -16,7 +16,8 @@ from pathlib import Path
 
 from consumers.trajectories.partition import Progress
 from infra.broker import Broker
-from infra.kafka import Producer, Reader, TransactionalProducer, create_topics
+from infra.kafka import Producer, Reader, TransactionalProducer
+from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import PolicyWeights, Record

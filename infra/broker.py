@@ -20,8 +20,8 @@ from infra.broker_storage import BrokerStorage
 from infra.errors import BrokerFailed, KafkaUnavailable, SeamlessFlowError
 from infra.jars import default_cache
 from infra.jvm import JavaProcess
-from infra.kafka import cluster_id
 from infra.kafka_programs import KafkaPrograms
+from infra.kafka_topics import cluster_id
 from infra.ports import HOST, free_port, is_free, is_open
 from infra.settings import KafkaSettings
 

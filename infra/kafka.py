@@ -1,4 +1,4 @@
-"""Kafka clients of this project: the only file that imports `confluent_kafka`.
+"""Kafka clients of this project; with `kafka_topics.py` all that imports `confluent_kafka`.
 
 A `Producer` may be used from any thread. A `Reader` belongs to one thread: every call on it waits
 for a running poll. Topic names are given without the configured prefix.
@@ -20,14 +20,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
-from infra.errors import DeliveryFailed, KafkaUnavailable, TopicMismatch, TransactionFailed
+from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
 from infra.settings import KafkaSettings
 from schemas.codec import UndecodableRecord, decode, encode
 from schemas.records import Record
-from schemas.topics import Topic
 
 Headers = Sequence[tuple[str, bytes]]
 Partition = tuple[str, int]
@@ -77,7 +74,7 @@ class Producer:
                 "compression.type": "none",
                 "message.max.bytes": LARGEST_RECORD_BYTES,
                 "queue.buffering.max.kbytes": 1_048_576,
-                **_common(settings),
+                **client_options(settings),
                 **options,
             }
         )
@@ -247,7 +244,7 @@ class Reader:
                 "receive.message.max.bytes": 4 * LARGEST_RECORD_BYTES,
                 "fetch.wait.max.ms": 500,
                 **({"group.protocol": "consumer"} if group else {}),
-                **_common(settings),
+                **client_options(settings),
                 **options,
             }
         )
@@ -423,57 +420,12 @@ def dead_letter_headers(
     ]
 
 
-def cluster_id(settings: KafkaSettings, timeout_s: float) -> str:
-    """Id of the cluster. Raises `KafkaUnavailable` when no broker answers in time."""
-    admin = AdminClient(_common(settings))
-    deadline = time.monotonic() + timeout_s
-    reason = ""
-    while time.monotonic() < deadline:
-        try:
-            answer = admin.describe_cluster(request_timeout=min(2.0, timeout_s)).result(timeout_s)
-            return str(answer.cluster_id)
-        except (KafkaException, TimeoutError) as error:
-            reason = str(error)
-    raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, reason)
-
-
-def create_topics(
-    settings: KafkaSettings, topics: Iterable[Topic], replication: int = 1, timeout_s: float = 60
-) -> list[str]:
-    """Creates the topics that are missing and their dead-letter topics; returns their names.
-
-    Raises `TopicMismatch` when one exists with another partition count.
-    """
-    admin = AdminClient(_common(settings))
-    wanted = [topic for spec in topics for topic in _new_topics(settings, spec, replication)]
-    there = partition_counts(settings, timeout_s)
-    for topic in wanted:
-        have = there.get(topic.topic)
-        if have is not None and have != topic.num_partitions:
-            raise TopicMismatch(topic.topic, topic.num_partitions, have)
-    missing = [topic for topic in wanted if topic.topic not in there]
-    if missing:
-        for name, future in admin.create_topics(missing, operation_timeout=timeout_s).items():
-            _created(name, future)
-    return [topic.topic for topic in missing]
-
-
-def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str, int]:
-    """Partition count of every topic of the cluster, by full name."""
-    try:
-        listed = AdminClient(_common(settings)).list_topics(timeout=timeout_s)
-    except KafkaException as error:
-        raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, str(error)) from error
-    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
-
-
 _NO_LEADER_YET = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 """What a broker says of a topic that was made a moment ago."""
-
 _CANNOT_GO_ON = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -482,7 +434,8 @@ _CANNOT_GO_ON = {
 }
 
 
-def _common(settings: KafkaSettings) -> dict[str, Any]:
+def client_options(settings: KafkaSettings) -> dict[str, Any]:
+    """What every librdkafka client is told."""
     return {
         "bootstrap.servers": settings.bootstrap_servers,
         "socket.nagle.disable": True,
@@ -490,29 +443,6 @@ def _common(settings: KafkaSettings) -> dict[str, Any]:
         "log_level": 4,
         **settings.options,
     }
-
-
-def _new_topics(settings: KafkaSettings, spec: Topic, replication: int) -> list[Any]:
-    config = {
-        "retention.ms": str(spec.retention_ms),
-        "cleanup.policy": "compact" if spec.compacted else "delete",
-        "max.message.bytes": str(spec.max_record_bytes),
-        **({"segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"} if spec.compacted else {}),
-        "message.timestamp.type": "CreateTime",
-    }
-    letters = {"retention.ms": "-1", "max.message.bytes": config["max.message.bytes"]}
-    return [
-        NewTopic(settings.topic_prefix + name, spec.partitions, replication, config=conf)
-        for name, conf in ((spec.name, config), (spec.dead_letters, letters))
-    ]
-
-
-def _created(name: str, future: Any) -> None:
-    try:
-        future.result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
 
 
 def _delivery_failed(error: KafkaError, message: Message) -> DeliveryFailed:

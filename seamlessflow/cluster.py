@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.broker import Broker
 from infra.errors import KafkaUnavailable, SeamlessFlowError
-from infra.kafka import cluster_id
+from infra.kafka_topics import cluster_id
 from infra.settings import KafkaSettings, ProcessSettings
 from infra.settings import load as load_settings
 

@@ -140,7 +140,7 @@ def _id(token: int) -> bytes:
 
 def _broker(kafka: KafkaSettings) -> Finding:
     from infra.errors import KafkaUnavailable
-    from infra.kafka import cluster_id
+    from infra.kafka_topics import cluster_id
 
     what = f"broker {kafka.bootstrap_servers}"
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from infra.broker import Broker
-from infra.kafka import create_topics
+from infra.kafka_topics import create_topics
 from infra.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS

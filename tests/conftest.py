@@ -15,7 +15,7 @@ import pytest
 
 from infra.broker import Broker
 from infra.broker_properties import properties
-from infra.kafka import cluster_id
+from infra.kafka_topics import cluster_id
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
 

@@ -6,7 +6,8 @@ import logging
 import time
 import uuid
 
-from infra.kafka import BEGINNING, Producer, Reader, cluster_id
+from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka_topics import cluster_id
 from infra.reading import ReaderThread
 from infra.telemetry import Telemetry
 from schemas.topics import TRAJECTORIES

@@ -12,7 +12,7 @@ def create(
     replication: Annotated[int, typer.Option(min=1, help="Copies of every partition.")] = 1,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included."""
-    from infra.kafka import create_topics
+    from infra.kafka_topics import create_topics
     from infra.settings import ProcessSettings, load
     from schemas.topics import TOPICS
 

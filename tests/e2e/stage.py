@@ -14,7 +14,8 @@ from uuid import uuid4
 
 import httpx
 
-from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.renderer_settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
-from infra.kafka import Producer, Reader, create_topics
+from infra.kafka import Producer, Reader
+from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from producers.gateway.tokens import Keys, derived_admin_key

@@ -15,7 +15,8 @@ import numpy as np
 import orjson
 import xxhash
 
-from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka_topics import create_topics
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
 from infra.settings import KafkaSettings

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.kafka import BEGINNING, Headers, Producer, Reader, Received, create_topics
+from infra.kafka import BEGINNING, Headers, Producer, Reader, Received
+from infra.kafka_topics import create_topics
 from infra.metrics import Metrics
 from infra.reading import ReaderThread
 from infra.renderer_settings import RendererSettings

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.kafka import BEGINNING, Producer, Reader, create_topics
+from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record

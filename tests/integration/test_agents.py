@@ -13,7 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.kafka import Producer, Reader, create_topics
+from infra.kafka import Producer, Reader
+from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from producers.agents.runner import serve
 from producers.agents.session import AgentSession

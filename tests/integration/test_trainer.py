@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from infra.kafka import BEGINNING, Producer, Reader, TransactionalProducer, create_topics
+from infra.kafka import BEGINNING, Producer, Reader, TransactionalProducer
+from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry import telemetry
 from infra.weights import verify
@@ -105,6 +106,9 @@ class Scheduler:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"heard only {[type(one).__name__ for one in self.heard]}")
             self._stop.wait(0.02)
+
+    def wait_for_count(self, kind: type[Record], count: int) -> None:
+        self.wait_for(lambda: len(self.of(kind)) >= count)
 
     def close(self) -> None:
         self._stop.set()
@@ -262,6 +266,7 @@ def test_each_step_is_told_in_the_order_that_survives_a_kill(
         assert b"".join(i.to_bytes(4, "little") for i in run.ids) == ids[: 4 * len(run.ids)]
 
 
+@pytest.mark.slow
 def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
     log: KafkaSettings,
     scheduler: Scheduler,
@@ -275,7 +280,7 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
     command = [sys.executable, "-m", "trainer"]
     for kill_after in (4, 7):
         process = subprocess.Popen(command, env=env)
-        scheduler.wait_for(lambda after=kill_after: len(scheduler.of(r.StepCommitted)) >= after)  # type: ignore[misc]
+        scheduler.wait_for_count(r.StepCommitted, kill_after)
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT_S)
     assert subprocess.run(command, env=env, timeout=TIMEOUT_S).returncode == 0
