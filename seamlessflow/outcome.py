@@ -5,8 +5,8 @@ Reads the log of a run whose processes have ended; the broker must still run.
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from infra.settings import KafkaSettings
 from infra.weight_versions import versions
 from infra.weights import MANIFEST
 from scheduler import timeline_chart
-from scheduler.timeline import Timeline, timeline
-from schemas.records import GroupAdmitted, Record, StepCompleted, Trajectory, WorkerUsage
+from scheduler.timeline import timeline
+from schemas.records import Trajectory
 from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow import reward_chart
 from seamlessflow.config import RunConfig
@@ -64,47 +64,16 @@ def report(
         warmup_s=warmup_s,
         peak_rss_mb={**peaks_mb, "seamlessflow": peak_rss_mb("self")},
     )
-    told = summary(usage_while_training(control), sessions, measured, verification)
+    told = summary(control, sessions, measured, verification)
     text = json.dumps(told, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     steps = step_facts(control, sessions)
     reward_chart.plot(steps, measured.eval_before, measured.eval_after, config.out / "reward.png")
-    timeline_chart.plot(
-        training_only(timeline(usage_while_training(control)), *span(control)),
-        config.out / "timeline.png",
-    )
+    timeline_chart.plot(timeline(control), config.out / "timeline.png")
     keep_final_weights(config.weights_dir)
     rewards = told["reward_first10"], told["reward_last10"]
     reasons = explanation(*rewards, [step.metrics for step in steps])
     return Outcome(config.out, told, verification, tuple(reasons))
-
-
-def span(control: Sequence[Record]) -> tuple[int, int]:
-    """First training task and last step, in milliseconds since the epoch."""
-    tasks = (one for one in control if isinstance(one, GroupAdmitted) and one.purpose == "train")
-    begun_ms = min((one.at_ms for one in tasks), default=0)
-    done_ms = max((one.at_ms for one in control if isinstance(one, StepCompleted)), default=0)
-    return begun_ms, max(begun_ms, done_ms)
-
-
-def usage_while_training(control: Sequence[Record]) -> list[Record]:
-    """All records, but of the accounts of usage only those of the training."""
-    begun_ms, done_ms = span(control)
-    return [
-        one
-        for one in control
-        if not isinstance(one, WorkerUsage) or begun_ms <= one.from_ms <= done_ms
-    ]
-
-
-def training_only(seen: Timeline, begun_ms: int, done_ms: int) -> Timeline:
-    """The timeline of the training alone, without starting, measuring and stopping."""
-    inside = [
-        replace(one, start_ms=max(one.start_ms, begun_ms), end_ms=min(one.end_ms, done_ms))
-        for one in seen.intervals
-        if one.end_ms > begun_ms and one.start_ms < done_ms
-    ]
-    return replace(seen, intervals=tuple(inside), start_ms=begun_ms, end_ms=done_ms)
 
 
 def keep_final_weights(directory: Path) -> Path | None:

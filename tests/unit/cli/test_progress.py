@@ -1,0 +1,218 @@
+from io import StringIO
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from schemas import records as r
+from schemas.records import Record
+from seamlessflow.display import PlainDisplay, headline, panel, sparkline
+from seamlessflow.progress import Progress
+
+SINCE = 1_000_000
+
+
+def progress(*records: Record, total: int = 20) -> Progress:
+    made = Progress("p", total, since_ms=SINCE)
+    for record in records:
+        made.apply(record)
+    return made
+
+
+def step(number: int, reward: float = 0.5, at_ms: int = SINCE, **metrics: float) -> r.StepCompleted:
+    return r.StepCompleted(
+        at_ms=at_ms,
+        step=number,
+        lineage="l",
+        version=number + 1,
+        took_ms=1,
+        metrics={"reward_mean": reward, **metrics},
+    )
+
+
+def acquired(worker: str, role: str, at_ms: int = SINCE, version: int = 3) -> r.RoleAcquired:
+    return r.RoleAcquired(
+        at_ms=at_ms,
+        worker=worker,
+        incarnation="i",
+        role=role,
+        assignment=1,
+        version=version,
+        took_ms=1,
+    )
+
+
+def assigned(worker: str, role: str) -> r.RoleAssigned:
+    return r.RoleAssigned(
+        epoch=1,
+        at_ms=SINCE,
+        assignment=2,
+        worker=worker,
+        incarnation="i",
+        role=role,
+        reason="a batch is ready",
+        deadline_ms=0,
+    )
+
+
+def weights(version: int, policy: str = "p") -> r.PolicyWeights:
+    return r.PolicyWeights(
+        policy=policy,
+        version=version,
+        step=version,
+        directory="d",
+        manifest_sha256="",
+        tokenizer_directory="t",
+        tokenizer_hash="",
+        renderer=b"",
+        max_context=1,
+        overrides=r.Sampling(),
+        at_ms=0,
+    )
+
+
+def group(name: str, at_ms: int = SINCE, purpose: str = "train") -> r.GroupAdmitted:
+    return r.GroupAdmitted(
+        epoch=1,
+        at_ms=at_ms,
+        group_id=name,
+        task_id="t",
+        version=0,
+        deadline_ms=0,
+        purpose=purpose,
+    )
+
+
+def text_of(shown: RenderableType) -> str:
+    console = Console(width=120, file=StringIO())
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+def test_who_rolls_out_with_which_version() -> None:
+    seen = progress(acquired("w0", "rollout"), acquired("w1", "rollout"), assigned("w1", "train"))
+    assert seen.serving == {"w0": 3}
+    assert seen.doing == {"w0": "rollout", "w1": "→ train"}
+    loaded = r.WeightsLoaded(
+        at_ms=SINCE, policy="p", version=4, worker="w0", incarnation="i", took_ms=1
+    )
+    seen.apply(loaded)
+    assert seen.serving == {"w0": 4}
+
+
+def test_a_step_is_trained_and_then_waited_for() -> None:
+    started = r.StepStarted(epoch=1, at_ms=SINCE, step=4, gang="g", gang_epoch=1, workers=("w1",))
+    seen = progress(acquired("w1", "train"), started)
+    assert seen.doing == {"w1": "training step 5"}
+    seen.apply(step(4))
+    assert seen.doing == {"w1": "waiting"}
+    assert seen.done == 5
+
+
+def test_roles_of_an_earlier_start_do_not_count_but_its_steps_do() -> None:
+    seen = progress(acquired("w0", "rollout", at_ms=SINCE - 1), step(0, at_ms=SINCE - 1))
+    assert seen.serving == {}
+    assert seen.done == 1
+
+
+def test_the_version_is_the_policys_own() -> None:
+    assert progress(weights(3), weights(9, policy="other")).version == 3
+
+
+def test_a_step_made_again_counts_once_with_its_last_reward() -> None:
+    assert progress(step(0, 0.1), step(1, 0.2), step(1, 0.4)).rewards() == [0.1, 0.4]
+
+
+def test_the_trend_compares_ten_steps_with_the_ten_before() -> None:
+    seen = progress(*(step(number, reward=float(number >= 10)) for number in range(20)))
+    assert (seen.recent_reward(), seen.recent_reward(10)) == (1.0, 0.0)
+
+
+def test_the_time_left_follows_the_pace_of_the_last_steps() -> None:
+    seen = progress(group("a"))
+    assert seen.seconds_left() is None
+    for number in range(5):
+        seen.apply(step(number, at_ms=SINCE + 2_000 * (number + 1)))
+    assert seen.seconds_left() == 30
+
+
+def test_groups_come_and_go() -> None:
+    ready = r.GroupReady(at_ms=SINCE, group_id="a", reward_mean=0, reward_std=0, trainable_tokens=1)
+    seen = progress(group("a"), group("b"), group("e", purpose="eval"), ready)
+    assert (seen.running_groups, seen.ready_groups) == ({"b"}, {"a"})
+    seen.apply(r.GroupConsumed(at_ms=SINCE, group_id="a", step=0))
+    seen.apply(r.GroupDropped(at_ms=SINCE, group_id="b", reason="expired"))
+    assert (seen.running_groups, seen.ready_groups) == (set(), set())
+
+
+def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
+    seen = progress(*(usage(SINCE + 1_000 * number) for number in range(30)))
+    assert seen.tokens_per_s() == 100
+
+
+def usage(at_ms: int) -> r.WorkerUsage:
+    return r.WorkerUsage(
+        at_ms=at_ms,
+        worker="w0",
+        incarnation="i",
+        process="rollout",
+        from_ms=at_ms - 1_000,
+        tokens=100,
+    )
+
+
+def test_a_run_is_finished_when_the_trainer_says_so() -> None:
+    finished = r.RunFinished(at_ms=SINCE, steps=20, reason="all steps are done")
+    assert progress(finished, total=20).is_finished
+    assert not progress(finished, total=21).is_finished
+
+
+def test_what_goes_wrong_is_noticed() -> None:
+    stalled = r.ProgressStalled(at_ms=SINCE, what="learning", detail="equal rewards", since_ms=0)
+    lost = r.WorkerLost(
+        epoch=1, at_ms=SINCE, worker="w0", incarnation="i", process="rollout", reason="silent"
+    )
+    seen = progress(stalled, lost)
+    assert list(seen.notices) == ["learning stalled: equal rewards", "rollout of w0 lost: silent"]
+    shown = text_of(panel(seen, "demo", "training"))
+    assert "rollout of w0 lost" in shown
+
+
+def test_the_panel_tells_everything_at_a_glance() -> None:
+    seen = progress(
+        group("a"),
+        acquired("w0", "rollout"),
+        *(step(number, number / 20, staleness_mean=0.5, staleness_max=1) for number in range(12)),
+    )
+    shown = text_of(panel(seen, "demo", "training"))
+    for part in ("12 of 20", "0.325", "+0.300", "w0 rollout (v3)", "1 running", "the oldest 1"):
+        assert part in shown
+    assert "training" in shown
+
+
+def test_before_the_first_step_there_is_something_to_show_too() -> None:
+    assert "none yet" in text_of(panel(progress(), "demo", "starting"))
+    assert headline(progress()).startswith("step 0/20")
+
+
+def test_without_a_terminal_every_tenth_step_is_a_line_and_every_notice_one() -> None:
+    console = Console(width=200, file=StringIO())
+    seen: Any = progress()
+    with console.capture() as captured, PlainDisplay(console) as shown:
+        shown.phase("training")
+        for number in range(20):
+            seen.apply(step(number))
+            seen.notices.append("slow") if number == 3 else None
+            shown.progress(seen)
+    lines = captured.get().splitlines()
+    assert [line.split(" · ")[0] for line in lines] == [
+        "training",
+        "! slow",
+        "step 10/20",
+        "step 20/20",
+    ]
+
+
+def test_a_sparkline_shows_rewards_between_nothing_and_one() -> None:
+    assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
+    assert sparkline([-1.0, 2.0]) == "▁█"
