@@ -68,6 +68,7 @@ def _transition(session: Session, event: Record, offset: int, strictness: Strict
         case r.SessionFinalized():
             return _finalize(session, event, offset)
         case r.CommandRefused():
+            session.commands.add(event.command_id)
             return Folded(session, True)
     return Folded(session, False)
 

@@ -152,3 +152,11 @@ def test_a_failure_of_an_older_dispatch_is_ignored() -> None:
     )
 
     assert story.turn().running
+
+
+def test_a_refused_command_is_known() -> None:
+    refused = r.CommandRefused(
+        session_id="s", epoch=1, at_ms=10, command_id="c", status=404, reason="", detail=""
+    )
+
+    assert "c" in told(refused).known.commands
