@@ -181,6 +181,18 @@ def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
         raise ConfigRejected(path, "\n".join(["not valid:", *explain(error)])) from error
 
 
+def require_files(config: RunConfig) -> None:
+    """Raises `ConfigRejected` where model or tasks of a training are not there."""
+    if not (config.policy.model / "config.json").is_file():
+        reason = f"policy.model: {config.policy.model} is no Hugging Face model directory"
+        raise ConfigRejected(None, reason)
+    if config.pacing.tasks is None:
+        raise ConfigRejected(None, "pacing.tasks: no file of tasks is named")
+    for name, tasks in (("pacing", config.pacing.tasks), ("evaluation", config.evaluation.tasks)):
+        if tasks is not None and not tasks.is_file():
+            raise ConfigRejected(None, f"{name}.tasks: there is no file {tasks}")
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")

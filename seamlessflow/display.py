@@ -83,10 +83,11 @@ class LiveDisplay:
         traceback: TracebackType | None,
     ) -> None:
         self._live.__exit__(kind, error, traceback)
+        if kind is None:
+            self._finished()
 
     def phase(self, what: str) -> None:
-        if self._phase:
-            self._live.console.print(f"[green]✓[/] {self._phase}", highlight=False)
+        self._finished()
         self._phase = what
         self._live.update(Text(f"… {what}"), refresh=True)
 
@@ -95,6 +96,10 @@ class LiveDisplay:
             return
         self._drawn_s = time.monotonic()
         self._live.update(panel(progress, self._title, self._phase), refresh=True)
+
+    def _finished(self) -> None:
+        if self._phase:
+            self._live.console.print(f"[green]✓[/] {self._phase}", highlight=False)
 
 
 def display(console: Console, title: str) -> AbstractContextManager[Display]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from infra.settings import KafkaSettings
 from scheduler.task_source import read as read_tasks
+from schemas.records import RunFinished
+from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
 from seamlessflow.display import Display
 from seamlessflow.evaluation import Evaluation, Plan, measure
@@ -18,6 +20,7 @@ from seamlessflow.launcher import Launcher
 from seamlessflow.outcome import Outcome, report
 from seamlessflow.stopping import Stop
 from seamlessflow.system import System, kafka_for
+from seamlessflow.topic_reading import read_topic
 
 SEAMLESSFLOW = "seamlessflow"
 Prepare = Callable[[Launcher], float | None]
@@ -53,7 +56,9 @@ def train(
             if prepare is not None:
                 display.phase("making the model, a short supervised warm-up")
                 warmup_s = prepare(launcher)
-            before, after = _steps(config, display, launcher, kafka, held)
+            before = after = None
+            if not _done_before(config, kafka):
+                before, after = _steps(config, display, launcher, kafka, held)
             display.phase("checking what was trained against the log")
             return report(config, kafka, warmup_s, before, after, launcher.peaks_mb)
 
@@ -86,6 +91,16 @@ def _steps(
             after = _measure(config, system, held)
         display.phase("stopping all processes in order")
     return before, after
+
+
+def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
+    """Whether an earlier start has made all steps, so that only the report is left."""
+    steps = (
+        item.record.steps
+        for item in read_topic(kafka, CONTROL)
+        if isinstance(item.record, RunFinished)
+    )
+    return max(steps, default=0) >= config.run.steps
 
 
 def _measure(config: RunConfig, system: System, held: Held) -> Evaluation:

@@ -6,16 +6,34 @@ from typing import Annotated
 import typer
 
 
+def _settings(asked: bool) -> None:
+    if asked:
+        from infra.settings import ENV_PREFIX
+        from infra.settings_help import describe
+        from seamlessflow.config import RunConfig
+
+        typer.echo(describe(RunConfig, ENV_PREFIX))
+        raise typer.Exit
+
+
 def train(
     config: Annotated[
         Path, typer.Option(help="Run configuration, YAML or TOML; see runbooks/local.md.")
     ],
+    settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings", callback=_settings, is_eager=True, help="Explain every setting, and exit."
+        ),
+    ] = False,
 ) -> None:
     """Train a policy on your own tasks with your own agent; resumes what lies in its directory.
 
-    Every setting of the file can also be set by the environment: SEAMLESSFLOW_RUN__STEPS=50.
+    What a file calls run: {steps: 50} the environment calls SEAMLESSFLOW_RUN__STEPS=50, and wins.
     """
     from seamlessflow.commands.run import run_training
-    from seamlessflow.config import load
+    from seamlessflow.config import load, require_files
 
-    run_training(load(config))
+    loaded = load(config)
+    require_files(loaded)
+    run_training(loaded)

@@ -1,8 +1,9 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seamlessflow.config import ConfigRejected, RunConfig, load, parse
+from seamlessflow.config import ConfigRejected, RunConfig, load, parse, require_files
 
 AGENT = {"callable": "my.agent:run"}
 
@@ -68,6 +69,22 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ConfigRejected, match="not a mapping"):
         load(tmp_path / "list.yaml")
+
+
+def test_a_training_wants_its_model_and_tasks(tmp_path: Path) -> None:
+    model, tasks = tmp_path / "model", tmp_path / "tasks.jsonl"
+    values: dict[str, Any] = {"agents": AGENT, "policy": {"model": model}}
+    with pytest.raises(ConfigRejected, match=r"policy\.model"):
+        require_files(parse(values))
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    with pytest.raises(ConfigRejected, match="no file of tasks is named"):
+        require_files(parse(values))
+    values["pacing"] = {"tasks": tasks}
+    with pytest.raises(ConfigRejected, match="there is no file"):
+        require_files(parse(values))
+    tasks.write_text('{"id": 1}')
+    require_files(parse(values))
 
 
 def test_every_setting_is_explained() -> None:

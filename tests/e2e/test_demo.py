@@ -1,0 +1,151 @@
+"""The demo as a user starts it: learns nothing in three steps, but does everything else."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 600
+STEPS = 3
+OUT_VARIABLE = "SEAMLESSFLOW_DATA_DIR"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short demo that came to its end."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    done = seamlessflow("demo", "--out", str(out), "--steps", str(STEPS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture
+def config(demo: Path, tmp_path: Path) -> Path:
+    """A user's configuration that goes on where the demo ended."""
+    values = {
+        "out": str(demo),
+        "workers": [
+            {"id": "w0", "tags": ["rollout"]},
+            {"id": "w1", "tags": ["rollout", "train"]},
+        ],
+        "policy": {"model": str(demo / "model"), "max_context": 512},
+        "run": {"id": "demo", "policy": "demo", "steps": STEPS + 2},
+        "pacing": {"tasks": str(demo / "tasks" / "train.jsonl")},
+        "evaluation": {"samples": 1},
+        "agents": {"callable": "seamlessflow.demo.agent:run"},
+        "trainer": {"optimizer": {"lr": 1e-3}, "threads": 1},
+        "rollout": {"torch": {"threads": 1}},
+    }
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(values))
+    return file
+
+
+def seamlessflow(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "seamlessflow", *arguments]
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
+
+
+def summary(out: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return read
+
+
+def processes_of(out: Path) -> set[int]:
+    """Processes of a run that are still there, zombies left out."""
+    wanted = f"{OUT_VARIABLE}={out}".encode()
+    return {int(path.parent.name) for path in _environments() if wanted in _read(path).split(b"\0")}
+
+
+def _environments() -> Iterator[Path]:
+    return Path("/proc").glob("[0-9]*/environ")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+
+
+def test_the_demo_leaves_figures_pictures_weights_and_the_log(demo: Path) -> None:
+    told = summary(demo)
+    assert told["steps"] == STEPS
+    assert told["trajectories"] >= STEPS * 64
+    assert told["role_switches"] >= 2
+    assert told["eval_before"] is not None and told["eval_after"] is not None
+    assert {"w0", "w1"} <= set(told["idle_share"])
+    assert {"broker", "gateway", "manager", "trainer-w1"} <= set(told["peak_rss_mb"])
+    for name in ("reward.png", "timeline.png", "weights/final/model.safetensors", "kafka/log"):
+        assert (demo / name).exists(), name
+
+
+def test_what_was_trained_is_what_was_sampled(demo: Path) -> None:
+    told = summary(demo)
+    assert told["checks"]["tokens_checked"] == told["tokens_trained"] > 0
+    assert (told["checks"]["mismatches"], told["checks"]["trained_twice"]) == (0, 0)
+    assert told["logprob_mismatch_max"] <= 1e-3
+    assert len(list((demo / "trained").glob("step-*.jsonl.gz"))) == STEPS
+
+
+def test_nothing_runs_on_when_it_is_over(demo: Path) -> None:
+    assert processes_of(demo) == set()
+    assert not (demo / "run.json").exists()
+
+
+def test_a_session_of_it_can_be_looked_at(demo: Path) -> None:
+    listed = seamlessflow("show", "--out", str(demo), "--count", "1")
+    session = next(line for line in listed.stdout.splitlines() if line.startswith("│"))
+    shown = seamlessflow("show", session.strip("│").split("│")[0].strip(), "--out", str(demo))
+    assert "matched by extend" in shown.stdout or "matched by root" in shown.stdout
+    assert "<|im_start|>user" in shown.stdout
+
+
+def test_train_goes_on_from_the_checkpoint(demo: Path, config: Path) -> None:
+    done = seamlessflow("train", "--config", str(config))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = summary(demo)
+    assert told["steps"] == STEPS + 2
+    assert told["checks"]["trained_twice"] == 0
+    assert len(list((demo / "trained").glob("step-*.jsonl.gz"))) == STEPS + 2
+
+
+def test_eval_measures_a_version_apart_from_training(demo: Path, config: Path) -> None:
+    tasks = str(demo / "tasks" / "eval.jsonl")
+    done = seamlessflow(
+        "eval", "--config", str(config), "--tasks", tasks, "--version", "1", "--limit", "5"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "over 5 sessions" in done.stdout
+    result = json.loads((demo / "evaluations" / "1" / "evaluation.json").read_text())
+    assert (result["version"], result["sessions"], result["missing"]) == (1, 5, 0)
+
+
+@pytest.mark.parametrize("reached", ["warm-up.log", "agents.log"])
+def test_ctrl_c_ends_everything_in_order(tmp_path: Path, reached: str) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "seamlessflow", "demo", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        wait_until(lambda: (out / "logs" / reached).exists(), reached)
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == 130
+    assert "ended as asked" in said
+    assert processes_of(out) == set()
