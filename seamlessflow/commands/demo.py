@@ -10,7 +10,7 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="Where all that the run leaves is put; an earlier run is kept.")
     ] = Path(".seamlessflow/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 120,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 80,
     seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
     engine: Annotated[
         Literal["torch"], typer.Option(help="What samples; torch runs on any CPU.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig, parse
 
-STEPS = 120
+STEPS = 80
 POLICY = "demo"
 AGENT = "seamlessflow.demo.agent:run"
 MAX_CONTEXT = 512
