@@ -4,14 +4,21 @@ A history's key is chained: the key of its shape (all that is not a message), th
 Keys leave out tool-call ids: these tell apart turns that read the same (`matching.py`).
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
 import xxhash
 
 Strictness = Literal["exact", "arguments", "content"]
+
+KEYS_KEPT = 65_536
+"""Keys that are remembered: histories come again with each turn, and reading JSON costs most."""
+
+# By hashes: hashing a message again with xxh3 is several times faster than with Python's own hash,
+# and the messages themselves would be held in memory.
+_keys: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
 
 # Canonical JSON without these is its own comparable form.
 _NEEDS_READING = (b'"tool_call', b'"reasoning_content"', b'"content":null')
@@ -30,15 +37,24 @@ def shape_key(*parts: bytes | str | None) -> bytes:
     )
 
 
-@lru_cache(maxsize=16_384)
 def message_key(message: bytes, strictness: Strictness) -> bytes:
     """Key of one message given as canonical JSON.
 
     `exact` compares all but ids; `arguments` reads a tool call's arguments as JSON and leaves out
     reasoning, which many agents drop; `content` compares role and content only.
     """
-    if strictness != "content" and not any(mark in message for mark in _NEEDS_READING):
-        return xxhash.xxh3_128_digest(message)
+    spelling = xxhash.xxh3_128_digest(message)
+    key = _keys.get((spelling, strictness))
+    if key is None:
+        plain = strictness != "content" and not any(mark in message for mark in _NEEDS_READING)
+        key = spelling if plain else _read_key(message, strictness)
+        _keys[spelling, strictness] = key
+        if len(_keys) > KEYS_KEPT:
+            _keys.popitem(last=False)
+    return key
+
+
+def _read_key(message: bytes, strictness: Strictness) -> bytes:
     return xxhash.xxh3_128_digest(_COMPARABLE[strictness](orjson.loads(message)))
 
 

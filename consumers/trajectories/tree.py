@@ -53,22 +53,13 @@ class Tree:
 
     def path(self, node_id: int, end: int) -> bytes:
         """Token ids from the root through the first `end` tokens of the node."""
-        parts: list[memoryview] = []
+        parts: list[bytearray] = []
         while node_id != ROOT:
-            node = self.nodes[node_id]
-            parts.append(memoryview(node.ids)[: end * TOKEN_BYTES])
+            node, size = self.nodes[node_id], end * TOKEN_BYTES
+            parts.append(node.ids if size == len(node.ids) else node.ids[:size])
             node_id, end = node.parent, node.parent_end
         parts.reverse()
         return b"".join(parts)
-
-    def path_length(self, node_id: int, end: int) -> int:
-        """Number of tokens from the root through the first `end` tokens of the node."""
-        length = 0
-        while node_id != ROOT:
-            length += end
-            node = self.nodes[node_id]
-            node_id, end = node.parent, node.parent_end
-        return length
 
     def longest_common_prefix(self, ids: bytes) -> tuple[int, int, int]:
         """Where `ids` leave the tree: node, tokens of it in common, tokens in common in all.
