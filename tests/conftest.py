@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from infra.broker import Broker
@@ -20,6 +21,8 @@ from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
 
 READY_TIMEOUT_S = 60
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
 
 seed = int(os.environ.get("SEAMLESSFLOW_TEST_SEED") or random.SystemRandom().randrange(2**32))
