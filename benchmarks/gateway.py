@@ -31,7 +31,7 @@ from infra.tokenizer import Tokenizer, pack
 from producers.gateway.tokens import derived_admin_key
 from schemas.records import PolicyWeights, Sampling
 from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
-from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer
+from seamlessflow.demo.tokenizer import make_tokenizer
 
 _POLICY = "policy"
 _SECRET = "secret of the benchmark"
@@ -112,7 +112,8 @@ def _published(kafka: KafkaSettings, directory: Path) -> bytes:
     """Announces a policy; returns the tokens of the answer to everything."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
-    renderer: RendererSettings = RENDERER
+    # What a user says next then extends the session, as a tool's answer always does.
+    renderer = RendererSettings("qwen3", thinking_retention="all")
     weights = PolicyWeights(
         policy=_POLICY,
         version=0,

@@ -66,6 +66,8 @@ class Exchange:
             (b"content-length", b"%d" % len(body)),
             *headers,
         ]
+        if self.method == "HEAD":
+            listed.append((b"connection", b"close"))
         await self._send({"type": "http.response.start", "status": status, "headers": listed})
         await self._send({"type": "http.response.body", "body": body})
 

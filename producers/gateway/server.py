@@ -12,6 +12,7 @@ import uvicorn
 from infra.metrics import Metrics
 from infra.telemetry import metrics_export, telemetry
 from producers.gateway.app import App
+from producers.gateway.http_protocol import HttpProtocol
 from producers.gateway.link import Link
 from producers.gateway.settings import Settings
 
@@ -85,7 +86,7 @@ def _listener(host: str, port: int) -> socket.socket:
 def _config(app: App, keep_alive_s: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         loop="none",
         lifespan="off",

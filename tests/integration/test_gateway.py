@@ -381,6 +381,7 @@ def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
     assert httpx.get(f"{gateway.url}/v2").status_code == 404
     assert httpx.get(f"{gateway.url}/sessions/x/other").status_code == 404
     assert httpx.get(f"{gateway.url}/v1/chat/completions").status_code == 405
+    assert httpx.head(f"{gateway.url}/health").status_code == 405
 
 
 def test_it_tells_how_it_is(gateway: GatewayProcess) -> None:
