@@ -1,10 +1,12 @@
 """`python -m benchmarks NAME [arguments]` runs one benchmark; without a name it lists them.
 
-A benchmark is a module here with a `main(arguments)` that prints one line of JSON.
+A benchmark is a module here with a `main`, which gets the arguments if it takes any and prints one
+line of JSON.
 """
 
 import sys
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 _PARTS = {"__init__", "__main__"}
@@ -27,7 +29,8 @@ def main() -> None:
         sys.exit(f"{__doc__}\nbenchmarks: {', '.join(known)}")
     name, *arguments = sys.argv[1:]
     sys.argv = [f"benchmarks {name}", *arguments]
-    import_module(f"benchmarks.{name}").main(arguments)
+    benchmark = import_module(f"benchmarks.{name}").main
+    benchmark(*[arguments][: len(signature(benchmark).parameters)])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Orders:
     linger_ms: float
 
 
-def main(orders: Orders, stop: threading.Event) -> None:
+def serve(orders: Orders, stop: threading.Event) -> None:
     """Serves until stopped."""
     kafka = KafkaSettings(bootstrap_servers=orders.bootstrap_servers)
     producer = Producer(kafka, "scripted-manager", linger_ms=orders.linger_ms)
@@ -63,4 +63,4 @@ def _reply(command: Record, gateway: str, message: bytes) -> Record:
 
 if __name__ == "__main__":
     told = Orders(**json.load(sys.stdin))
-    run_sync(lambda stop: main(told, stop))
+    run_sync(lambda stop: serve(told, stop))
