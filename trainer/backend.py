@@ -72,13 +72,22 @@ class Backend(Protocol):
         """Earlier versions that can still be measured against."""
 
     def write_weights(self, directory: Path) -> None:
-        """Writes the model as safetensors, in the form Hugging Face directories have."""
+        """Writes the model as safetensors, in the form Hugging Face directories have.
+
+        This, `save`, `train` and `remember` come between a step's start and `rest`.
+        """
 
     def save(self, directory: Path) -> None:
         """Writes weights, optimizer and random state to a checkpoint."""
 
-    def load(self, directory: Path) -> None:
-        """Continues from a checkpoint. Raises `ModelUnusable`."""
+    def load(self, directory: Path | None, version: int) -> None:
+        """Continues from a checkpoint, which is of `version`; None: from the initial model.
+
+        Called once, before anything else. Raises `ModelUnusable`.
+        """
+
+    def rest(self) -> None:
+        """Nothing more is asked until the device has been acquired, or a step has begun, again."""
 
     def acquire(self) -> None:
         """Takes the memory of the device."""

@@ -5,6 +5,7 @@ parts.
 import logging
 import time
 import uuid
+from dataclasses import dataclass
 
 from infra.kafka import BEGINNING, Producer, Reader
 from infra.kafka_topics import cluster_id
@@ -21,6 +22,8 @@ from trainer.dataloader import Dataloader, Limits
 from trainer.device import Device, new_incarnation
 from trainer.filters import FILTERS
 from trainer.first_weights import announce, first_weights
+from trainer.follower import Follower
+from trainer.fsdp_backend import FsdpBackend
 from trainer.heartbeat import Heartbeat, Vitals
 from trainer.inbox import Inbox
 from trainer.loop import Loop
@@ -45,11 +48,116 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop:
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What a leader and a follower have in common."""
+
+    client_id: str
+    producer: Producer
+    roles: Roles
+    vitals: Vitals
+    usage: Usage
+    heartbeat: Heartbeat
+    control: Reader
+    inbox: Inbox
+    work: Work
+
+    def device(self, backend: Backend) -> Device:
+        """Moves the back end to the device and away."""
+        parts = self.producer, self.heartbeat, self.vitals, self.usage
+        return Device(self.roles, backend, self.work, *parts, now_ms)
+
+    def control_thread(self) -> ReaderThread:
+        """Goes on where `control` was read to."""
+        return ReaderThread("trainer control", self.control, self.inbox.put, self.inbox.fail)
+
+
+def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     """A trainer that has read what is recorded, has its weights, and has announced itself."""
     rules = _rules(settings)
     log = f"{cluster_id(settings.kafka, _CLUSTER_TIMEOUT_S)}/{settings.kafka.topic_prefix}"
+    if settings.trainer.rank > 0:
+        return _follower(settings, log)
     resumed = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
+    process, history = _process(settings, resumed), resumed.history
+    todo = plan(history, resumed.origin, uuid.uuid4().hex[:12])
+    _tell(todo)
+    backend = _backend(settings)
+    backend.load(resumed.directory, resumed.origin.version)
+    publication = Publication(settings)
+    first = first_weights(publication, settings.weights_dir, history, todo, backend)
+    announce(first, publication, process.producer, now_ms())
+    backend.rest()
+    backend.release()
+    dataloader = Dataloader(
+        first.plan, history, settings.run.policy, rules, _limits(settings), now_ms()
+    )
+    parts = Parts(
+        settings=settings,
+        producer=process.producer,
+        plan=first.plan,
+        log=log,
+        started_at=_started_at(resumed),
+        history=history,
+        roles=process.roles,
+        dataloader=dataloader,
+        backend=backend,
+        runner=StepRunner(settings, backend, publication, process.producer, telemetry, now_ms),
+        reports=Reports(settings.trainer, open_sinks(settings)),
+        work=process.work,
+        vitals=process.vitals,
+        usage=process.usage,
+        now_ms=now_ms,
+    )
+    return _loop(process, parts)
+
+
+def _loop(process: _Process, parts: Parts) -> Loop:
+    name, inbox = f"{process.client_id}-sessions", process.inbox
+    sessions = Reader(parts.settings.kafka, name, dead_letters=process.producer)
+    sessions.assign({(TRAJECTORIES.name, number): at for number, at in parts.started_at.items()})
+    thread = ReaderThread("trainer sessions", sessions, inbox.put_when_open, inbox.fail)
+    return Loop(
+        inbox=inbox,
+        readers=[process.control_thread(), thread],
+        producer=process.producer,
+        history=parts.history,
+        roles=process.roles,
+        dataloader=parts.dataloader,
+        device=process.device(parts.backend),
+        steps=Steps(parts),
+        work=process.work,
+        reports=parts.reports,
+        heartbeat=process.heartbeat,
+        vitals=process.vitals,
+        ranks=parts.settings.trainer.ranks,
+        now_ms=now_ms,
+    )
+
+
+def _follower(settings: TrainerSettings, log: str) -> Follower:
+    process = _process(settings, checkpoint.initial(settings.run.policy, log))
+    backend = FsdpBackend(settings.policy.model, settings.trainer)
+    backend.follow()
+    backend.release()
+    return Follower(
+        inbox=process.inbox,
+        reader=process.control_thread(),
+        producer=process.producer,
+        roles=process.roles,
+        device=process.device(backend),
+        backend=backend,
+        work=process.work,
+        heartbeat=process.heartbeat,
+        vitals=process.vitals,
+        usage=process.usage,
+        steps=settings.run.steps,
+        ranks=settings.trainer.ranks,
+    )
+
+
+def _process(settings: TrainerSettings, resumed: Checkpoint) -> _Process:
+    """Announces the process and folds what `control` holds into `resumed.history`."""
     client_id = f"trainer-{settings.trainer.worker}"
     producer = Producer(settings.kafka, client_id)
     roles = Roles(settings.trainer.worker, new_incarnation())
@@ -58,58 +166,9 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop:
     heartbeat = Heartbeat(settings, producer, roles, vitals, usage, now_ms)
     heartbeat.start()
     control = Reader(settings.kafka, f"{client_id}-control", dead_letters=producer)
-    history = resumed.history
-    read_recorded(control, history, roles)
-    todo = plan(history, resumed.origin, uuid.uuid4().hex[:12])
-    _tell(todo)
-    backend = _backend(settings, resumed)
-    publication = Publication(settings)
-    first = first_weights(publication, settings.weights_dir, history, todo, backend)
-    announce(first, publication, producer, now_ms())
-    todo = first.plan
-    inbox, work = Inbox(), Work()
-    started_at = _started_at(resumed)
-    reports = Reports(settings.trainer, open_sinks(settings))
-    dataloader = Dataloader(todo, history, settings.run.policy, rules, _limits(settings), now_ms())
-    steps = Steps(
-        Parts(
-            settings=settings,
-            producer=producer,
-            plan=todo,
-            log=log,
-            started_at=started_at,
-            history=history,
-            roles=roles,
-            dataloader=dataloader,
-            backend=backend,
-            runner=StepRunner(settings, backend, publication, producer, telemetry, now_ms),
-            reports=reports,
-            work=work,
-            vitals=vitals,
-            usage=usage,
-            now_ms=now_ms,
-        )
-    )
-    sessions = Reader(settings.kafka, f"{client_id}-sessions", dead_letters=producer)
-    sessions.assign({(TRAJECTORIES.name, number): at for number, at in started_at.items()})
-    return Loop(
-        inbox=inbox,
-        readers=[
-            ReaderThread("trainer control", control, inbox.put, inbox.fail),
-            ReaderThread("trainer sessions", sessions, inbox.put_when_open, inbox.fail),
-        ],
-        producer=producer,
-        history=history,
-        roles=roles,
-        dataloader=dataloader,
-        device=Device(roles, backend, work, producer, heartbeat, vitals, usage, now_ms),
-        steps=steps,
-        work=work,
-        reports=reports,
-        heartbeat=heartbeat,
-        vitals=vitals,
-        now_ms=now_ms,
-    )
+    read_recorded(control, resumed.history, roles)
+    roles.broken_by = ""
+    return _Process(client_id, producer, roles, vitals, usage, heartbeat, control, Inbox(), Work())
 
 
 def _rules(settings: TrainerSettings) -> Rules:
@@ -138,12 +197,9 @@ def _tell(todo: Plan) -> None:
         )
 
 
-def _backend(settings: TrainerSettings, resumed: Checkpoint) -> Backend:
-    backend = TorchBackend(settings.policy.model, settings.trainer)
-    if resumed.directory is not None:
-        backend.load(resumed.directory)
-    backend.remember(resumed.origin.version)
-    return backend
+def _backend(settings: TrainerSettings) -> Backend:
+    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
+    return kind(settings.policy.model, settings.trainer)
 
 
 def _started_at(resumed: Checkpoint) -> dict[int, int]:

@@ -5,13 +5,12 @@ states, so the vocabulary's width is paid for trained tokens alone. Dimensions: 
 trained tokens, V vocabulary.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from transformers import PreTrainedModel
 
 from trainer.packing import MicroBatch
@@ -29,10 +28,8 @@ class Forward:
         head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         head.register_forward_pre_hook(self._select)
 
-    def __call__(
-        self, batch: MicroBatch, weights: Mapping[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies of N trained tokens, float32; with `weights` for the model's."""
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies of N trained tokens, float32."""
         device = self._model.device
         inputs: dict[str, Any] = {
             "input_ids": torch.from_numpy(batch.ids_BT).to(device),
@@ -41,10 +38,7 @@ class Forward:
         if batch.positions_BT is not None:
             inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
         with self._only(batch, device):
-            if weights is None:
-                output = self._model(**inputs)
-            else:
-                output = functional_call(self._model, dict(weights), (), inputs)
+            output = self._model(**inputs)
         targets_N = torch.from_numpy(batch.targets_N).to(device)
         return scores(output.logits[0], targets_N)
 

@@ -14,6 +14,7 @@ from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL
 from trainer.dataloader import Dataloader
 from trainer.device import Device
+from trainer.gang_errors import check_gang
 from trainer.heartbeat import Heartbeat, Vitals
 from trainer.history import History
 from trainer.inbox import Inbox
@@ -42,6 +43,7 @@ class Loop:
     reports: Reports
     heartbeat: Heartbeat
     vitals: Vitals
+    ranks: int
     now_ms: Callable[[], int]
 
     def run(self, stop: threading.Event) -> None:
@@ -74,6 +76,7 @@ class Loop:
 
     def _advance(self) -> None:
         """One round: what is over is taken in, what is due is begun."""
+        check_gang(self.roles, None, self.ranks)
         self._send(self.dataloader.expirations(self.now_ms()))
         if self.work.collect():
             self.device.rest()

@@ -6,7 +6,7 @@ Fed with the records of `control` in order; `wanted_step` says what is due, and 
 concerns this process; the role waits until the worker's rollout process has given up its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas import records as r
@@ -35,6 +35,11 @@ class Roles:
     """Whether the held role is to be given up."""
     lost: bool = False
     """Whether the scheduler no longer counts with this incarnation."""
+    gang: dict[str, str] = field(default_factory=dict)
+    """Incarnations of all trainer processes of the newest gang, by worker."""
+    gang_epoch: int = 0
+    broken_by: str = ""
+    """A worker of the gang whose process was lost."""
 
     @property
     def assignment(self) -> int:
@@ -43,6 +48,7 @@ class Roles:
 
     def apply(self, record: Record) -> None:
         """Takes in one record."""
+        self._follow_gang(record)
         match record:
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
@@ -107,3 +113,14 @@ class Roles:
             self.rollout_holds = False
         elif record.incarnation == self.incarnation:
             self.lost = True
+
+    def _follow_gang(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
+                if record.gang_epoch > self.gang_epoch:
+                    self.gang, self.gang_epoch = {}, record.gang_epoch
+                if record.gang_epoch == self.gang_epoch:
+                    self.gang[record.worker] = record.incarnation
+            case r.WorkerLost() if record.process == "train" and record.worker != self.worker:
+                if self.gang.get(record.worker) == record.incarnation:
+                    self.broken_by = record.worker

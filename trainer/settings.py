@@ -112,7 +112,14 @@ class TrainerSection(Section):
         "memory (bytes)",
     )
     backend: Literal["torch", "fsdp2"] = Field(
-        "torch", description="torch: one device; fsdp2: sharded over the ranks of torchrun"
+        "torch", description="torch: one device; fsdp2: the model sharded over all ranks"
+    )
+    rank: int = Field(
+        0, ge=0, description="fsdp2: number of this process among them; 0 reads, commits and writes"
+    )
+    ranks: int = Field(1, ge=1, description="fsdp2: trainer processes, one a worker of the gang")
+    rendezvous: str = Field(
+        "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
     )
     advantage: str = Field(
         "grpo", description="grpo, grpo_unscaled or rloo (see trainer/advantages.py)"
@@ -200,6 +207,10 @@ class TrainerSettings(ProcessSettings):
         window = self.trainer.window
         if window is not None and window < self.run.groups_per_step:
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
+        if self.trainer.rank >= self.trainer.ranks:
+            raise ValueError("trainer.rank must be smaller than trainer.ranks")
+        if self.trainer.ranks > 1 and self.trainer.backend != "fsdp2":
+            raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2")
         if "train" not in self.trainer.tags:
             raise ValueError("trainer.tags must name train")
         return self

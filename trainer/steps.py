@@ -18,6 +18,7 @@ from trainer.backend import Backend
 from trainer.batch import Batch, facts
 from trainer.checkpoint import Checkpoint
 from trainer.dataloader import Dataloader, Skipped
+from trainer.gang_errors import AnotherTrainer, check_gang
 from trainer.heartbeat import Vitals
 from trainer.history import History
 from trainer.recovery import Origin, Plan
@@ -84,9 +85,13 @@ class Steps:
         return self.origin.step >= self._parts.settings.run.steps
 
     def hear(self, record: Record) -> None:
-        """Takes in a record of `control`."""
-        if isinstance(record, r.StepStarted):
-            self._started = record
+        """Takes in a record of `control`. Raises `AnotherTrainer`."""
+        own = self._parts.plan.lineage
+        match record:
+            case r.StepStarted():
+                self._started = record
+            case r.StepCommitted() if record.lineage != own:
+                raise AnotherTrainer(record.lineage, own)
 
     def advance(self) -> None:
         """Announces the next batch when it is complete; begins the step when it may."""
@@ -97,16 +102,20 @@ class Steps:
         if announced is None or started is None:
             return
         if self._parts.roles.may_start(started, announced.batch.step):
+            check_gang(self._parts.roles, started, self._parts.settings.trainer.ranks)
             self._begin(announced)
 
     def finish(self) -> None:
-        """Tells that the run is over, if it is; saves what is not saved. Waits for both."""
+        """Tells that the run is over, if it is; saves what is not saved. Waits for both.
+
+        Other ranks are not asked any more: what a gang has not saved it executes again.
+        """
         parts = self._parts
         parts.work.finish()
         if self.all_done and parts.history.finished < self.origin.step:
             at_ms, steps = parts.now_ms(), self.origin.step
             self._send(r.RunFinished(at_ms=at_ms, steps=steps, reason="all steps are done"))
-        if self._saved.step != self.origin.step:
+        if self._saved.step != self.origin.step and parts.settings.trainer.ranks == 1:
             self._save()
             parts.work.finish()
 
@@ -161,8 +170,10 @@ class Steps:
         self._next_version, self._announced = order.next_version + 1, None
         parts.vitals.version = order.next_version
         self._send(*parts.reports.step(done))
-        if step % parts.settings.trainer.checkpoint_every == 0:
+        if step % parts.settings.trainer.checkpoint_every == 0 or self.all_done:
             self._save()
+        else:
+            parts.backend.rest()
 
     def _save(self) -> None:
         """Begins a checkpoint of what is in memory now."""
@@ -181,6 +192,7 @@ class Steps:
 
         def saved(directory: Path) -> None:
             self._saved = origin
+            parts.backend.rest()
             _log.info("checkpoint of step %d: %s", origin.step, directory)
 
         parts.work.begin(lambda: checkpoint.write(root, content, parts.backend.save, keep), saved)

@@ -5,12 +5,28 @@ Sums and not means, so that ranks and micro-batches of unequal size add up. All 
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from trainer.losses import Losses, ratio
+from trainer.losses import LARGEST_LOG_RATIO, Losses, ratio
+
+Reduce = Callable[[Tensor], Tensor]
+_LARGEST = "mismatch_max"
+_SUMS = (
+    "tokens",
+    "loss",
+    "clipped",
+    "entropy",
+    "ratio",
+    "ratio_squared",
+    "policy_kl",
+    "mismatch_tokens",
+    "mismatch",
+    "mismatch_kl",
+)
 
 
 @dataclass(slots=True)
@@ -29,7 +45,7 @@ class TokenSums:
         self._add("entropy", entropies_N)
         self._add("ratio", ratios_N)
         self._add("ratio_squared", ratios_N.double().square())
-        self._add("policy_kl", ratios_N - 1 - log_ratios_N.detach())
+        self._add("policy_kl", divergence(log_ratios_N.detach()))
 
     def add_mismatch(self, log_ratios_N: Tensor) -> None:
         """Takes in tokens measured under the very weights that sampled them."""
@@ -39,10 +55,18 @@ class TokenSums:
         distances_N = differences_N.abs()
         self._add("mismatch_tokens", torch.ones_like(distances_N))
         self._add("mismatch", distances_N)
-        self._add("mismatch_kl", ratio(differences_N) - 1 - differences_N)
-        self.largest["mismatch_max"] = max(
-            self.largest["mismatch_max"], float(distances_N.max().item())
-        )
+        self._add("mismatch_kl", divergence(differences_N))
+        largest = float(distances_N.max().item())
+        self.largest[_LARGEST] = max(self.largest[_LARGEST], largest)
+
+    def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
+        """The sums over all ranks; both reductions take a vector and give that of all ranks."""
+        found = TokenSums()
+        sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
+        most = largest(torch.tensor([self.largest[_LARGEST]], dtype=torch.float64))
+        found.sums.update(zip(_SUMS, sums.tolist(), strict=True))
+        found.largest[_LARGEST] = most.item()
+        return found
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the step; those of the mismatch only where there was something to measure."""
@@ -59,11 +83,20 @@ class TokenSums:
         if measured := sums["mismatch_tokens"]:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
-            found["mismatch_max"] = self.largest["mismatch_max"]
+            found["mismatch_max"] = self.largest[_LARGEST]
         return found
 
     def _add(self, name: str, values_N: Tensor) -> None:
         self.sums[name] += float(values_N.double().sum().item())
+
+
+def divergence(log_ratios_N: Tensor) -> Tensor:
+    """A token's share of the KL divergence of the sampling policy from the other, never negative.
+
+    exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html).
+    """
+    exact_N = log_ratios_N.double().clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return exact_N.expm1() - exact_N
 
 
 def effective_share(total: float, squares: float, count: float) -> float:

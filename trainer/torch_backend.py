@@ -5,6 +5,7 @@ host. N counts the trained tokens of a micro-batch.
 """
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,13 +13,14 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from trainer.backend import ModelUnusable, StepInput, UnknownChoice
 from trainer.forward import Forward, keeps_packed_chains_apart
 from trainer.losses import LOSSES
 from trainer.model import DTYPES, keep_activations_out, load_model, write_model
 from trainer.older_weights import OlderWeights
-from trainer.optimizer_state import load_state, move_state, save_state
+from trainer.optimizer_state import full, gathered, load_state, move_state, save_state
 from trainer.packing import MicroBatch
 from trainer.settings import TrainerSection
 from trainer.token_sums import TokenSums
@@ -28,7 +30,10 @@ _MEGABYTE = 1024 * 1024
 
 
 class TorchBackend:
-    """See `trainer/backend.py`."""
+    """See `trainer/backend.py`. What `FsdpBackend` does otherwise is in methods of its own."""
+
+    _ranks = 1
+    """Processes whose gradients are averaged."""
 
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
         """Loads the model on the host. Raises `ModelUnusable` and `UnknownChoice`."""
@@ -38,8 +43,8 @@ class TorchBackend:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
-        self._device = _device(settings.device)
-        self._model = load_model(model_directory, settings.dtype)
+        self._device = device_named(settings.device)
+        self._model = self._placed(load_model(model_directory, settings.dtype))
         if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
             raise ModelUnusable(str(model_directory), "its layers need trainer.layout = padded")
         if settings.gradient_checkpointing:
@@ -55,7 +60,7 @@ class TorchBackend:
         self._forward = Forward(self._model)
         self._loss = LOSSES[settings.loss.name]
         self._older = OlderWeights(
-            settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
+            self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
         )
 
     @property
@@ -63,15 +68,7 @@ class TorchBackend:
         return self._settings.weights_dtype or self._settings.dtype
 
     def train(self, step: StepInput) -> dict[str, float]:
-        sums = TokenSums()
-        total = sum(len(batch) for batch in step.micro_batches)
-        for batch in step.micro_batches:
-            if len(batch):
-                self._backward(batch, total, step.version, sums)
-        norm = self._update(step.learning_rate) if total else 0.0
-        with self._autocast():
-            self._older.measure(self._forward, step.samples, sums, self._device)
-        return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
+        return self._train(step, sum(len(batch) for batch in step.micro_batches))
 
     def gradient(self, step: StepInput) -> dict[str, Tensor]:
         """The step's gradient by parameter, before clipping, without an update."""
@@ -97,10 +94,15 @@ class TorchBackend:
         write_model(self._model, self._model.state_dict(), dtype, directory)
 
     def save(self, directory: Path) -> None:
-        save_state(directory, self._model, self._optimizer)
+        save_state(directory, gathered(self._model, self._optimizer))
 
-    def load(self, directory: Path) -> None:
-        load_state(directory, self._model, self._optimizer)
+    def load(self, directory: Path | None, version: int) -> None:
+        if directory is not None:
+            load_state(directory, self._model, self._optimizer)
+        self._older.remember(version, self._parameters)
+
+    def rest(self) -> None:
+        pass
 
     def acquire(self) -> None:
         nn.Module.to(self._model, self._device)
@@ -114,6 +116,25 @@ class TorchBackend:
             return int(torch.cuda.mem_get_info(self._device)[0])
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
+    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+        """The model as this back end lays it out."""
+        return model
+
+    def _merged(self, sums: TokenSums) -> TokenSums:
+        """The sums over all ranks."""
+        return sums
+
+    def _train(self, step: StepInput, total: int) -> dict[str, float]:
+        """This process's share of a step with `total` trained tokens."""
+        sums = TokenSums()
+        for batch in step.micro_batches:
+            self._backward(batch, total, step.version, sums)
+        norm = self._update(step.learning_rate) if total else 0.0
+        sums = self._merged(sums)
+        with self._autocast():
+            self._older.measure(self._forward, step.samples, sums)
+        return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
+
     def _backward(self, batch: MicroBatch, total: int, version: int, sums: TokenSums) -> None:
         """Adds the gradient of one micro-batch's share of the step's mean over `total` tokens."""
         with self._autocast():
@@ -122,21 +143,20 @@ class TorchBackend:
         advantages_N = torch.from_numpy(batch.advantages_N).to(self._device)
         log_ratios_N = logprobs_N - engine_N
         losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
-        torch.autograd.backward(losses.loss_N.sum() / total)
+        torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total))
         sums.add_losses(losses, log_ratios_N, entropies_N)
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
 
     def _update(self, learning_rate: float) -> float:
         """Clips and applies the gradient, unless it is not finite; returns its norm."""
-        norm = float(
-            torch.nn.utils.clip_grad_norm_(
-                self._parameters.values(), self._settings.optimizer.clip_norm
-            )
+        clipped = torch.nn.utils.clip_grad_norm_(
+            self._parameters.values(), self._settings.optimizer.clip_norm
         )
+        norm = float(full(clipped))
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        if torch.isfinite(torch.tensor(norm)):
+        if math.isfinite(norm):
             self._optimizer.step()
         else:
             _log.error("the gradient is not finite (%s): the weights stay as they are", norm)
@@ -150,7 +170,8 @@ class TorchBackend:
         return torch.autocast(self._device.type, DTYPES[compute])
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """The device of a setting; auto: a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

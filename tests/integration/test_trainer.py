@@ -14,6 +14,7 @@ import pytest
 
 from infra.kafka import BEGINNING, Producer, Reader, TransactionalProducer
 from infra.kafka_topics import create_topics
+from infra.ports import free_port
 from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry import telemetry
 from infra.weights import verify
@@ -22,6 +23,7 @@ from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.unit.trainer.models import bandit, bandit_return, write_tiny
 from trainer.bootstrap import build
+from trainer.gang_errors import AnotherTrainer, GangMismatch
 from trainer.recovery import surviving
 from trainer.settings import TrainerSettings
 from trainer.trained import read_trained
@@ -63,16 +65,22 @@ def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> Non
 
 
 class Scheduler:
-    """The least that a trainer needs of a scheduler: its role, and a start for each batch."""
+    """The least that trainers need of a scheduler: their roles, and a start for each batch."""
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, workers: Sequence[str] = ("w",), others: Sequence[str] = ()
+    ) -> None:
+        """`others`: workers that are in the gang and never answer."""
         self._producer = Producer(kafka, "test-scheduler")
         self._reader = Reader(kafka, "test-scheduler-reader")
         self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING})
+        self._workers = workers
+        self._others = others
+        self._incarnations: dict[str, str] = {}
         self._assignment = 0
-        self._acquired = False
+        self._gang_epoch = 0
+        self._acquired: set[int] = set()
         self._batch: r.BatchReady | None = None
-        self._incarnation = ""
         self.heard: list[Record] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -82,20 +90,23 @@ class Scheduler:
         self._producer.send(CONTROL.name, record)
 
     def assign(self, role: str = "train") -> None:
-        self._assignment, self._acquired = self._assignment + 1, False
-        self.send(
-            r.RoleAssigned(
-                epoch=1,
-                at_ms=0,
-                assignment=self._assignment,
-                worker="w",
-                incarnation=self._incarnation,
-                role=role,
-                gang_epoch=self._assignment,
-                reason="test",
-                deadline_ms=2**60,
+        self._gang_epoch += 1
+        self._acquired.clear()
+        for worker in self._workers:
+            self._assignment += 1
+            self.send(
+                r.RoleAssigned(
+                    epoch=1,
+                    at_ms=0,
+                    assignment=self._assignment,
+                    worker=worker,
+                    incarnation=self._incarnations[worker],
+                    role=role,
+                    gang_epoch=self._gang_epoch,
+                    reason="test",
+                    deadline_ms=2**60,
+                )
             )
-        )
 
     def of(self, kind: type[R]) -> list[R]:
         return [record for record in self.heard if isinstance(record, kind)]
@@ -124,25 +135,27 @@ class Scheduler:
 
     def _react(self, record: Record) -> None:
         match record:
-            case r.WorkerHeartbeat() if record.incarnation != self._incarnation:
-                self._incarnation = record.incarnation
-                self.assign()
-            case r.RoleAcquired() if record.assignment == self._assignment:
-                self._acquired = True
+            case r.WorkerHeartbeat() if self._incarnations.get(record.worker) != record.incarnation:
+                self._incarnations[record.worker] = record.incarnation
+                if len(self._incarnations) == len(self._workers):
+                    self.assign()
+            case r.RoleAcquired():
+                self._acquired.add(record.assignment)
             case r.BatchReady():
                 self._batch = record
-        if self._acquired and self._batch is not None:
-            batch, self._batch = self._batch, None
+        newest = set(range(self._assignment - len(self._workers) + 1, self._assignment + 1))
+        if self._batch is not None and self._assignment and newest <= self._acquired:
             self.send(
                 r.StepStarted(
                     epoch=1,
                     at_ms=0,
-                    step=batch.step,
+                    step=self._batch.step,
                     gang="g",
-                    gang_epoch=self._assignment,
-                    workers=("w",),
+                    gang_epoch=self._gang_epoch,
+                    workers=(*self._workers, *self._others),
                 )
             )
+            self._batch = None
 
 
 @pytest.fixture
@@ -336,3 +349,64 @@ def test_the_device_goes_to_rollout_and_comes_back(
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
     running.stop()
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
+
+
+@pytest.mark.slow
+def test_two_trainer_processes_train_as_a_gang(
+    log: KafkaSettings, sessions: list[Trajectory], model: Path, tmp_path: Path
+) -> None:
+    record_sessions(log, sessions)
+    rendezvous = f"127.0.0.1:{free_port()}"
+    processes = []
+    for rank in range(2):
+        gang = {"BACKEND": "fsdp2", "RANK": rank, "RANKS": 2, "RENDEZVOUS": rendezvous}
+        more = {f"TRAINER__{name}": value for name, value in gang.items()}
+        more |= {"RUN__STEPS": 3, "TRAINER__WORKER": f"w{rank}"}
+        env = os.environ | environment(log, model, tmp_path, **more)
+        processes.append(subprocess.Popen([sys.executable, "-m", "trainer"], env=env))
+    scheduler = Scheduler(log, ["w0", "w1"])
+    try:
+        assert [process.wait(2 * TIMEOUT_S) for process in processes] == [0, 0]
+        scheduler.wait_for_count(r.RunFinished, 1)
+    finally:
+        scheduler.close()
+        for process in processes:
+            process.kill()
+    completed = scheduler.of(r.StepCompleted)
+    assert [one.version for one in completed] == [1, 2, 3]
+    assert completed[0].metrics["mismatch_max"] < 1e-4
+    assert {one.worker for one in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
+    assert bandit_return(Path(scheduler.of(r.WeightsPublished)[-1].directory)) > bandit_return(
+        model
+    )
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+
+
+def test_a_second_leader_on_the_same_log_ends_with_an_error(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = started(monkeypatch, log, model, tmp_path)
+    scheduler.wait_for_count(r.RoleAcquired, 1)
+    scheduler.send(r.StepCommitted(at_ms=0, step=0, lineage="another", version=1))
+    with pytest.raises(AnotherTrainer, match="another"):
+        running.join()
+    assert scheduler.of(r.WorkerHeartbeat)[-1].worker == "w"
+
+
+def test_a_gang_larger_than_the_back_end_is_a_typed_error(
+    log: KafkaSettings,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_sessions(log, sessions)
+    scheduler = Scheduler(log, others=["w2"])
+    running = started(monkeypatch, log, model, tmp_path)
+    with pytest.raises(GangMismatch, match="w, w2"):
+        running.join()
+    scheduler.close()

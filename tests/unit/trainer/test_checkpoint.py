@@ -47,8 +47,11 @@ class StubBackend:
     def save(self, directory: Path) -> None:
         (directory / "weights.safetensors").write_text(self.text)
 
-    def load(self, directory: Path) -> None:
-        self.text = (directory / "weights.safetensors").read_text()
+    def load(self, directory: Path | None, version: int) -> None:
+        pass
+
+    def rest(self) -> None:
+        pass
 
     def acquire(self) -> None:
         pass

@@ -2,6 +2,8 @@
 word.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from schemas import records as r
@@ -139,3 +141,12 @@ def test_a_process_that_was_given_up_comes_back_as_another_incarnation() -> None
 
 def test_the_loss_of_an_earlier_incarnation_is_not_ours() -> None:
     assert holding(lost("train", "before")).due() is None
+
+
+def test_a_lost_process_of_the_gang_breaks_it_and_one_of_an_older_gang_does_not() -> None:
+    other = replace(assigned(number=2), worker="v", incarnation="there")
+    lost_there = replace(lost("train", "there"), worker="v")
+    assert holding(other, lost_there).broken_by == "v"
+    newer = replace(assigned(number=3, gang_epoch=8), worker="u", incarnation="x")
+    assert holding(other, newer, lost_there).broken_by == ""
+    assert holding(other, replace(lost_there, incarnation="before")).broken_by == ""

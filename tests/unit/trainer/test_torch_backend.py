@@ -196,7 +196,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_happened(
     first.train(step(some_chains(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
     first.save(tmp_path)
     second = TorchBackend(model_directory, SETTINGS)
-    second.load(tmp_path)
+    second.load(tmp_path, 1)
     assert after_two_more(second) == after_two_more(first)
 
 

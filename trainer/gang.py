@@ -1,0 +1,90 @@
+"""The ranks that train together: their process group, and what the leader tells the others.
+
+Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
+`hear`. Messages are a number and named arrays in safetensors form (no pickle), over gloo; tensors
+of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one ends
+with an error at its next exchange, and all start again.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from enum import IntEnum
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+JOIN_TIMEOUT = timedelta(minutes=10)
+"""For the ranks to find each other, and for any exchange between them."""
+
+
+class Op(IntEnum):
+    """What the leader asks for."""
+
+    REST = 0
+    LOAD = 1
+    TRAIN = 2
+    REMEMBER = 3
+    WRITE = 4
+    SAVE = 5
+
+
+class Gang:
+    """This rank's side."""
+
+    def __init__(self, rank: int, ranks: int, rendezvous: str, device: torch.device) -> None:
+        """Waits for all ranks at `rendezvous` (host:port, where rank 0 listens)."""
+        self.rank = rank
+        self.ranks = ranks
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(
+            backends,
+            init_method=f"tcp://{rendezvous}",
+            rank=rank,
+            world_size=ranks,
+            timeout=JOIN_TIMEOUT,
+        )
+        self.mesh: DeviceMesh = init_device_mesh(device.type, (ranks,))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    def tell(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
+        """Leader: asks every other rank; `messages` has one for each of them."""
+        for rank in range(1, self.ranks):
+            arrays = messages[rank - 1] if messages else {}
+            body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
+            dist.send(torch.tensor([op, len(body)]), rank)
+            dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
+
+    def hear(self) -> tuple[Op, Arrays]:
+        """Others: waits for what the leader asks next."""
+        header = torch.zeros(2, dtype=torch.int64)
+        dist.recv(header, 0)
+        body = torch.zeros(int(header[1]), dtype=torch.uint8)
+        dist.recv(body, 0)
+        return Op(int(header[0])), load(body.numpy().tobytes())
+
+    def summed(self, values: Tensor) -> Tensor:
+        """The sum over all ranks of a tensor on the host, on every rank."""
+        dist.all_reduce(values)
+        return values
+
+    def largest(self, values: Tensor) -> Tensor:
+        """The maximum over all ranks."""
+        dist.all_reduce(values, dist.ReduceOp.MAX)
+        return values
+
+    def close(self) -> None:
+        """Leaves the group."""
+        dist.destroy_process_group()
