@@ -9,12 +9,7 @@ from collections import Counter, defaultdict
 from consumers.trajectories.fold import FOLD_VERSION
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import Node
-from schemas.records import (
-    Reward,
-    Trajectory,
-    TrajectoryNode,
-    VersionSpan,
-)
+from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 
 
 def trajectory(session: Session, partition: int) -> Trajectory:
@@ -23,7 +18,7 @@ def trajectory(session: Session, partition: int) -> Trajectory:
     if closed is None or session.finalized_at_ms is None:
         raise ValueError(f"session {opened.session_id} is not finalized")
     nodes, reasons = session.tree.nodes, masked_reasons(session)
-    starts = _starts(nodes)
+    starts, turn_rewards = _starts(nodes), _turn_rewards(session)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     spans = _spans(nodes, starts)
     versions = _trained_versions(nodes, reasons)
@@ -45,7 +40,8 @@ def trajectory(session: Session, partition: int) -> Trajectory:
         loss_mask=b"".join(masks),
         spans=spans,
         nodes=tuple(
-            _node(session, node, start, reasons) for node, start in zip(nodes, starts, strict=True)
+            _node(session, node, start, reasons, turn_rewards)
+            for node, start in zip(nodes, starts, strict=True)
         ),
         rewards=tuple(session.rewards.values()),
         status=_status(session, closed.status),
@@ -157,7 +153,13 @@ def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
     }
 
 
-def _node(session: Session, node: Node, start: int, reasons: dict[int, str]) -> TrajectoryNode:
+def _node(
+    session: Session,
+    node: Node,
+    start: int,
+    reasons: dict[int, str],
+    turn_rewards: dict[str, float],
+) -> TrajectoryNode:
     turn = session.turns[node.turn_id]
     sampled = node.origin == "policy"
     return TrajectoryNode(
@@ -176,20 +178,24 @@ def _node(session: Session, node: Node, start: int, reasons: dict[int, str]) -> 
         finish_reason=(turn.finish_reason or "interrupted") if sampled else "",
         match_rule=turn.started.match_rule,
         masked_reason=reasons.get(node.node_id, ""),
-        reward=_turn_reward(session, node.turn_id) if sampled else None,
+        reward=turn_rewards.get(node.turn_id) if sampled else None,
         log_offset=node.log_offset,
     )
 
 
-def _turn_reward(session: Session, turn_id: str) -> float | None:
-    found: list[Reward] = [one for one in session.rewards.values() if one.turn_id == turn_id]
-    return sum(reward.value for reward in found) if found else None
+def _turn_rewards(session: Session) -> dict[str, float]:
+    """The sum of each turn's rewards."""
+    sums: dict[str, float] = {}
+    for reward in session.rewards.values():
+        if reward.turn_id is not None:
+            sums[reward.turn_id] = sums.get(reward.turn_id, 0.0) + reward.value
+    return sums
 
 
 def _masked_tokens(nodes: list[Node], masks: list[bytes], reasons: dict[int, str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for node, mask in zip(nodes, masks, strict=True):
-        masked = node.length - sum(mask)
+        masked = node.length - mask.count(1)
         if node.origin == "policy" and masked:
             counts[reasons[node.node_id] or "inexact_version"] += masked
     return counts

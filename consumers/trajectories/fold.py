@@ -4,7 +4,7 @@ Deterministic and idempotent: the same log gives the same sessions, and what was
 once. What an event may not do is counted in `Session.ignored` and otherwise without effect.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from consumers.trajectories.messages import Strictness, chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
@@ -15,8 +15,7 @@ FOLD_VERSION = 1
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(NamedTuple):
     """The session after an event, whether the event counted, and the turn it was about."""
 
     session: Session | None
@@ -106,7 +105,7 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
 
 def _output(session: Session, event: Output, strictness: Strictness) -> Folded:
     turn = session.running.get(event.turn_id)
-    if turn is None or not _sampled_by(turn, event.dispatch, event.worker, event.incarnation):
+    if turn is None or not _sampled_by(turn, event):
         return Folded(session, False, turn)
     node = session.tree.nodes[turn.node]
     if event.token_offset != node.length or len(event.token_ids) != len(event.logprobs):
@@ -137,9 +136,7 @@ def _fail(session: Session, event: r.TurnFailed) -> Folded:
     turn = session.running.get(event.turn_id)
     if turn is None:
         return Folded(session, False)
-    if event.epoch is None and not _sampled_by(
-        turn, event.dispatch, event.worker, event.incarnation
-    ):
+    if event.epoch is None and not _sampled_by(turn, event):
         return Folded(session, False, turn)
     _end(session, turn, TurnState.FAILED)
     return Folded(session, True, turn)
@@ -201,26 +198,27 @@ def judgement(reward: Reward) -> tuple[str, str, str | None]:
     return reward.name, reward.scope, reward.turn_id
 
 
-def _sampled_by(
-    turn: Turn, dispatch: int | None, worker: str | None, incarnation: str | None
-) -> bool:
+def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
     return (
         turn.worker is not None
-        and dispatch == turn.dispatch
-        and worker == turn.worker
-        and incarnation == turn.incarnation
+        and event.dispatch == turn.dispatch
+        and event.worker == turn.worker
+        and event.incarnation == turn.incarnation
     )
 
 
 def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> None:
     for span in more:
-        last = spans[-1] if spans else None
-        if last is None or (last.version_min, last.version_max, last.kv) != (
-            span.version_min,
-            span.version_max,
-            span.kv,
-        ):
+        if not spans or not _same_version(spans[-1], span):
             spans.append(span)
+
+
+def _same_version(one: r.VersionSpan, two: r.VersionSpan) -> bool:
+    return (
+        one.version_min == two.version_min
+        and one.version_max == two.version_max
+        and one.kv == two.kv
+    )
 
 
 def _end(session: Session, turn: Turn, state: TurnState) -> None:

@@ -178,6 +178,17 @@ def test_an_interruption_leaves_one_seamless_turn() -> None:
     assert sum(made.loss_mask) == 2
 
 
+def test_the_rewards_of_a_turn_become_its_node_s() -> None:
+    story = two_turns().tell(
+        rewarded(0.25, "one", name="format", scope="turn", turn_id="a"),
+        rewarded(0.5, "two", name="answer", scope="turn", turn_id="a"),
+    )
+
+    made = finished(story)
+
+    assert [node.reward for node in made.nodes] == [None, 0.75, None, None]
+
+
 def test_a_session_without_a_reward_says_so() -> None:
     made = trajectory(told(closed(), finalized()).known, 0)
 
