@@ -1,7 +1,8 @@
 """What an agent asks for, whatever dialect it speaks. Pure.
 
 A dialect makes a `CanonicalRequest` of an HTTP body; `turns.py` makes commands of it. JSON in it is
-canonical: sorted keys, absent members left out.
+canonical (sorted keys, absent members left out), but for tools: chat templates write them into the
+prompt as they stand, so they keep the order in which the agent wrote their members.
 """
 
 from dataclasses import dataclass
@@ -44,7 +45,16 @@ class CanonicalRequest:
 
 def canonical_json(value: object, param: str) -> bytes:
     """Sorted-key JSON. Raises `ApiError` naming `param` when it is nested too deeply."""
+    return _json(value, param, orjson.OPT_SORT_KEYS)
+
+
+def ordered_json(value: object, param: str) -> bytes:
+    """JSON with members in the order they have. Raises `ApiError` naming `param`."""
+    return _json(value, param, 0)
+
+
+def _json(value: object, param: str, option: int) -> bytes:
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(value, option=option)
     except TypeError as error:
         raise bad(param, f"{param} cannot be stored: {error}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.canonical import canonical_json
+from producers.gateway.canonical import canonical_json, ordered_json
 from producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
@@ -29,7 +29,7 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
-    """The tools as one canonical JSON array (none without tools) and their names."""
+    """The tools as one JSON array (none without tools), members in their order, and their names."""
     if tools is None or tools == []:
         return None, frozenset()
     if not isinstance(tools, list):
@@ -37,7 +37,7 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
     read = [_tool(f"tools[{n}]", tool) for n, tool in enumerate(tools)]
     names = frozenset(str(tool["name"]) for tool in read)
     listed = [{"type": "function", "function": tool} for tool in read]
-    return canonical_json(listed, "tools"), names
+    return ordered_json(listed, "tools"), names
 
 
 def _is_plain(message: object) -> bool:

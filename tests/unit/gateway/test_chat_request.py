@@ -229,12 +229,12 @@ def test_a_wrong_message_is_named(wrong: Any, param: str) -> None:
     assert refusal(messages=[wrong]).param == param
 
 
-def test_tools_are_canonical() -> None:
+def test_tools_keep_the_order_of_their_members_which_templates_show() -> None:
     sent = {
         "type": "function",
         "function": {"strict": True, "parameters": {"b": 1, "a": 2}, "name": "f"},
     }
-    expected = b'[{"function":{"name":"f","parameters":{"a":2,"b":1}},"type":"function"}]'
+    expected = b'[{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}]'
     assert parsed(tools=[sent]).tools == expected
 
 
