@@ -76,9 +76,10 @@ class Heartbeat:
             self._producer.send(CONTROL.name, record)
 
     def close(self) -> None:
-        """Ends with a last account."""
+        """Ends with a last sign of life and a last account."""
         self._ending.set()
         self._thread.join(_END_TIMEOUT_S)
+        self.beat()
         self.account()
 
     def _run(self) -> None:

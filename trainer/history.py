@@ -48,6 +48,8 @@ class History:
     ready: dict[str, Sessions] = field(default_factory=dict)
     under_way: dict[str, Admission] = field(default_factory=dict)
     """Groups for training that were admitted and are neither ready nor over."""
+    evaluating: set[str] = field(default_factory=set)
+    """Groups for evaluation that were admitted and are not over; they are when they are ready."""
     expired: set[str] = field(default_factory=set)
     """Groups whose deadline passed and that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
@@ -68,21 +70,18 @@ class History:
         """Folds one record; a repeated one changes nothing."""
         self.offset = offset + 1
         match record:
-            case r.GroupAdmitted() if record.purpose != "eval":
-                if not self._decided(record.group_id):
-                    admission = Admission(record.version, record.deadline_ms)
-                    self.under_way[record.group_id] = admission
+            case r.GroupAdmitted() if not self._decided(record.group_id):
+                self._admit(record)
             case r.GroupExpired():
                 if not self._decided(record.group_id):
                     self.expired.add(record.group_id)
-            case r.GroupReady():
+            case r.GroupReady() if record.group_id in self.evaluating:
+                self._end(record.group_id)
+            case r.GroupReady() if record.group_id not in self.over:
                 self._end_wait(record.group_id)
-                if record.group_id not in self.over:
-                    self.ready[record.group_id] = record.sessions
+                self.ready[record.group_id] = record.sessions
             case r.GroupDropped():
-                self._end_wait(record.group_id)
-                self.ready.pop(record.group_id, None)
-                self.over.add(record.group_id)
+                self._end(record.group_id)
             case r.GroupConsumed():
                 self.consumed.add(record.group_id)
             case _:
@@ -110,6 +109,7 @@ class History:
             "under_way": {
                 name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
             },
+            "evaluating": sorted(self.evaluating),
             "expired": sorted(self.expired),
             "over": sorted(self.over),
             "consumed": sorted(self.consumed),
@@ -133,6 +133,7 @@ class History:
             skipped=set(values["skipped"]),
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: Admission(*of) for name, of in values["under_way"].items()},
+            evaluating=set(values["evaluating"]),
             expired=set(values["expired"]),
             over=set(values["over"]),
             consumed=set(values["consumed"]),
@@ -171,6 +172,19 @@ class History:
             or group_id in self.ready
             or any(group_id in commit.groups for commit in self.commits.values())
         )
+
+    def _admit(self, record: r.GroupAdmitted) -> None:
+        if record.purpose == "eval":
+            self.evaluating.add(record.group_id)
+        else:
+            admission = Admission(record.version, record.deadline_ms)
+            self.under_way[record.group_id] = admission
+
+    def _end(self, group_id: str) -> None:
+        self._end_wait(group_id)
+        self.ready.pop(group_id, None)
+        self.evaluating.discard(group_id)
+        self.over.add(group_id)
 
     def _end_wait(self, group_id: str) -> None:
         self.under_way.pop(group_id, None)

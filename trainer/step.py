@@ -6,13 +6,14 @@ Train, write down what was trained, `StepCommitted` (acknowledged), weights on d
 up to `StepCommitted` decides what a restarted trainer does again. Runs in a thread of its own.
 """
 
-import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from infra.errors import SeamlessFlowError
 from infra.kafka import Producer
 from infra.telemetry import Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
@@ -26,7 +27,16 @@ from trainer.schedule import learning_rate
 from trainer.settings import TrainerSettings
 from trainer.trained import Header, write_trained
 
-_log = logging.getLogger(__name__)
+
+class StepFenced(SeamlessFlowError):
+    """A step was trained but not committed, because somebody else leads."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        super().__init__(f"step {step} is not committed: another trainer leads")
+
+    def __reduce__(self) -> tuple[type["StepFenced"], tuple[int]]:
+        return StepFenced, (self.step,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +84,14 @@ class StepRunner:
         self._producer = producer
         self._telemetry = telemetry
         self._now_ms = now_ms
+        self._fenced = threading.Event()
+
+    def fence(self) -> None:
+        """Nothing is committed any more, not even a step under way."""
+        self._fenced.set()
 
     def run(self, order: Order) -> Done:
-        """Raises what the back end and Kafka raise; nothing of it is to be caught."""
+        """Raises `StepFenced` and what the back end and Kafka raise; nothing of it is to be caught."""
         began = time.monotonic()
         with self._telemetry.span("train step", step=order.batch.step):
             metrics = order.facts | self._train(order)
@@ -122,6 +137,8 @@ class StepRunner:
         return pack(chosen, advantages, trainer.micro_batch_tokens, trainer.layout)
 
     def _commit(self, order: Order) -> None:
+        if self._fenced.is_set():
+            raise StepFenced(order.batch.step)
         self._send(
             StepCommitted(
                 at_ms=self._now_ms(),

@@ -91,6 +91,7 @@ class Steps:
             case r.StepStarted():
                 self._started = record
             case r.StepCommitted() if record.lineage != own:
+                self._parts.runner.fence()
                 raise AnotherTrainer(record.lineage, own)
 
     def advance(self) -> None:

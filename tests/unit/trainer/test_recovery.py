@@ -148,6 +148,11 @@ def test_groups_under_way_are_those_neither_ready_nor_over() -> None:
     assert history.under_way == {}
 
 
+def test_an_evaluation_group_is_over_when_it_is_ready() -> None:
+    history = folded(admitted("e", "eval"), ready("e"), ready("e"))
+    assert (history.over, history.ready, history.evaluating) == ({"e"}, {}, set())
+
+
 def test_weights_of_other_policies_are_not_ours() -> None:
     history = folded(published(0, 0), published(9, 9, "other"))
     assert history.published is not None and history.published.version == 0
