@@ -1,11 +1,10 @@
-"""A short supervised warm-up on a noisy demonstrator, so that reinforcement has something to
-reinforce.
+"""A short supervised warm-up on a noisy demonstrator: reinforcement needs something to reinforce.
 
 The demonstrator always keeps to the form (a tool call, then an answer) but gives a digit on purpose
-only three times in ten, else any digit. So the policy starts at a reward of about 0.15, and what it
+only one time in five, else any digit. So the policy starts at a reward of about 0.1, and what it
 learns later it was not shown.
 
-Tensor letters: B episodes, T tokens.
+Tensor letters: B episodes, T tokens, D width of the model.
 """
 
 import random
@@ -24,10 +23,11 @@ from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, quest
 from seamlessflow.demo.tokenizer import RENDERER
 
 STEPS = 150
-EPISODES_PER_STEP = 32
+EPISODES_PER_STEP = 96
+"""A third of it leaves some seeds with a policy that hardly copies, and a long plateau."""
 LEARNING_RATE = 3e-3
 MAX_GRADIENT_NORM = 1.0
-RIGHT_ON_PURPOSE = 0.3
+RIGHT_ON_PURPOSE = 0.2
 """Higher values start nearer to the solution: at 0.4 the first rewards are about 0.3."""
 
 NOT_TRAINED = -100
@@ -48,14 +48,20 @@ def warm_up(directory: Path, seed: int, progress: Progress, steps: int = STEPS) 
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     for step in range(1, steps + 1):
         ids_BT, targets_BT = demonstrator.batch(EPISODES_PER_STEP)
-        logits_BTV = model(input_ids=ids_BT).logits
-        loss = cross_entropy(logits_BTV[:, :-1].flatten(0, 1), targets_BT[:, 1:].flatten())
+        loss = _loss(model, ids_BT, targets_BT[:, 1:])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
         progress(step, steps, loss.item())
     model.save_pretrained(directory)
+
+
+def _loss(model: Qwen3ForCausalLM, ids_BT: torch.Tensor, next_BT: torch.Tensor) -> torch.Tensor:
+    """Mean over the tokens that are learnt; logits are made for these alone."""
+    learnt_BT = next_BT != NOT_TRAINED
+    hidden_BTD = model.model(input_ids=ids_BT).last_hidden_state[:, :-1]
+    return cross_entropy(model.lm_head(hidden_BTD[learnt_BT]), next_BT[learnt_BT])
 
 
 class Demonstrator:
