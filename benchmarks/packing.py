@@ -1,12 +1,13 @@
 """Tokens a second from trajectories to micro-batches, on one thread.
 
-    python -m benchmarks.packing [--sessions 512] [--turns 8] [--turn-tokens 256]
+    python -m benchmarks packing [--sessions 512] [--turns 8] [--turn-tokens 256]
 
-`chains` is the step from `Trajectory` records to chains, `pack` the one from chains to
-micro-batches. The whole way has to make 5 M tokens/s at ordinary session lengths.
+`chains`: `Trajectory` records to chains; `pack`: chains to micro-batches; `both`: all the way.
+Prints millions of tokens a second.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,23 +22,25 @@ from trainer.packing import Layout, pack
 _REPEATS = 5
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
+    """Prints the best of a few runs of each as one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=512)
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--turn-tokens", type=int, default=256)
     parser.add_argument("--budget", type=int, default=32_768)
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     random = np.random.default_rng(0)
     sessions = [session(random, n, asked.turns, asked.turn_tokens) for n in range(asked.sessions)]
     tokens = sum(len(one.loss_mask) for one in sessions)
     made = [chain for one in sessions for chain in chains(one, "tiny").chains]
-    print(f"{asked.sessions} sessions, {tokens} tokens, {len(made)} chains")
-    report("chains", tokens, lambda: [chains(one, "tiny") for one in sessions])
+    found: dict[str, float] = {"sessions": len(sessions), "tokens": tokens}
+    found["chains"] = speed(tokens, lambda: [chains(one, "tiny") for one in sessions])
     for layout in get_args(Layout):
         packing = partial(pack, made, [1.0] * len(made), asked.budget, layout)
-        report(f"pack {layout}", tokens, packing)
-        report(f"both {layout}", tokens, partial(whole, sessions, asked.budget, layout))
+        found[f"pack_{layout}"] = speed(tokens, packing)
+        found[f"both_{layout}"] = speed(tokens, partial(whole, sessions, asked.budget, layout))
+    print(json.dumps(found))
 
 
 def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
@@ -46,10 +49,10 @@ def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
     pack(made, [1.0] * len(made), budget, layout)
 
 
-def report(what: str, tokens: int, work: Callable[[], object]) -> None:
-    """Prints the best of a few runs."""
+def speed(tokens: int, work: Callable[[], object]) -> float:
+    """Millions of tokens a second, in the best of a few runs."""
     best = min(timed(work) for _ in range(_REPEATS))
-    print(f"{what:12s} {tokens / best / 1e6:8.1f} M tokens/s  {best * 1e3:8.1f} ms")
+    return round(tokens / best / 1e6, 1)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -104,7 +107,3 @@ def session(random: np.random.Generator, number: int, turns: int, length: int) -
         finalized_at_ms=0,
         fold_version=1,
     )
-
-
-if __name__ == "__main__":
-    main()

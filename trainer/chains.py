@@ -104,13 +104,16 @@ def chains(trajectory: Trajectory, policy: str) -> Chains:
     _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
     found = []
     for pieces in _branches(trajectory.nodes):
-        branch = flat.select(pieces)
-        _mask(branch, "no_prefix", np.arange(len(branch.ids_T)) == 0, masked)
+        trained_T = _joined(flat.trained_T, pieces)
+        if trained_T[:1].any():
+            masked["no_prefix"] += 1
+            trained_T[0] = False
         for start, end in pieces:
             flat.trained_T[start:end] = False
-        if (trained := np.flatnonzero(branch.trained_T)).size:
-            kept = branch.select([(0, int(trained[-1]) + 1)])
-            found.append(Chain(trajectory.session_id, tuple(turns), kept))
+        if (trained := trained_T.nonzero()[0]).size:
+            length = int(trained[-1]) + 1
+            tokens = replace(flat.select(_shortened(pieces, length)), trained_T=trained_T[:length])
+            found.append(Chain(trajectory.session_id, tuple(turns), tokens))
     return Chains(tuple(found), {reason: count for reason, count in masked.items() if count})
 
 
@@ -192,18 +195,37 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
     return versions_T
 
 
-def _foreign(trajectory: Trajectory, policy: str) -> Bools:
+def _foreign(trajectory: Trajectory, policy: str) -> Bools | None:
+    others = [node for node in trajectory.nodes if (node.policy or trajectory.policy) != policy]
+    if not others:
+        return None
     foreign_T = np.zeros(len(trajectory.loss_mask), np.bool_)
-    for node in trajectory.nodes:
-        if (node.policy or trajectory.policy) != policy:
-            foreign_T[node.start : node.start + node.length] = True
+    for node in others:
+        foreign_T[node.start : node.start + node.length] = True
     return foreign_T
 
 
-def _mask(tokens: Tokens, reason: str, masked_T: Bools, counts: Counter[str]) -> None:
-    counts[reason] += int(np.count_nonzero(tokens.trained_T & masked_T))
-    tokens.trained_T[masked_T] = False
+def _mask(tokens: Tokens, reason: str, masked_T: Bools | None, counts: Counter[str]) -> None:
+    if masked_T is None:
+        return
+    if count := int(np.count_nonzero(tokens.trained_T & masked_T)):
+        counts[reason] += count
+        tokens.trained_T[masked_T] = False
+
+
+def _shortened(pieces: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """The first `length` tokens of the runs."""
+    found = []
+    for start, end in pieces:
+        found.append((start, min(end, start + length)))
+        length -= end - start
+        if length <= 0:
+            break
+    return found
 
 
 def _joined(column: NDArray[_Element], pieces: Sequence[tuple[int, int]]) -> NDArray[_Element]:
+    if len(pieces) == 1:
+        start, end = pieces[0]
+        return column[start:end].copy()
     return np.concatenate([column[start:end] for start, end in pieces])

@@ -91,7 +91,7 @@ class StepRunner:
         self._fenced.set()
 
     def run(self, order: Order) -> Done:
-        """Raises `StepFenced` and what the back end and Kafka raise; nothing of it is to be caught."""
+        """Raises `StepFenced` and what back end and Kafka raise; none of it is to be caught."""
         began = time.monotonic()
         with self._telemetry.span("train step", step=order.batch.step):
             metrics = order.facts | self._train(order)
