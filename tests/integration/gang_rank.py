@@ -1,4 +1,4 @@
-"""A rank that follows until three rests: `python -m tests.integration.gang_rank MODEL HOST:PORT`."""
+"""A rank that follows until three rests: `python -m tests.integration.gang_rank MODEL PLACE`."""
 
 import sys
 from pathlib import Path
