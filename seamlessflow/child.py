@@ -76,6 +76,11 @@ class Child:
         """None while it runs; minus the signal's number if one ended it."""
         return self._process.poll()
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.exit_status is None
+
     def check(self) -> None:
         """Notes its memory. Raises `ChildEnded` if it ended and should not have."""
         self.peak_rss_mb = max(self.peak_rss_mb, peak_rss_mb(self.pid))

@@ -74,6 +74,7 @@ class Children:
             SCHEDULER,
             "scheduler",
             run=config.run,
+            finite=True,
             scheduler=config.scheduler,
             pacing=config.pacing,
             evaluation=config.evaluation,
@@ -122,6 +123,7 @@ class Children:
             "trainer",
             worker.environment,
             stop_s=_GENEROUS_STOP_S,
+            finite=True,
             run=self._config.run,
             pacing=self._config.pacing,
             policy=self._config.policy,
@@ -134,6 +136,7 @@ class Children:
         module: str,
         environment: Mapping[str, str] | None = None,
         stop_s: float = 15.0,
+        finite: bool = False,
         **sections: BaseModel,
     ) -> ChildSpec:
         shared = {"kafka": self._places.kafka, "telemetry": self._config.telemetry}
@@ -151,6 +154,7 @@ class Children:
                 **(environment or {}),
             },
             stop_s=stop_s,
+            finite=finite,
         )
 
 

@@ -37,6 +37,7 @@ class PlainDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._told = 0
+        self._began_s = time.monotonic()
         self._notices: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -51,7 +52,7 @@ class PlainDisplay:
         return None
 
     def phase(self, what: str) -> None:
-        self._console.print(what, highlight=False)
+        self._console.print(f"[{time.monotonic() - self._began_s:4.0f} s] {what}", markup=False)
 
     def progress(self, progress: Progress) -> None:
         for notice in progress.notices:
@@ -70,6 +71,7 @@ class LiveDisplay:
         self._title = title
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._phase = ""
+        self._phase_began_s = 0.0
         self._drawn_s = 0.0
 
     def __enter__(self) -> Self:
@@ -88,7 +90,7 @@ class LiveDisplay:
 
     def phase(self, what: str) -> None:
         self._finished()
-        self._phase = what
+        self._phase, self._phase_began_s = what, time.monotonic()
         self._live.update(Text(f"… {what}"), refresh=True)
 
     def progress(self, progress: Progress) -> None:
@@ -99,7 +101,9 @@ class LiveDisplay:
 
     def _finished(self) -> None:
         if self._phase:
-            self._live.console.print(f"[green]✓[/] {self._phase}", highlight=False)
+            took_s = time.monotonic() - self._phase_began_s
+            line = f"[green]✓[/] {self._phase} [dim]({took_s:.0f} s)[/]"
+            self._live.console.print(line, highlight=False)
 
 
 def display(console: Console, title: str) -> AbstractContextManager[Display]:

@@ -12,13 +12,16 @@ Metrics = Mapping[str, float]
 RISE = 0.05
 """A smaller rise of the mean reward, first to last ten steps, wants an explanation."""
 
+FEWEST_STEPS = 20
+"""Of a shorter run nothing is to be expected."""
+
 _SMALL_SHARE = 0.05
 _MASKED, _DROPPED = "masked/", "dropped/"
 
 
 def explanation(first: float | None, last: float | None, steps: Sequence[Metrics]) -> list[str]:
     """Reasons in words, each with its share; nothing where the reward rose."""
-    if first is None or last is None or not steps or last - first >= RISE:
+    if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
         return []
     head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
     found = [_equal_rewards(steps), *_masked(steps), *_dropped(steps), _failed(steps)]

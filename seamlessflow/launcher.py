@@ -52,7 +52,8 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.end(reversed(list(self._children)))
+        for name in reversed(list(self._children)):
+            self.end([name])
 
     @property
     def running(self) -> Mapping[str, Child]:
@@ -110,13 +111,15 @@ class Launcher:
             self._stop.wait(_POLL_S)
 
     def end(self, names: Iterable[str]) -> None:
-        """Ends processes one after the other, each within its own limit, else by force."""
-        for name in list(names):
-            child = self._children.pop(name, None)
-            if child is None or child.exit_status is not None:
-                continue
+        """Ends processes side by side, each within its own limit, else by force."""
+        found = {name: self._children.pop(name, None) for name in names}
+        ending = {name: child for name, child in found.items() if child and child.running}
+        for child in ending.values():
             child.ask_to_end()
-            if not child.wait(child.spec.stop_s):
+        asked = time.monotonic()
+        for name, child in ending.items():
+            left_s = child.spec.stop_s - (time.monotonic() - asked)
+            if not child.wait(max(0.0, left_s)):
                 _log.warning("%s did not end within %g s; killed", name, child.spec.stop_s)
                 child.kill()
             self._note(name, child.peak_rss_mb)

@@ -6,7 +6,7 @@ Reads the log of a run whose processes have ended; the broker must still run.
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from schemas.records import Trajectory
 from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow import reward_chart
 from seamlessflow.config import RunConfig
-from seamlessflow.evaluation import Evaluation
 from seamlessflow.explanation import explanation
 from seamlessflow.memory import peak_rss_mb
 from seamlessflow.reward_curve import session_facts, step_facts
@@ -45,9 +44,7 @@ class Outcome:
 def report(
     config: RunConfig,
     kafka: KafkaSettings,
-    warmup_s: float | None,
-    before: Evaluation | None,
-    after: Evaluation | None,
+    measured: Measured,
     peaks_mb: Mapping[str, float],
 ) -> Outcome:
     """Writes `summary.json`, `reward.png`, `timeline.png` and the final weights."""
@@ -58,12 +55,8 @@ def report(
         if isinstance(item.record, Trajectory)
     )
     verification = verify(kafka, config.trained_dir)
-    measured = Measured(
-        eval_before=before.reward if before else None,
-        eval_after=after.reward if after else None,
-        warmup_s=warmup_s,
-        peak_rss_mb={**peaks_mb, "seamlessflow": peak_rss_mb("self")},
-    )
+    peaks_mb = {**peaks_mb, "seamlessflow": peak_rss_mb("self")}
+    measured = replace(measured, peak_rss_mb=peaks_mb)
     told = summary(control, sessions, measured, verification)
     text = json.dumps(told, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")

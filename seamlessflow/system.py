@@ -67,7 +67,8 @@ class System:
                 yield
         finally:
             withdraw(self._config.out)
-            self._launcher.end(self._order_of_ending())
+            for names in self._order_of_ending():
+                self._launcher.end(names)
 
     @property
     def progress(self) -> Progress:
@@ -130,11 +131,12 @@ class System:
         children = self._children
         return [children.gateway(), children.manager(), *children.rollouts(), children.agents()]
 
-    def _order_of_ending(self) -> list[str]:
+    def _order_of_ending(self) -> list[list[str]]:
+        """Those who ask before those who answer."""
         names = list(self._launcher.running)
         trainers = [name for name in names if name.startswith("trainer-")]
         rollouts = [name for name in names if name.startswith("rollout-")]
-        return [AGENTS, SCHEDULER, *trainers, *rollouts, GATEWAY, MANAGER]
+        return [[AGENTS], [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]
 
 
 def _now_ms() -> int:

@@ -15,16 +15,16 @@ from schemas.records import RunFinished
 from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
 from seamlessflow.display import Display
-from seamlessflow.evaluation import Evaluation, Plan, measure
+from seamlessflow.evaluation import Plan, measure
 from seamlessflow.launcher import Launcher
 from seamlessflow.outcome import Outcome, report
 from seamlessflow.stopping import Stop
+from seamlessflow.summary import Measured
 from seamlessflow.system import System, kafka_for
 from seamlessflow.topic_reading import read_topic
 
-SEAMLESSFLOW = "seamlessflow"
-Prepare = Callable[[Launcher], float | None]
-"""Makes what the run needs before anything is started; returns how long the warm-up took."""
+Prepare = Callable[[Launcher], float]
+"""Makes the model while the other processes start; returns the seconds of its warm-up."""
 
 
 @dataclass(frozen=True)
@@ -52,35 +52,36 @@ def train(
     with Launcher(config.logs_dir, stop) as launcher:
         display.phase("starting Kafka")
         with kafka_for(config, launcher) as kafka:
-            warmup_s = None
-            if prepare is not None:
-                display.phase("making the model, a short supervised warm-up")
-                warmup_s = prepare(launcher)
-            before = after = None
+            measured = Measured()
             if not _done_before(config, kafka):
-                before, after = _steps(config, display, launcher, kafka, held)
+                measured = _run(config, display, launcher, kafka, prepare, held)
             display.phase("checking what was trained against the log")
-            return report(config, kafka, warmup_s, before, after, launcher.peaks_mb)
+            return report(config, kafka, measured, launcher.peaks_mb)
 
 
-def _steps(
+def _run(
     config: RunConfig,
     display: Display,
     launcher: Launcher,
     kafka: KafkaSettings,
+    prepare: Prepare | None,
     held: Held | None,
-) -> tuple[Evaluation | None, Evaluation | None]:
+) -> Measured:
+    """From the first process to the last."""
     system = System(config, kafka, launcher, display)
-    before = after = None
-    display.phase("starting gateway, manager, workers, trainer, agents")
+    before = after = warmup_s = None
+    display.phase("starting gateway, manager, workers, agents")
     with system.running():
+        if prepare is not None:
+            display.phase("making the model, with a short supervised warm-up")
+            warmup_s = prepare(launcher)
+        display.phase("starting the trainer, waiting for all to be ready")
         system.start_trainers()
         system.schedule(training=held is None)
         system.wait_until_ready()
-        if held is not None and not system.progress.steps:
+        if held is not None:
             display.phase("measuring the first weights on held-back tasks")
             before = _measure(config, system, held)
-        if held is not None:
             system.schedule(training=True)
         display.phase("training")
         system.wait_for_the_last_step()
@@ -90,7 +91,7 @@ def _steps(
             system.wait_for_newest_weights()
             after = _measure(config, system, held)
         display.phase("stopping all processes in order")
-    return before, after
+    return Measured(eval_before=before, eval_after=after, warmup_s=warmup_s)
 
 
 def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
@@ -103,7 +104,7 @@ def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
     return max(steps, default=0) >= config.run.steps
 
 
-def _measure(config: RunConfig, system: System, held: Held) -> Evaluation:
+def _measure(config: RunConfig, system: System, held: Held) -> float | None:
     version = system.progress.version
     plan = Plan(
         label=f"{config.run.id}-held-v{version}-{_now_ms()}",
@@ -113,7 +114,7 @@ def _measure(config: RunConfig, system: System, held: Held) -> Evaluation:
         samples=held.samples,
         time_limit_s=config.pacing.task_timeout_s,
     )
-    return measure(system.kafka, plan, system.wait_for, _now_ms)
+    return measure(system.kafka, plan, system.wait_for, _now_ms).reward
 
 
 def _now_ms() -> int:

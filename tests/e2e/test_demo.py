@@ -130,12 +130,12 @@ def test_train_goes_on_from_the_checkpoint(demo: Path, config: Path) -> None:
 def test_eval_measures_a_version_apart_from_training(demo: Path, config: Path) -> None:
     tasks = str(demo / "tasks" / "eval.jsonl")
     done = seamlessflow(
-        "eval", "--config", str(config), "--tasks", tasks, "--version", "1", "--limit", "5"
+        "eval", "--config", str(config), "--tasks", tasks, "--version", "2", "--limit", "5"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "over 5 sessions" in done.stdout
     result = json.loads((demo / "evaluations" / "1" / "evaluation.json").read_text())
-    assert (result["version"], result["sessions"], result["missing"]) == (1, 5, 0)
+    assert (result["version"], result["sessions"], result["missing"]) == (2, 5, 0)
 
 
 @pytest.mark.parametrize("reached", ["warm-up.log", "agents.log"])

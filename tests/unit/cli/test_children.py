@@ -93,3 +93,9 @@ def test_the_measuring_scheduler_issues_nothing(monkeypatch: pytest.MonkeyPatch)
     made = children(pacing={"tasks": "tasks.jsonl"}, run={"steps": 7})
     scheduler = settings_of(made.scheduler_without_tasks(), SchedulerSettings, monkeypatch)
     assert (scheduler.pacing.tasks, scheduler.run.steps) == (None, 8)
+
+
+def test_trainer_and_scheduler_may_come_to_an_end_by_themselves() -> None:
+    made = children()
+    assert [spec.finite for spec in [made.scheduler(), *made.trainers()]] == [True, True]
+    assert not any(spec.finite for spec in [made.gateway(), made.manager(), *made.rollouts()])

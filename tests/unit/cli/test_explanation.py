@@ -1,16 +1,20 @@
-from seamlessflow.explanation import explanation
+from seamlessflow.explanation import FEWEST_STEPS, explanation
 
 NORMAL = {"reward_mean": 0.1, "tokens_trained": 100.0, "groups": 8.0, "sessions": 64.0}
 
 
 def said(**metrics: float) -> str:
     named = {name.replace("__", "/"): value for name, value in metrics.items()}
-    return "\n".join(explanation(0.1, 0.1, [{**NORMAL, **named}]))
+    return "\n".join(explanation(0.1, 0.1, [{**NORMAL, **named}] * FEWEST_STEPS))
 
 
 def test_a_reward_that_rises_needs_no_explanation() -> None:
-    assert explanation(0.1, 0.9, [NORMAL]) == []
-    assert explanation(None, None, [NORMAL]) == []
+    assert explanation(0.1, 0.9, [NORMAL] * FEWEST_STEPS) == []
+    assert explanation(None, None, [NORMAL] * FEWEST_STEPS) == []
+
+
+def test_a_short_run_needs_none_either() -> None:
+    assert explanation(0.1, 0.1, [NORMAL] * (FEWEST_STEPS - 1)) == []
 
 
 def test_equal_rewards_masked_tokens_and_dropped_groups_are_told_with_their_shares() -> None:

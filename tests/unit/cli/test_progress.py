@@ -206,7 +206,7 @@ def test_without_a_terminal_every_tenth_step_is_a_line_and_every_notice_one() ->
             shown.progress(seen)
     lines = captured.get().splitlines()
     assert [line.split(" · ")[0] for line in lines] == [
-        "training",
+        "[   0 s] training",
         "! slow",
         "step 10/20",
         "step 20/20",
