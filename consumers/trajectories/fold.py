@@ -1,7 +1,8 @@
 """The fold: what a session is after one more event of `sessions`. Pure but for the session itself.
 
 Deterministic and idempotent: the same log gives the same sessions, and what was said twice counts
-once. What an event may not do is counted in `Session.ignored` and otherwise without effect.
+once. What an event may not do is counted in `Session.ignored` and otherwise without effect, but for
+a dispatch that comes too late: it ends the one before.
 """
 
 from typing import NamedTuple
@@ -94,6 +95,9 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
     if turn is None or event.dispatch != turn.dispatch + 1:
         return Folded(session, False, turn)
     if event.from_offset != session.tree.nodes[turn.node].length:
+        # Output came in between. The worker may sample from there all the same, so the number is
+        # used up: a dispatch of the same number would take that for its own.
+        turn.dispatch, turn.worker = event.dispatch, None
         return Folded(session, False, turn)
     if turn.dispatch:
         turn.interruptions += 1

@@ -74,7 +74,7 @@ def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step)
 
 def _output(kind: Callable[..., Record]) -> Callable[..., Record]:
     def made(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
-        sampler = turn.dispatches[-1] if turn.dispatches else story.dispatched()
+        sampler = turn.dispatches[-1].event if turn.dispatches else story.dispatched()
         tokens = [next(numbers) for _ in range(step.amount)]
         start = len(turn.sampled) + (step.fault == "offset")
         return kind(

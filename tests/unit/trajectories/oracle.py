@@ -26,13 +26,21 @@ class Sampled:
     versions: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Dispatch:
+    """What gave a turn to a worker, or would have left a hole in it or sampled tokens twice."""
+
+    event: r.TurnDispatched
+    counts: bool
+
+
 @dataclass
 class TurnTold:
     """A turn; its prompt is node 2n, what it sampled node 2n + 1."""
 
     started: r.TurnStarted
     offset: int
-    dispatches: list[r.TurnDispatched] = field(default_factory=list)
+    dispatches: list[Dispatch] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     end: str = ""
 
@@ -44,11 +52,13 @@ class TurnTold:
     @property
     def sampler(self) -> r.TurnDispatched | None:
         """Who may report output now."""
-        held = not self.outputs or not (
-            isinstance(last := self.outputs[-1], r.TurnInterrupted)
-            and last.dispatch == self.dispatches[-1].dispatch
+        if self.end or not self.dispatches or not self.dispatches[-1].counts:
+            return None
+        handed_back = any(
+            isinstance(output, r.TurnInterrupted) and output.dispatch == len(self.dispatches)
+            for output in self.outputs
         )
-        return self.dispatches[-1] if self.dispatches and held and not self.end else None
+        return None if handed_back else self.dispatches[-1].event
 
 
 @dataclass
@@ -121,9 +131,10 @@ class SessionTold:
         told = len(turn.sampled)
         match event:
             case r.TurnDispatched():
-                fits = (event.dispatch, event.from_offset) == (len(turn.dispatches) + 1, told)
-                turn.dispatches += [event] * fits
-                return fits
+                if event.dispatch != len(turn.dispatches) + 1:
+                    return False
+                turn.dispatches.append(Dispatch(event, event.from_offset == told))
+                return turn.dispatches[-1].counts
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
                 fits = _wrote(turn.sampler, event) and event.token_offset == told
                 turn.outputs += [event] * fits

@@ -77,11 +77,28 @@ def test_the_first_dispatch_of_a_number_wins() -> None:
     assert story.turn().worker == "w"
 
 
-def test_a_dispatch_that_would_sample_tokens_twice_is_ignored() -> None:
+def test_a_dispatch_that_would_sample_tokens_twice_does_not_count_but_ends_the_one_before() -> None:
     story = told(started(), dispatched(), progressed(ids(7)), dispatched(dispatch=2, worker="v"))
 
-    assert story.turn().worker == "w"
     assert story.accepted[-1] is False
+    assert story.turn().worker is None
+    assert story.turn().running
+
+
+def test_what_a_dispatch_sampled_that_did_not_count_is_never_taken_for_another_s() -> None:
+    story = told(
+        started(),
+        dispatched(),
+        progressed(ids(7)),
+        dispatched(dispatch=2, worker="v", from_offset=0),
+        dispatched(dispatch=2, worker="v", from_offset=1),
+        progressed(ids(8), dispatch=2, worker="v", token_offset=1),
+        dispatched(dispatch=3, worker="v", from_offset=1),
+        progressed(ids(9), dispatch=3, worker="v", token_offset=1),
+    )
+
+    assert story.sampled() == ids(7, 9)
+    assert story.turn().interruptions == 1
 
 
 def test_after_an_interruption_nobody_samples_until_the_next_dispatch() -> None:
