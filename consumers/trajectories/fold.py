@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from consumers.trajectories.messages import Strictness, chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
+from consumers.trajectories.tree import TOKEN_BYTES
 from schemas import records as r
 from schemas.records import Record, Reward
 
@@ -74,9 +75,10 @@ def _transition(session: Session, event: Record, offset: int, strictness: Strict
 
 
 def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
-    if session.closed or event.turn_id in session.turns:
-        return Folded(session, False)
     tree, turn_id = session.tree, event.turn_id
+    late = session.closed is not None or turn_id in session.turns
+    if late or not tree.holds(event.parent_node, event.parent_end):
+        return Folded(session, False)
     prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
     prompt.ids += event.suffix_ids
     sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
@@ -112,7 +114,8 @@ def _output(session: Session, event: Output, strictness: Strictness) -> Folded:
     if turn is None or not _sampled_by(turn, event):
         return Folded(session, False, turn)
     node = session.tree.nodes[turn.node]
-    if event.token_offset != node.length or len(event.token_ids) != len(event.logprobs):
+    size = len(event.token_ids)
+    if event.token_offset != node.length or size != len(event.logprobs) or size % TOKEN_BYTES:
         return Folded(session, False, turn)
     node.ids += event.token_ids
     node.logprobs += event.logprobs

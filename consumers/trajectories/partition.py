@@ -78,13 +78,13 @@ class Partition:
         event = received.record
         if isinstance(event, r.PartitionClaimed):
             return fold.Folded(None, self._claim(event))
+        session_id: str | None = getattr(event, "session_id", None)
+        # Only managers give an epoch; workers do not know it.
         epoch: int | None = getattr(event, "epoch", None)
+        if session_id is None or (epoch is not None and epoch < self.epoch):
+            return fold.Folded(None, False)
         if epoch is not None:
-            # Only managers give an epoch; workers do not know it.
-            if epoch < self.epoch:
-                return fold.Folded(None, False)
-            self._settle(event, epoch)
-        session_id: str = event.session_id  # type: ignore[attr-defined]
+            self._settle(event, session_id, epoch)
         session = self.sessions.get(session_id)
         policy = session.opened.policy if session else ""
         folded = fold.apply(session, event, received.offset, strictness(policy))
@@ -139,12 +139,11 @@ class Partition:
         self.owned = mine and not self.fenced
         return True
 
-    def _settle(self, event: Record, epoch: int) -> None:
+    def _settle(self, event: Record, session_id: str, epoch: int) -> None:
         command_id = getattr(event, "command_id", None)
         if command_id is not None:
             self.commands.pop(command_id, None)
         if self.owned and epoch == self.epoch:
-            session_id: str = event.session_id  # type: ignore[attr-defined]
             if self.unread[session_id] <= 1:
                 del self.unread[session_id]
             else:

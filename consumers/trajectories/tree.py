@@ -51,6 +51,12 @@ class Tree:
         (self.nodes[parent].children if parent != ROOT else self.roots).append(node.node_id)
         return node
 
+    def holds(self, node_id: int, end: int) -> bool:
+        """Whether a child can stand behind the first `end` tokens of the node, or be a root."""
+        if node_id == ROOT:
+            return end == 0
+        return 0 <= node_id < len(self.nodes) and 0 <= end <= self.nodes[node_id].length
+
     def path(self, node_id: int, end: int) -> bytes:
         """Token ids from the root through the first `end` tokens of the node."""
         parts: list[bytearray] = []

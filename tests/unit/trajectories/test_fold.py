@@ -61,6 +61,8 @@ def test_an_event_told_twice_counts_once(number: int) -> None:
         progressed(ids(9), incarnation="older"),
         progressed(ids(9), token_offset=1),
         completed(ids(9), turn_id="unknown"),
+        progressed(ids(9), logprobs=b""),
+        progressed(b"no", logprobs=b"no"),
     ],
 )
 def test_output_of_anything_else_is_counted_and_ignored(foreign: Record) -> None:
@@ -177,3 +179,15 @@ def test_a_refused_command_is_known() -> None:
     )
 
     assert "c" in told(refused).known.commands
+
+
+@pytest.mark.parametrize(("parent_node", "parent_end"), [(-2, 0), (0, 3), (2, 0)])
+def test_a_turn_behind_a_place_that_is_not_in_the_tree_is_ignored(
+    parent_node: int, parent_end: int
+) -> None:
+    story = told(
+        started("a", ids(1, 2)), started("b", parent_node=parent_node, parent_end=parent_end)
+    )
+
+    assert list(story.known.turns) == ["a"]
+    assert len(story.known.tree.nodes) == 2

@@ -118,3 +118,10 @@ def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
     read(mine, rewarded(), start=2)
 
     assert (between, dict(mine.unread)) == ({"s": 1}, {})
+
+
+def test_a_record_that_does_not_belong_on_the_log_is_ignored() -> None:
+    mine = partition()
+    stray = r.GroupExpired(at_ms=0, group_id="g", epoch=1)
+
+    assert read(mine, claim(1), stray, opened()) == [True, False, True]
