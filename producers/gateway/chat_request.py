@@ -54,12 +54,12 @@ def _given(body: bytes) -> dict[str, Any]:
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:
-    asked = {
-        field: check(name, request[name])
-        for name, (field, check) in _SAMPLING.items()
-        if name in request
-    }
-    return Sampling(**asked) if asked else _NOTHING_ASKED  # type: ignore[arg-type]
+    asked: dict[str, Any] = {}
+    for name in request.keys() & _SAMPLING.keys():
+        field, check = _SAMPLING[name]
+        if name != "max_tokens" or "max_completion_tokens" not in request:
+            asked[field] = check(name, request[name])
+    return Sampling(**asked) if asked else _NOTHING_ASKED
 
 
 def _template_args(value: object) -> bytes | None:
