@@ -48,6 +48,8 @@ class Progress:
     """What each worker does, in a word."""
     serving: dict[str, int] = field(default_factory=dict)
     """Version that each worker rolls out with; only workers that hold the role."""
+    has_served: set[str] = field(default_factory=set)
+    """Workers that have rolled out at some time."""
     steps: dict[int, Step] = field(default_factory=dict)
     begun_ms: int | None = None
     """When the first training task was issued by the present processes."""
@@ -57,6 +59,8 @@ class Progress:
     ready_groups: set[str] = field(default_factory=set)
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
     now_ms: int = 0
+    _joined: set[str] = field(default_factory=set)
+    """Incarnations of the present processes."""
     _tokens: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
@@ -141,9 +145,14 @@ class Progress:
             case r.RoleAcquired(role="rollout"):
                 self.doing[record.worker] = "rollout"
                 self.serving[record.worker] = record.version or 0
+                self.has_served.add(record.worker)
             case r.RoleAcquired():
                 self.doing[record.worker] = "waiting to train"
-            case r.RoleReleased() | r.WorkerLost():
+            case r.RoleReleased():
+                self.serving.pop(record.worker, None)
+            case r.WorkerJoined():
+                self._joined.add(record.incarnation)
+            case r.WorkerLost() if record.incarnation in self._joined:
                 self.serving.pop(record.worker, None)
             case r.StepStarted():
                 self.doing |= dict.fromkeys(record.workers, f"training step {record.step + 1}")
@@ -174,7 +183,7 @@ class Progress:
                 self.notices.append(f"{record.what} stalled: {record.detail}")
             case r.PlanWarning():
                 self.notices.append(record.detail)
-            case r.WorkerLost():
+            case r.WorkerLost() if record.incarnation in self._joined:
                 self.notices.append(f"{record.process} of {record.worker} lost: {record.reason}")
             case r.AssignmentTimedOut():
                 waited_s = record.waited_ms / 1000

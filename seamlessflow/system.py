@@ -88,16 +88,16 @@ class System:
         self._launcher.start(spec)
 
     def wait_until_ready(self) -> None:
-        """Returns when there are weights, every worker rolls out and the gateway answers.
+        """Returns when there are weights, every worker has rolled out and the gateway answers.
 
         Raises `NotReady`.
         """
-        rollouts = [worker.id for worker in self._config.workers if "rollout" in worker.tags]
+        rollouts = {worker.id for worker in self._config.workers if "rollout" in worker.tags}
 
         def ready() -> bool:
             progress = self.progress
-            serving = all(worker in progress.serving for worker in rollouts)
-            return progress.version is not None and serving and is_open(self._port)
+            served = rollouts <= progress.has_served
+            return progress.version is not None and served and is_open(self._port)
 
         what = "weights published, all workers rolling out, gateway answering"
         self.wait_for(what, ready, self._config.start_timeout_s)

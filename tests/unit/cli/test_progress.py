@@ -172,10 +172,26 @@ def test_what_goes_wrong_is_noticed() -> None:
     lost = r.WorkerLost(
         epoch=1, at_ms=SINCE, worker="w0", incarnation="i", process="rollout", reason="silent"
     )
-    seen = progress(stalled, lost)
+    joined = r.WorkerJoined(epoch=1, at_ms=SINCE, worker="w0", incarnation="i", process="rollout")
+    seen = progress(stalled, joined, lost)
     assert list(seen.notices) == ["learning stalled: equal rewards", "rollout of w0 lost: silent"]
     shown = text_of(panel(seen, "demo", "training"))
     assert "rollout of w0 lost" in shown
+
+
+def test_processes_of_an_earlier_start_are_not_missed() -> None:
+    lost = r.WorkerLost(
+        epoch=1, at_ms=SINCE, worker="w0", incarnation="old", process="rollout", reason="silent"
+    )
+    seen = progress(acquired("w0", "rollout"), lost)
+    assert list(seen.notices) == []
+    assert seen.serving == {"w0": 3}
+
+
+def test_a_worker_that_trains_already_has_served() -> None:
+    seen = progress(acquired("w1", "rollout"), assigned("w1", "train"))
+    assert seen.has_served == {"w1"}
+    assert seen.serving == {}
 
 
 def test_the_panel_tells_everything_at_a_glance() -> None:
