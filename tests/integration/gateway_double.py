@@ -32,7 +32,7 @@ from schemas.topics import FLEET, REPLIES, REQUESTS
 
 ROOT = Path(__file__).parents[2]
 SECRET = "the secret of these tests"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 Script = Callable[[RequestTurn], Sequence[Record]]
 R = TypeVar("R", bound=Record)
 

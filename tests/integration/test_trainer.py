@@ -29,7 +29,7 @@ from trainer.settings import TrainerSettings
 from trainer.trained import read_trained
 
 R = TypeVar("R", bound=Record)
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 GROUP_SIZE = 6
 
 
