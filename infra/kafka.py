@@ -63,6 +63,7 @@ class Producer:
         self._settings = settings
         self._failure: DeliveryFailed | None = None
         self._sent = 0
+        self._numbering = threading.Lock()
         self._unsettled: dict[int, None] = {}
         self._producer = ConfluentProducer(
             {
@@ -111,9 +112,10 @@ class Producer:
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         if headers:
             place["headers"] = list(headers)
-        self._sent += 1
-        number = self._sent
-        self._unsettled[number] = None
+        with self._numbering:  # deliveries send as well, from the producer's own thread
+            self._sent += 1
+            number = self._sent
+            self._unsettled[number] = None
 
         def report(error: KafkaError | None, message: Message) -> None:
             self._unsettled.pop(number, None)

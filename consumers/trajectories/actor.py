@@ -99,12 +99,12 @@ class Actor:
                 headers = span.headers or received.headers
                 self._producer.send(REPLIES.name, record, partition=number, headers=headers)
 
-    def departed(self, worker: str) -> None:
+    def departed(self, worker: str, incarnation: str | None = None) -> None:
         """Takes the turns from a worker that will not finish them."""
         for partition in self._owned():
             for session in list(partition.sessions.values()):
                 for turn in list(session.running.values()):
-                    if turn.worker == worker:
+                    if turn.worker == worker and incarnation in (None, turn.incarnation):
                         self._again(partition, session, turn, "worker_lost")
 
     def doubt(self, worker: str) -> None:
@@ -125,16 +125,30 @@ class Actor:
         for number, session_id in waiting:
             partition = self._partitions.get(number)
             session = partition.sessions.get(session_id) if partition else None
-            if partition is not None and session is not None:
+            if partition is not None and session_id in partition.unread:
+                self._waiting[number, session_id] = None
+            elif partition is not None and session is not None:
                 self._place(partition, session, "interrupted", ())
+
+    def recount(self) -> None:
+        """Counts the workers' load anew from the turns under way."""
+        self._fleet.recount(
+            (turn.worker, turn.incarnation)
+            for partition in self._owned()
+            for session in partition.sessions.values()
+            for turn in session.running.values()
+            if turn.worker is not None
+        )
 
     def overdue(self) -> None:
         """Does what deadlines that have passed ask for."""
         now = now_ms()
         self._settle_doubts(now)
         while self._alarms and self._alarms[0][0] <= now:
-            _, number, session_id = heapq.heappop(self._alarms)
-            self._scheduled.pop((number, session_id), None)
+            due_ms, number, session_id = heapq.heappop(self._alarms)
+            if self._scheduled.get((number, session_id)) != due_ms:
+                continue  # an earlier alarm of the session took its place
+            del self._scheduled[number, session_id]
             partition = self._partitions.get(number)
             session = partition.sessions.get(session_id) if partition else None
             if partition is None or session is None or not partition.owned:
@@ -215,17 +229,18 @@ class Actor:
         except Exception as error:
             # One poisonous command must not stop the partition: it goes to the dead letters.
             log.exception("command %s of %s", command.command_id, command.session_id)
-            self._bury(received, error)
+            self.bury(received, repr(error))
             return Decision([refuse(command, context, 500, "internal_error", repr(error))])
 
-    def _bury(self, received: Received, error: Exception) -> None:
+    def bury(self, received: Received, error: str) -> None:
+        """Puts a record that cannot be carried out on the dead-letter topic."""
         place = received.topic, received.partition, received.offset
         self._producer.send_bytes(
             f"{received.topic}.dlq",
             encode(received.record),
             received.key,
             received.partition,
-            dead_letter_headers(*place, repr(error)),
+            dead_letter_headers(*place, error),
         )
 
     def _take_up(self, partition: Partition, session_id: str) -> None:

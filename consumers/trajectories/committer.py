@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 from consumers.trajectories.partition import Progress
 from infra.errors import TransactionFailed
-from infra.kafka import Producer, TransactionalProducer
+from infra.kafka import Producer, Reader, TransactionalProducer
 from infra.reading import ReaderThread
 from infra.settings import KafkaSettings
 from schemas.records import Trajectory
@@ -22,6 +23,7 @@ from schemas.topics import REQUESTS, TRAJECTORIES
 log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
 _SETTLE_POLL_S = 0.002
+_METADATA_TIMEOUT_S = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Committer:
         slot: str,
         producer: Producer,
         requests: ReaderThread,
+        group: str,
         done: Callable[[Job, bool], None],
     ) -> None:
         self._kafka = kafka
@@ -51,6 +54,8 @@ class Committer:
         self._plain = producer
         self._requests = requests
         self._done = done
+        self._lookup = Reader(kafka, f"{self._id}-lookup", group=group)
+        """Never subscribes: reads committed offsets while the group's member may be busy."""
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._producer = TransactionalProducer(kafka, self._id)
         self.idle = threading.Event()
@@ -68,6 +73,7 @@ class Committer:
         self._jobs.put(None)
         self._thread.join(3 * _SETTLE_TIMEOUT_S)
         self._producer.close()
+        self._lookup.close()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -80,13 +86,18 @@ class Committer:
     def _commit(self, job: Job) -> bool:
         try:
             self._await_settled(job.sent)
-            metadata = self._requests.ask(lambda reader: reader.group_metadata())
-            offsets = {
-                (REQUESTS.name, partition): (offset, progress.encode())
-                for partition, (offset, progress) in job.offsets.items()
-            }
+            # A rebalance holds the reader until the partitions' owner is ready: do not wait long.
+            metadata = self._requests.ask(_group_metadata, _METADATA_TIMEOUT_S)
+        except TimeoutError as error:
+            log.warning("nothing committed, to be tried again: %s", error)
+            return False
+        offsets = {
+            (REQUESTS.name, partition): (offset, progress.encode())
+            for partition, (offset, progress) in job.offsets.items()
+        }
+        try:
             self._producer.commit(lambda: self._send(job), offsets, metadata)
-        except (TransactionFailed, TimeoutError) as error:
+        except TransactionFailed as error:
             log.warning("transaction failed, looking what the log holds: %s", error)
             return self._recover(job)
         return True
@@ -107,8 +118,12 @@ class Committer:
         """A new producer, which ends the old transaction; whether that had been committed."""
         self._producer = TransactionalProducer(self._kafka, self._id)
         wanted = [(REQUESTS.name, partition) for partition in job.offsets]
-        found = self._requests.ask(lambda reader: reader.committed(wanted))
+        found = self._lookup.committed(wanted)
         return all(
             Progress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()
         )
+
+
+def _group_metadata(reader: Reader) -> Any:
+    return reader.group_metadata()

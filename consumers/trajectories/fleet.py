@@ -31,6 +31,8 @@ class Departure:
 
     worker: str
     at_once: bool
+    incarnation: str | None = None
+    """Only turns given to this one; None: to any."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class Fleet:
                 return Departure(record.worker, at_once=False)
             case r.WorkerLost(process="rollout") if record.epoch >= self.epoch:
                 self._lose(record)
-                return Departure(record.worker, at_once=True)
+                return Departure(record.worker, True, record.incarnation)
             case r.WeightsLoaded() if record.worker in self.workers:
                 self.workers[record.worker].version = record.version
             case r.WeightsPublished():

@@ -5,6 +5,7 @@ by hand. A partition is acted on once this manager's claim was read back as the 
 everything before it is folded by then. Reading a newer claim ends acting at once.
 """
 
+import gc
 import logging
 import threading
 import time
@@ -16,6 +17,7 @@ from uuid import uuid4
 
 from consumers.trajectories.actor import Actor, now_ms
 from consumers.trajectories.committer import Committer, Job
+from consumers.trajectories.decide import Command
 from consumers.trajectories.fleet import Fleet
 from consumers.trajectories.fold import Folded
 from consumers.trajectories.matching import PromptRenderer
@@ -35,6 +37,10 @@ log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 20
 _CATCH_UP_TIMEOUT_S = 60
 _OFFSETS_ONLY_EVERY = 5
+_LONGEST_DRAIN_S = 0.05
+"""Deadlines and commits are looked at this often, however much comes in."""
+_GC_THRESHOLDS = (50_000, 20, 100)
+"""Sessions live long and hold no cycles: looking through them often halves a rebuild's speed."""
 _TRAJECTORIES = "seamlessflow_manager_trajectories_total"
 _OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
 
@@ -93,6 +99,7 @@ class Manager:
             settings.manager.slot,
             self._producer,
             self._requests,
+            settings.manager.group,
             lambda job, took: self._inbox.put(Committed(job, took)),
         )
         self._actor = Actor(
@@ -105,12 +112,16 @@ class Manager:
             self._telemetry,
             self._metrics,
         )
+        self._in_flight: dict[int, Partition] | None = None
+        """Partitions of the job that is being committed, until its end was handled here."""
+        self._assignments = 0
         self._leaving = False
         self._next_commit = 0.0
         self._commits = 0
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Serves until `stopping`; raises what makes going on impossible."""
+        gc.set_threshold(*_GC_THRESHOLDS)
         self._learn_the_fleet()
         self._join_the_group()
         self._sessions.start()
@@ -124,7 +135,8 @@ class Manager:
         wait = min(self._actor.next_alarm_s(), max(0.0, self._next_commit - time.monotonic()))
         try:
             self._handle(self._inbox.get(timeout=max(wait, 0.001)))
-            while True:
+            until = time.monotonic() + _LONGEST_DRAIN_S
+            while time.monotonic() < until:
                 self._handle(self._inbox.get_nowait())
         except Empty:
             pass
@@ -157,6 +169,9 @@ class Manager:
     def _command(self, received: Received) -> None:
         partition = self._partitions.get(received.partition)
         if partition is None:
+            return
+        if not isinstance(received.record, Command):
+            self._actor.bury(received, "not a command")
             return
         if partition.owned:
             self._actor.command(partition, received)
@@ -191,7 +206,7 @@ class Manager:
             log.warning("partition %d was claimed by %s", partition.number, claim.manager)
             self._forget([partition.number])
             return
-        if claim.manager != self._id:
+        if claim.manager != partition.manager:
             return
         if not partition.owned:
             self._claim(partition)
@@ -207,13 +222,15 @@ class Manager:
     def _claim(self, partition: Partition) -> None:
         epoch = max(partition.epoch, partition.progress.epoch) + 1
         claim = PartitionClaimed(
-            partition=partition.number, epoch=epoch, manager=self._id, at_ms=now_ms()
+            partition=partition.number, epoch=epoch, manager=partition.manager, at_ms=now_ms()
         )
         self._producer.send(SESSIONS.name, claim, partition=partition.number)
 
     def _assign(self, assigned: Assigned) -> None:
+        self._assignments += 1
+        owner = f"{self._id}.{self._assignments}"  # a claim of an earlier assignment is not ours
         for number, (offset, progress) in assigned.partitions.items():
-            partition = Partition(number, progress, self._id, next_request=offset)
+            partition = Partition(number, progress, owner, next_request=offset)
             self._partitions[number] = partition
             self._held[number], self._replies[number] = [], []
             self._claim(partition)
@@ -245,12 +262,12 @@ class Manager:
         if departure is None:
             return
         if departure.at_once:
-            self._actor.departed(departure.worker)
+            self._actor.departed(departure.worker, departure.incarnation)
         else:
             self._actor.doubt(departure.worker)
 
     def _commit(self) -> None:
-        if time.monotonic() < self._next_commit or not self._committer.idle.is_set():
+        if time.monotonic() < self._next_commit or self._in_flight is not None:
             return
         self._next_commit = time.monotonic() + self._settings.manager.commit_interval_s
         self._commits += 1
@@ -259,8 +276,11 @@ class Manager:
         )
         owned = [partition for partition in self._partitions.values() if partition.owned]
         offsets_too = self._commits % _OFFSETS_ONLY_EVERY == 0
+        if offsets_too:
+            self._actor.recount()
         chosen = [one for one in owned if one.emitted or (offsets_too and one.uncommitted)]
         if chosen:
+            self._in_flight = {one.number: one for one in chosen}
             self._committer.submit(
                 Job(
                     {one.number: tuple(one.emitted) for one in chosen},
@@ -270,13 +290,12 @@ class Manager:
             )
 
     def _committed(self, committed: Committed) -> None:
+        partitions, self._in_flight = self._in_flight or {}, None
         if not committed.took:
             return
         for number, trajectories in committed.job.trajectories.items():
-            partition = self._partitions.get(number)
             self._metrics.counter(_TRAJECTORIES).inc(len(trajectories))
-            if partition is not None:
-                partition.committed(len(trajectories), committed.job.offsets[number])
+            partitions[number].committed(len(trajectories), committed.job.offsets[number])
 
     def _strictness(self, policy: str) -> Strictness:
         known = self._fleet.policies.get(policy)
@@ -336,9 +355,8 @@ class Manager:
 
     def _close(self) -> None:
         self._leaving = True
-        self._requests.close()
-        self._committer.idle.wait(_REVOKE_TIMEOUT_S)
         self._committer.close()
+        self._requests.close()
         for reader in (self._sessions, self._fleet_reader):
             reader.close()
         self._producer.close()
