@@ -45,7 +45,7 @@ def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
             },
             "agents": {"callable": AGENT, "name": "demo", "concurrency": 128},
             "trainer": {
-                "optimizer": {"lr": 1e-3},
+                "optimizer": {"lr": 1e-3, "warmup_steps": 10},
                 "seed": seed,
                 "threads": 1,
             },
