@@ -47,8 +47,8 @@ def _figures(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "trained",
             f"{told['steps']} steps in {_number(told['train_wall_s'], 0)} s, "
-            f"{told['trajectories']} sessions, {told['turns']} turns, "
-            f"{told['tokens_trained']} of {told['tokens_sampled']} sampled tokens",
+            f"{told['trajectories']:,} sessions, {told['turns']:,} turns, "
+            f"{_count(told['tokens_trained'])} of {told['tokens_sampled']:,} sampled tokens",
         ),
         (
             "workers",
@@ -71,10 +71,14 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "?" if value is None else f"{value:.{digits}f}"
 
 
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
 def _check(outcome: Outcome) -> Text:
     found = outcome.verification
     text = (
-        f"{found.tokens_checked} trained tokens held against the log: "
+        f"{found.tokens_checked:,} trained tokens held against the log: "
         f"{found.mismatches} mismatches, {found.trained_twice} trained twice"
     )
     if found.steps_missing:

@@ -23,6 +23,9 @@ from seamlessflow.observer import Observer
 from seamlessflow.progress import Progress
 
 BROKER = "broker"
+BROKERS_OWN_REPLICATION = -1
+"""As many copies as the cluster makes of a topic by itself."""
+
 _LOADED_TIMEOUT_S = 60.0
 
 
@@ -30,7 +33,7 @@ _LOADED_TIMEOUT_S = 60.0
 def kafka_for(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
     """The cluster of the configuration, or an embedded broker, with all topics on it."""
     if config.kafka is not None:
-        create_topics(config.kafka, TOPICS.values())
+        create_topics(config.kafka, TOPICS.values(), BROKERS_OWN_REPLICATION)
         yield config.kafka
         return
     with Broker(config.kafka_dir, heap_mb=config.broker.heap_mb) as broker:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 
 import orjson
 
+from infra.telemetry import Telemetry
 from producers.agents import outcome
 from producers.agents.agent import Agent
 from producers.agents.blame import is_infrastructure
@@ -38,12 +39,14 @@ class Episodes:
         judge: Callback | None,
         gateway: GatewayClient,
         threads: Executor,
+        telemetry: Telemetry,
     ) -> None:
         self._settings = settings
         self._agent = agent
         self._judge = judge
         self._gateway = gateway
         self._threads = threads
+        self._telemetry = telemetry
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[asyncio.Task[object]] = set()
 
@@ -68,16 +71,22 @@ class Episodes:
             _log.warning("%s: its deadline had passed before it was started", name)
             return
         try:
-            opened = await self._open(name, task, limit_s)
-            if opened is None:
-                _log.warning("%s: skipped, the session exists already", name)
-                return
-            ending = await self._ending(task, self._session(name, task, opened, limit_s), limit_s)
-            await self._tell(name, ending)
+            with self._telemetry.span("run task", session_id=name, task=task.task_id) as span:
+                ending = await self._run(name, task, limit_s)
+                span.set(ending=type(ending).__name__)
         except GatewayRefused as error:
             if error.status in _UNAUTHORIZED:
                 raise
             _log.error("%s: %s", name, error)
+
+    async def _run(self, name: str, task: Task, limit_s: float) -> outcome.Ending | None:
+        opened = await self._open(name, task, limit_s)
+        if opened is None:
+            _log.warning("%s: skipped, the session exists already", name)
+            return None
+        ending = await self._ending(task, self._session(name, task, opened, limit_s), limit_s)
+        await self._tell(name, ending)
+        return ending
 
     async def _open(self, name: str, task: Task, limit_s: float) -> OpenedSession | None:
         settings = self._settings

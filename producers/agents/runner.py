@@ -9,6 +9,7 @@ import logging
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 
+from infra.telemetry import Telemetry, telemetry
 from producers.agents.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.command import Command
 from producers.agents.episode import Episodes
@@ -33,7 +34,8 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     for library in _TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
     threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
-    episodes = _episodes(settings.agents, threads)
+    traces = telemetry(settings.telemetry, "agents", f"agents-{os.getpid()}")
+    episodes = _episodes(settings.agents, threads, traces)
     places = Places(settings.agents.concurrency)
     running = _Running(episodes, places, stop)
     loop = asyncio.get_running_loop()
@@ -50,15 +52,16 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     await running.drain(settings.agents.drain_s)
     await episodes.close()
     threads.shutdown(wait=False, cancel_futures=True)
+    await asyncio.to_thread(traces.close)
     if running.failure is not None:
         raise running.failure
 
 
-def _episodes(settings: AgentsSection, threads: Executor) -> Episodes:
+def _episodes(settings: AgentsSection, threads: Executor, traces: Telemetry) -> Episodes:
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    return Episodes(settings, _agent(settings, threads), judge, gateway, threads)
+    return Episodes(settings, _agent(settings, threads), judge, gateway, threads, traces)
 
 
 def _agent(settings: AgentsSection, threads: Executor) -> Agent:

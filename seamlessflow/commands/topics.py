@@ -9,7 +9,9 @@ app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 
 @app.command()
 def create(
-    replication: Annotated[int, typer.Option(min=1, help="Copies of every partition.")] = 1,
+    replication: Annotated[
+        int, typer.Option(help="Copies of every partition; -1: as many as the cluster likes.")
+    ] = -1,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included."""
     from infra.kafka_topics import create_topics

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count, islice
 from pathlib import Path
 
 import orjson
@@ -54,11 +55,19 @@ def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
     return issue
 
 
-def a_task(sample: int) -> Task:
+def issue(kafka: KafkaSettings, groups: Sequence[str]) -> None:
+    """One task for each of these groups, over all partitions."""
+    producer = Producer(kafka, "issuer")
+    for name in groups:
+        producer.send(TASKS.name, a_task(0, name), key=name)
+    producer.close()
+
+
+def a_task(sample: int, group: str = "run-1") -> Task:
     now = round(time.time() * 1000)
     return Task(
         policy="policy",
-        group_id="run-1",
+        group_id=group,
         sample=sample,
         payload=orjson.dumps({"n": sample}),
         issued_at_ms=now,
@@ -155,6 +164,32 @@ def test_agents_that_run_when_the_process_ends_are_closed_as_stopped_and_the_res
 
     assert closed(on_uvloop(main())) == [("aborted", "infrastructure")] * 2
     assert committed(kafka) == 2
+
+
+def test_processes_come_and_go_and_every_task_is_run_once(
+    kafka: KafkaSettings, tasks: Callable[[int], None]
+) -> None:
+    names = (f"run-{number}" for number in count())
+    issued: list[str] = []
+
+    def more() -> None:
+        issued.extend(islice(names, 20))
+        issue(kafka, issued[-20:])
+
+    async def main() -> list[object]:
+        tasks(0)
+        async with running(kafka, "instant") as first:
+            more()
+            await until(lambda: len(closed(first)) > 0)
+            async with running(kafka, "instant") as second:
+                async with asyncio.timeout(LIMIT_S):
+                    while not closed(second):
+                        await asyncio.to_thread(more)
+            more()
+            await until(lambda: len(closed(first)) + len(closed(second)) == len(issued))
+        return [*opened(first), *opened(second)]
+
+    assert sorted(map(str, on_uvloop(main()))) == sorted(f"{name}.0.0" for name in issued)
 
 
 def test_the_process_ends_in_order_when_asked(

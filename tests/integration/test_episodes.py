@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.settings import TelemetrySettings
+from infra.telemetry import telemetry
 from producers.agents.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.command import Command
 from producers.agents.episode import Episodes
@@ -29,6 +31,7 @@ from tests.integration.scripted_gateway import (
 Payload = Mapping[str, object]
 SESSION = "run-7.2.1"
 THREADS = ThreadPoolExecutor(4)
+NO_TRACES = telemetry(TelemetrySettings(), "agents", "test")
 
 
 def a_task(limit_s: float = 30) -> Task:
@@ -60,7 +63,7 @@ def run(
     async def main() -> ScriptedGateway:
         async with ScriptedGateway(answering).serving() as gateway:
             client = GatewayClient(gateway.url, "admin", section.call_limit_s)
-            episodes = Episodes(section, agent, judge, client, THREADS)
+            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES)
             try:
                 await episodes.run(task or a_task())
             finally:

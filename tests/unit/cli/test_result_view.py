@@ -1,0 +1,71 @@
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from seamlessflow.outcome import Outcome
+from seamlessflow.result_view import result_view
+from seamlessflow.summary import Measured, summary
+from seamlessflow.verify import Deviation, Verification
+
+CLEAN = Verification(tokens_checked=12_345, mismatches=0, trained_twice=0)
+TOLD: dict[str, Any] = {
+    "reward_first10": 0.1,
+    "reward_last10": 0.95,
+    "eval_before": 0.06,
+    "eval_after": 0.99,
+    "steps": 120,
+    "trajectories": 7680,
+    "turns": 15026,
+    "tokens_sampled": 68559,
+    "tokens_trained": 12345,
+    "role_switches": 232,
+    "max_staleness": 1,
+    "interrupted_turns_continued": 718,
+    "train_wall_s": 120.4,
+    "idle_share": {"w0": 0.25},
+}
+
+
+def shown(outcome: Outcome) -> str:
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(result_view(outcome))
+    return captured.get()
+
+
+def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "reward.png").touch()
+    said = shown(Outcome(tmp_path, TOLD, CLEAN))
+    for part in (
+        "0.100 → 0.950",
+        "0.060 → 0.990",
+        "120 steps in 120 s, 7,680 sessions, 15,026 turns, 12,345 of 68,559 sampled tokens",
+        "w0 25% idle",
+        "at most 1 optimizer steps",
+        "12,345 trained tokens held against the log: 0 mismatches, 0 trained twice",
+        "reward.png",
+    ):
+        assert part in said
+    assert "timeline.png" not in said
+
+
+def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
+    wrong = Verification(
+        tokens_checked=2,
+        mismatches=1,
+        trained_twice=0,
+        steps_missing=(3,),
+        deviations=(Deviation(1, "s", "t", 0, "another id"),),
+    )
+    said = shown(Outcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
+    assert "1 mismatches" in said
+    assert "no record of steps 3" in said
+    assert "step 1, session s, turn t, token 0: another id" in said
+    assert "! half of the groups had equal rewards" in said
+
+
+def test_a_run_that_came_to_nothing_can_be_shown(tmp_path: Path) -> None:
+    told = summary([], {}, Measured(), None)
+    assert "0 steps in ? s" in shown(Outcome(tmp_path, told, CLEAN))
