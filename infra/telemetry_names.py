@@ -90,4 +90,11 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_rollout_records_lost_total": MetricSpec(
         "counter", "Records of turns that did not reach the log"
     ),
+    "seamlessflow_trainer_steps": MetricSpec("gauge", "Optimizer steps that are done"),
+    "seamlessflow_trainer_metric": MetricSpec(
+        "gauge", "A training metric of the last step, by its name in metrics.csv", ("metric",)
+    ),
+    "seamlessflow_scheduler_decisions_total": MetricSpec(
+        "counter", "Records the scheduler wrote, by type", ("type",)
+    ),
 }

@@ -14,6 +14,8 @@ from threading import Event
 
 from infra.errors import SeamlessFlowError
 from infra.kafka import Producer, Reader
+from infra.metrics import Metrics
+from infra.telemetry import metrics_export
 from scheduler import policies, state, task_source
 from scheduler.decisions import Outgoing, Plan, decide, finished
 from scheduler.journal import Clock, Journal
@@ -34,6 +36,7 @@ from schemas.topics import CONTROL, FLEET, fleet_key
 
 TICK_S = 0.1
 LARGEST_SNAPSHOT_BYTES = 900_000
+_DECISIONS = "seamlessflow_scheduler_decisions_total"
 log = logging.getLogger(__name__)
 
 
@@ -59,8 +62,10 @@ class Controller:
         journal: Journal,
         clock: Clock,
         name: str,
+        metrics: Metrics,
     ) -> None:
         self.name = name
+        self._metrics = metrics
         self.epoch = 0
         self._settings = settings
         self._plan = plan(settings)
@@ -123,6 +128,7 @@ class Controller:
         tasks: list[Task] = []
         for topic, record in decided:
             self._producer.send(topic, record, key=_key(topic, record))
+            self._metrics.counter(_DECISIONS, type=type(record).__name__).inc()
             if topic == CONTROL.name:
                 control.append(record)
                 log.log(_level(record), "%s", record)
@@ -161,15 +167,19 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
     clock = clock or (lambda: time.time_ns() // 1_000_000)
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
     producer = Producer(settings.kafka, name)
+    metrics = Metrics()
+    export = metrics_export(settings.telemetry, metrics, "scheduler", name)
     try:
         reader = Reader(settings.kafka, name, dead_letters=producer)
         try:
             journal = Journal(settings.kafka, reader, clock)
-            Controller(settings, producer, journal, clock, name).run(stop.is_set)
+            Controller(settings, producer, journal, clock, name, metrics).run(stop.is_set)
         finally:
             reader.close()
     finally:
         producer.close()
+        if export is not None:
+            export.close()
 
 
 def _level(record: Record) -> int:

@@ -1,4 +1,4 @@
-"""Where metrics go besides `control`: a CSV file always, TensorBoard and Weights & Biases when set.
+"""Where metrics go besides `control`: a CSV file always; TensorBoard, W&B and OTLP when set.
 
 A row is written at once, so that a killed process leaves all steps it completed.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from infra.errors import SeamlessFlowError
+from infra.metrics import Metrics
+from infra.telemetry import MetricsExport, metrics_export
 from trainer.metrics import METRICS
 from trainer.settings import TrainerSettings
 
@@ -90,6 +92,22 @@ class WeightsAndBiases:
         self._run.finish()
 
 
+class Exported:
+    """Gauges by OTLP, for the collector that all processes report to."""
+
+    def __init__(self, export: MetricsExport, metrics: Metrics) -> None:
+        self._export = export
+        self._metrics = metrics
+
+    def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
+        self._metrics.gauge("seamlessflow_trainer_steps").set(step + 1)
+        for name, value in metrics.items():
+            self._metrics.gauge("seamlessflow_trainer_metric", metric=name).set(value)
+
+    def close(self) -> None:
+        self._export.close()
+
+
 def open_sinks(settings: TrainerSettings) -> list[Sink]:
     """The sinks that are set. Raises `SinkUnavailable`."""
     sinks: list[Sink] = []
@@ -97,6 +115,10 @@ def open_sinks(settings: TrainerSettings) -> list[Sink]:
         sinks.append(TensorBoard(settings.trainer.tensorboard_dir))
     if settings.trainer.wandb_project is not None:
         sinks.append(WeightsAndBiases(settings.trainer.wandb_project, settings.run.policy))
+    metrics = Metrics()
+    export = metrics_export(settings.telemetry, metrics, "trainer", settings.trainer.worker)
+    if export is not None:
+        sinks.append(Exported(export, metrics))
     return [CsvFile(settings.metrics_csv), *sinks]
 
 
