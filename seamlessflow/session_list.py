@@ -1,38 +1,34 @@
-"""Finalized sessions as a table for people. Pure.
-
-A session's id is never cut: it is what `show SESSION` wants.
-"""
+"""Finalized sessions as a table for people. Pure."""
 
 from collections.abc import Sequence
 
-from rich.table import Column, Table
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from schemas.records import Trajectory
 
-_OTHERS = ("task", "status", "reward", "turns", "tokens", "trainable", "versions", "matched")
-
 
 def session_list(trajectories: Sequence[Trajectory]) -> Table:
-    """A row a session."""
-    table = Table(Column("session", no_wrap=True, min_width=_widest(trajectories)), *_OTHERS)
+    """A row a session; ids are whole: they are what `show SESSION` wants."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    widest = max((len(found.session_id) for found in trajectories), default=0)
+    table.add_column("session", no_wrap=True, min_width=widest)
+    table.add_column("task", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for name in ("reward", "turns", "tokens", "trainable", "versions"):
+        table.add_column(name, justify="right", no_wrap=True)
     for found in trajectories:
-        rewards = ", ".join(f"{reward.value:g}" for reward in found.rewards)
         table.add_row(
             found.session_id,
             found.task_id,
             found.status,
-            rewards,
+            ", ".join(f"{reward.value:g}" for reward in found.rewards),
             str(found.turns),
-            f"{len(found.loss_mask)}",
-            f"{sum(found.loss_mask)}",
+            str(len(found.loss_mask)),
+            str(sum(found.loss_mask)),
             _versions(found),
-            ", ".join(f"{rule} {count}" for rule, count in sorted(found.match_rules.items())),
         )
     return table
-
-
-def _widest(trajectories: Sequence[Trajectory]) -> int:
-    return max((len(found.session_id) for found in trajectories), default=0)
 
 
 def _versions(found: Trajectory) -> str:

@@ -107,7 +107,7 @@ def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
 def _measure(config: RunConfig, system: System, held: Held) -> float | None:
     version = system.progress.version
     plan = Plan(
-        label=f"{config.run.id}-held-v{version}-{_now_ms()}",
+        label=f"{config.run.id}-held{version}",
         policy=config.run.policy,
         split=held.split,
         rows=read_tasks(held.tasks).rows,

@@ -112,8 +112,8 @@ def test_nothing_runs_on_when_it_is_over(demo: Path) -> None:
 
 def test_a_session_of_it_can_be_looked_at(demo: Path) -> None:
     listed = seamlessflow("show", "--out", str(demo), "--count", "1")
-    session = next(line for line in listed.stdout.splitlines() if line.startswith("│"))
-    shown = seamlessflow("show", session.strip("│").split("│")[0].strip(), "--out", str(demo))
+    session = next(line.split()[0] for line in listed.stdout.splitlines() if "demo-" in line)
+    shown = seamlessflow("show", session, "--out", str(demo))
     assert "matched by extend" in shown.stdout or "matched by root" in shown.stdout
     assert "<|im_start|>user" in shown.stdout
 

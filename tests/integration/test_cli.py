@@ -127,7 +127,8 @@ def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
     said = run("show", story.SESSION).output
     assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in said
     assert "3 4 5" in said
-    assert "│ s       │" in run("show").output
+    [row] = [line.split() for line in run("show").output.splitlines() if "complete" in line]
+    assert row == [story.SESSION, "complete", "0.5", "1", "5", "3", "0"]
 
 
 def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:
