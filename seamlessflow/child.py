@@ -6,7 +6,6 @@ through `stop`; on Linux it is asked to end when this process is gone, however i
 
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import getpid
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from infra.errors import SeamlessFlowError
 from infra.jvm import DIE_WITH_PARENT
-from seamlessflow.memory import peak_rss_mb
 
 TAIL_BYTES = 6_000
 TAIL_LINES = 25
@@ -53,8 +51,6 @@ class Child:
     def __init__(self, spec: ChildSpec, log_file: Path) -> None:
         self.spec = spec
         self.log_file = log_file
-        self.started_s = time.monotonic()
-        self.peak_rss_mb = 0.0
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -82,15 +78,13 @@ class Child:
         return self.exit_status is None
 
     def check(self) -> None:
-        """Notes its memory. Raises `ChildEnded` if it ended and should not have."""
-        self.peak_rss_mb = max(self.peak_rss_mb, peak_rss_mb(self.pid))
+        """Raises `ChildEnded` if it ended and should not have."""
         status = self.exit_status
         if status is not None and not (self.spec.finite and status == 0):
             raise ChildEnded(self.spec.name, status, self.log_file, self.tail())
 
     def ask_to_end(self) -> None:
         """Sends SIGTERM."""
-        self.peak_rss_mb = max(self.peak_rss_mb, peak_rss_mb(self.pid))
         self._process.terminate()
 
     def wait(self, timeout_s: float) -> bool:

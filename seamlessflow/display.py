@@ -16,7 +16,7 @@ from rich.text import Text
 from seamlessflow.progress import RECENT_STEPS, Progress
 
 _BARS = "▁▂▃▄▅▆▇█"
-_REFRESH_S = 0.25
+_REFRESH_S = 0.5
 _LINE_EVERY_STEPS = 10
 _SHOWN_REWARDS = 60
 
@@ -65,7 +65,7 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A panel that is drawn anew four times a second."""
+    """A panel that is drawn anew twice a second."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._title = title

@@ -19,6 +19,7 @@ from seamlessflow.stopping import Stop
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
+_MEASURE_EVERY_S = 1.0
 
 
 class NotReady(SeamlessFlowError):
@@ -41,6 +42,7 @@ class Launcher:
         self._children: dict[str, Child] = {}
         self._others: dict[str, int] = {}
         self._peaks: dict[str, float] = {}
+        self._measured_s = 0.0
         log_dir.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -80,11 +82,12 @@ class Launcher:
     def check(self) -> None:
         """Raises `ChildEnded` for a process that ended by itself, `Interrupted` if asked to end."""
         self._stop.check()
-        for name, pid in self._others.items():
-            self._note(name, peak_rss_mb(pid))
-        for name, child in self._children.items():
+        for child in self._children.values():
             child.check()
-            self._note(name, child.peak_rss_mb)
+        if time.monotonic() - self._measured_s > _MEASURE_EVERY_S:
+            self._measured_s = time.monotonic()
+            for name, pid in {**self._others, **self._pids()}.items():
+                self._note(name, peak_rss_mb(pid))
 
     def run(self, spec: ChildSpec, timeout_s: float) -> None:
         """Runs a finite process to its end.
@@ -114,7 +117,8 @@ class Launcher:
         """Ends processes side by side, each within its own limit, else by force."""
         found = {name: self._children.pop(name, None) for name in names}
         ending = {name: child for name, child in found.items() if child and child.running}
-        for child in ending.values():
+        for name, child in ending.items():
+            self._note(name, peak_rss_mb(child.pid))
             child.ask_to_end()
         asked = time.monotonic()
         for name, child in ending.items():
@@ -122,7 +126,9 @@ class Launcher:
             if not child.wait(max(0.0, left_s)):
                 _log.warning("%s did not end within %g s; killed", name, child.spec.stop_s)
                 child.kill()
-            self._note(name, child.peak_rss_mb)
+
+    def _pids(self) -> Mapping[str, int]:
+        return {name: child.pid for name, child in self._children.items()}
 
     def _note(self, name: str, peak_mb: float) -> None:
         self._peaks[name] = max(self._peaks.get(name, 0.0), peak_mb)
