@@ -97,4 +97,7 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_scheduler_decisions_total": MetricSpec(
         "counter", "Records the scheduler wrote, by type", ("type",)
     ),
+    "seamlessflow_agents_tasks_total": MetricSpec(
+        "counter", "Tasks that ended, by how their agent ended", ("ending",)
+    ),
 }

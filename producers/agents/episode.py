@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 
 import orjson
 
+from infra.metrics import Metrics
 from infra.telemetry import Telemetry
 from producers.agents import outcome
 from producers.agents.agent import Agent
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 _STOP_GRACE_S = 5.0
 _UNAUTHORIZED = (401, 403)
 _CLOSE_MARGIN_S = 60.0
+_ENDED = "seamlessflow_agents_tasks_total"
 
 
 class Episodes:
@@ -40,6 +42,7 @@ class Episodes:
         gateway: GatewayClient,
         threads: Executor,
         telemetry: Telemetry,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._agent = agent
@@ -47,6 +50,7 @@ class Episodes:
         self._gateway = gateway
         self._threads = threads
         self._telemetry = telemetry
+        self._metrics = metrics
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[asyncio.Task[object]] = set()
 
@@ -74,6 +78,7 @@ class Episodes:
             with self._telemetry.span("run task", session_id=name, task=task.task_id) as span:
                 ending = await self._run(name, task, limit_s)
                 span.set(ending=type(ending).__name__)
+            self._metrics.counter(_ENDED, ending=type(ending).__name__).inc()
         except GatewayRefused as error:
             if error.status in _UNAUTHORIZED:
                 raise

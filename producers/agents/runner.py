@@ -9,7 +9,8 @@ import logging
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from infra.telemetry import Telemetry, telemetry
+from infra.metrics import Metrics
+from infra.telemetry import Telemetry, metrics_export, telemetry
 from producers.agents.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.command import Command
 from producers.agents.episode import Episodes
@@ -34,8 +35,10 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     for library in _TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
     threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
-    traces = telemetry(settings.telemetry, "agents", f"agents-{os.getpid()}")
-    episodes = _episodes(settings.agents, threads, traces)
+    name = f"agents-{os.getpid()}"
+    traces, metrics = telemetry(settings.telemetry, "agents", name), Metrics()
+    export = metrics_export(settings.telemetry, metrics, "agents", name)
+    episodes = _episodes(settings.agents, threads, traces, metrics)
     places = Places(settings.agents.concurrency)
     running = _Running(episodes, places, stop)
     loop = asyncio.get_running_loop()
@@ -53,15 +56,19 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     await episodes.close()
     threads.shutdown(wait=False, cancel_futures=True)
     await asyncio.to_thread(traces.close)
+    if export is not None:
+        await asyncio.to_thread(export.close)
     if running.failure is not None:
         raise running.failure
 
 
-def _episodes(settings: AgentsSection, threads: Executor, traces: Telemetry) -> Episodes:
+def _episodes(
+    settings: AgentsSection, threads: Executor, traces: Telemetry, metrics: Metrics
+) -> Episodes:
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    return Episodes(settings, _agent(settings, threads), judge, gateway, threads, traces)
+    return Episodes(settings, _agent(settings, threads), judge, gateway, threads, traces, metrics)
 
 
 def _agent(settings: AgentsSection, threads: Executor) -> Agent:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.metrics import Metrics
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
 from producers.agents.agent import Agent, CallableAgent, CommandAgent
@@ -63,7 +64,7 @@ def run(
     async def main() -> ScriptedGateway:
         async with ScriptedGateway(answering).serving() as gateway:
             client = GatewayClient(gateway.url, "admin", section.call_limit_s)
-            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES)
+            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES, Metrics())
             try:
                 await episodes.run(task or a_task())
             finally:
