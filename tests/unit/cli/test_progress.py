@@ -5,7 +5,7 @@ from rich.console import Console, RenderableType
 
 from schemas import records as r
 from schemas.records import Record
-from seamlessflow.display import PlainDisplay, headline, panel, sparkline
+from seamlessflow.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
 from seamlessflow.progress import Progress
 
 SINCE = 1_000_000
@@ -232,3 +232,15 @@ def test_without_a_terminal_every_tenth_step_is_a_line_and_every_notice_one() ->
 def test_a_sparkline_shows_rewards_between_nothing_and_one() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
     assert sparkline([-1.0, 2.0]) == "▁█"
+
+
+def test_on_a_terminal_a_panel_is_drawn_and_every_phase_ticked_off() -> None:
+    console = Console(width=120, file=StringIO(), force_terminal=True)
+    with console.capture() as captured, LiveDisplay(console, "demo") as shown:
+        shown.phase("starting")
+        shown.phase("training")
+        shown.progress(progress(step(0)))
+    said = captured.get()
+    assert "✓" in said and "starting" in said
+    assert "1 of 20" in said
+    assert said.count("✓") == 2
