@@ -4,7 +4,7 @@ A pure reading of the log, live or long after. Drawn by `scheduler/timeline_char
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -75,13 +75,23 @@ def timeline(records: Iterable[Record]) -> Timeline:
     return reading.result()
 
 
-def _idle(usage: Iterable[r.WorkerUsage]) -> dict[str, float]:
-    idle: Counter[str] = Counter()
-    known: Counter[str] = Counter()
+def _idle(usage: Iterable[r.WorkerUsage], begun_ms: int, done_ms: int) -> dict[str, float]:
+    """A report that only overlaps the training counts by the share of it that does."""
+    idle: defaultdict[str, float] = defaultdict(float)
+    known: defaultdict[str, float] = defaultdict(float)
     for of in usage:
-        idle[of.worker] += of.idle_ms
-        known[of.worker] += of.idle_ms + of.decoding_ms + of.training_ms + of.loading_ms
+        share = _overlap(of, begun_ms, done_ms)
+        idle[of.worker] += share * of.idle_ms
+        known[of.worker] += share * (of.idle_ms + of.decoding_ms + of.training_ms + of.loading_ms)
     return {worker: idle[worker] / all_ms for worker, all_ms in known.items() if all_ms}
+
+
+def _overlap(of: r.WorkerUsage, begun_ms: int, done_ms: int) -> float:
+    length_ms = of.at_ms - of.from_ms
+    if length_ms <= 0:
+        return float(begun_ms <= of.at_ms <= done_ms)
+    inside_ms = min(of.at_ms, done_ms) - max(of.from_ms, begun_ms)
+    return max(0, inside_ms) / length_ms
 
 
 @dataclass
@@ -120,7 +130,7 @@ class _Reading:
         return Timeline(
             intervals=tuple(self.intervals),
             steps=tuple(self.steps),
-            idle=_idle(of for of in self.usage if begun_ms <= of.from_ms <= done_ms),
+            idle=_idle(self.usage, begun_ms, done_ms),
             switches=self.switches,
             handed_back=self.handed_back,
             start_ms=start_ms,

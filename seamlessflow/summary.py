@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.timeline import timeline
-from schemas.records import GroupAdmitted, Record, StepCompleted, WorkerUsage
+from schemas.records import GroupAdmitted, Record, StepCompleted
 from seamlessflow.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from seamlessflow.verify import Verification
 
@@ -51,7 +51,7 @@ def summary(
     steps = step_facts(control, sessions)
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
-    roles = timeline(of_training(control))
+    roles = timeline(control)
     return {
         "reward_first10": mean_reward(steps[:EDGE_STEPS]),
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
@@ -72,19 +72,6 @@ def summary(
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }
-
-
-def of_training(control: Sequence[Record]) -> list[Record]:
-    """Without the `WorkerUsage` of before the first group was issued and after the last step.
-
-    What `scheduler/timeline.py` is to read where its idle shares are to be those of the training.
-    """
-    start, end = _training(control) or (0, 0)
-    return [
-        one
-        for one in control
-        if not isinstance(one, WorkerUsage) or (start <= one.from_ms and one.at_ms <= end)
-    ]
 
 
 def _checks(found: Verification | None) -> dict[str, int | None]:

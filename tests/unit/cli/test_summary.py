@@ -7,7 +7,7 @@ import pytest
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
-from seamlessflow.summary import Measured, of_training, summary
+from seamlessflow.summary import Measured, summary
 from seamlessflow.verify import Verification
 from tests.unit.trainer.trajectories import Run, trajectory
 
@@ -276,6 +276,9 @@ def test_idle_shares_are_those_of_the_training() -> None:
         completed(0, 2_500),
         usage(2_000, 3_000, idle_ms=1_000),
     ]
+    assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.5}
+
+
+def test_training_shorter_than_a_report_has_an_idle_share_all_the_same() -> None:
+    control = [admitted(1_000), committed(0, "a"), completed(0, 1_500), usage(900, 2_900, 500)]
     assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.25}
-    assert len(of_training(control)) == 4
-    assert of_training([usage(0, 900, idle_ms=900)]) == []

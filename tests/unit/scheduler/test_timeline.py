@@ -92,7 +92,8 @@ def test_idle_shares_are_what_the_processes_measured() -> None:
 
 def test_what_was_idle_before_and_after_training_does_not_count() -> None:
     def used(from_ms: int, idle_ms: int) -> Record:
-        return replace(e.usage("w", decoding_ms=10, idle_ms=idle_ms), from_ms=from_ms)
+        used = e.usage("w", decoding_ms=10, idle_ms=idle_ms)
+        return replace(used, from_ms=from_ms, at_ms=from_ms + 10)
 
     found = timeline(
         [
