@@ -118,6 +118,7 @@ class CommandAnswered(Record):
     status: int = 200
     reason: str = ""
     detail: str = ""
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,35 @@ class CommandRefused(Record):
     status: int
     reason: str
     detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionTerms(Record):
+    """How a session begins that a request names and nobody opened."""
+
+    policy: str
+    policies: Mapping[str, str] = field(default_factory=dict)
+    purpose: str = "train"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    agent: str = ""
+    max_age_ms: int = 86400000
+    max_idle_ms: int = 3600000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountTokens(Record):
+    """Command: say how many tokens the prompt of these messages has. Leaves no event."""
+
+    command_id: str
+    session_id: str
+    issued_at_ms: int
+    expires_at_ms: int
+    reply: ReplyAddress | None = None
+    messages: tuple[bytes, ...] = ()
+    tools: bytes | None = None
+    template_args: bytes | None = None
+    module: str = ""
+    terms: SessionTerms | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +193,8 @@ class Sampling(Record):
     min_tokens: int | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    top_logprobs: int = 0
+    json_schema: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +219,8 @@ class GenerateTurn(Record):
     pinned_version: int | None = None
     deadline_ms: int
     choice: int = 0
+    raw: bool = False
+    prefill: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +322,7 @@ class OpenSession(Record):
     expires_at_ms: int
     reply: ReplyAddress | None = None
     policy: str
+    policies: Mapping[str, str] = field(default_factory=dict)
     purpose: str = "train"
     split: str = "train"
     task_id: str = ""
@@ -355,6 +390,21 @@ class ProgressStalled(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenTensor(Record):
+    """An array with one row a token, inline or by reference."""
+
+    name: str
+    node_id: int | None = None
+    from_token: int
+    to_token: int
+    dtype: str
+    shape: tuple[int, ...] = ()
+    data: bytes | None = None
+    uri: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplyDelta(Record):
     """To a gateway: more of a streamed answer."""
 
@@ -366,6 +416,8 @@ class ReplyDelta(Record):
     delta: bytes | None = None
     token_ids: bytes | None = None
     logprobs: bytes | None = None
+    prompt_tokens: int = 0
+    tensors: tuple[TokenTensor, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,6 +439,7 @@ class ReplyFinished(Record):
     status: int = 200
     reason: str = ""
     detail: str = ""
+    tensors: tuple[TokenTensor, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,6 +467,10 @@ class RequestTurn(Record):
     module: str = ""
     agent: str = ""
     deadline_ms: int
+    terms: SessionTerms | None = None
+    previous_turn: str | None = None
+    own_messages: int = 0
+    raw: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,6 +499,7 @@ class RoleAcquired(Record):
     slot_offset: int | None = None
     version: int | None = None
     took_ms: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -550,6 +608,8 @@ class SessionOpened(Record):
     command_id: str
     reply: ReplyAddress | None = None
     policy: str
+    policies: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
     purpose: str = "train"
     split: str = "train"
     task_id: str = ""
@@ -639,21 +699,6 @@ class Task(Record):
     payload: bytes
     issued_at_ms: int
     deadline_ms: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenTensor(Record):
-    """An array with one row a token, inline or by reference."""
-
-    name: str
-    node_id: int | None = None
-    from_token: int
-    to_token: int
-    dtype: str
-    shape: tuple[int, ...] = ()
-    data: bytes | None = None
-    uri: str | None = None
-    sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -890,6 +935,10 @@ class TurnStarted(Record):
     body_hash: bytes
     choice: int = 0
     media: tuple[Media, ...] = ()
+    previous_turn: str | None = None
+    own_messages: int = 0
+    raw: bool = False
+    prefill: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1004,6 +1053,8 @@ RECORDS: Mapping[str, type[Record]] = {
     "CloseSession": CloseSession,
     "CommandAnswered": CommandAnswered,
     "CommandRefused": CommandRefused,
+    "SessionTerms": SessionTerms,
+    "CountTokens": CountTokens,
     "GatewayHeartbeat": GatewayHeartbeat,
     "Sampling": Sampling,
     "GenerateTurn": GenerateTurn,
@@ -1020,6 +1071,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "PlanWarning": PlanWarning,
     "PolicyWeights": PolicyWeights,
     "ProgressStalled": ProgressStalled,
+    "TokenTensor": TokenTensor,
     "ReplyDelta": ReplyDelta,
     "ReplyFinished": ReplyFinished,
     "RequestTurn": RequestTurn,
@@ -1040,7 +1092,6 @@ RECORDS: Mapping[str, type[Record]] = {
     "StepSkipped": StepSkipped,
     "StepStarted": StepStarted,
     "Task": Task,
-    "TokenTensor": TokenTensor,
     "VersionSpan": VersionSpan,
     "TrajectoryNode": TrajectoryNode,
     "Trajectory": Trajectory,

@@ -13,8 +13,8 @@ import orjson
 
 from infra.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry import Telemetry
-from producers.gateway.chat_response import error_body
-from producers.gateway.dialect import Dialect, OpenAiChat
+from producers.gateway.dialect import Dialect
+from producers.gateway.dialects import DIALECTS, OPENAI
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link import Link
@@ -26,7 +26,6 @@ from producers.gateway.turns import Turns
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499
 _SESSION_PREFIX = "/sessions/"
-_OPENAI_CHAT: Dialect = OpenAiChat()
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +50,7 @@ class App:
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self._in_flight)
         self._routes: Mapping[str, tuple[str, str, Handler]] = {
-            "/v1/chat/completions": ("POST", "chat", self._chat),
+            **{path: ("POST", path, self._turn(dialect)) for path, dialect in DIALECTS.items()},
             "/v1/models": ("GET", "models", self._models),
             "/sessions": ("POST", "open", self._open),
             "/sessions/*/reward": ("POST", "reward", self._reward),
@@ -67,6 +66,7 @@ class App:
         began = time.perf_counter()
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
+        error_body = DIALECTS.get(path, OPENAI).error_body
         try:
             if method and exchange.method != method:
                 raise ApiError(405, f"{path} takes {method}", code="method_not_allowed")
@@ -92,13 +92,16 @@ class App:
             _log.warning("%d calls are not finished", self._in_flight)
             self._link.refuse_all(_going_down())
 
-    async def _chat(self, exchange: Exchange, session: str | None) -> None:
-        session_id = self._keys.require_session(exchange.headers, session)
-        self._enter()
-        try:
-            await self._turns.serve(exchange, session_id, _OPENAI_CHAT)
-        finally:
-            self._leave()
+    def _turn(self, dialect: Dialect) -> Handler:
+        async def serve(exchange: Exchange, session: str | None) -> None:
+            session_id = self._keys.require_session(exchange.headers, session)
+            self._enter()
+            try:
+                await self._turns.serve(exchange, session_id, dialect)
+            finally:
+                self._leave()
+
+        return serve
 
     async def _open(self, exchange: Exchange, _: str | None) -> None:
         self._keys.require_admin(exchange.headers)

@@ -5,7 +5,9 @@ canonical (sorted keys, absent members left out), but for tools: chat templates 
 prompt as they stand, so they keep the order in which the agent wrote their members.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 import xxhash
@@ -16,7 +18,11 @@ from schemas.records import Sampling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanonicalRequest:
-    """One call: `choices` samples of one turn."""
+    """One call: `choices` samples of one turn.
+
+    `raw`: the one message is `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`
+    and stands without a chat template. `previous_turn`, `own_messages`: as in `RequestTurn`.
+    """
 
     dialect: str
     model: str
@@ -29,6 +35,11 @@ class CanonicalRequest:
     stream: bool
     include_usage: bool
     wants_logprobs: bool
+    raw: bool = False
+    previous_turn: str | None = None
+    own_messages: int = 0
+    echoed: Mapping[str, Any] = field(default_factory=dict)
+    """Members of the request that the dialect's answer repeats."""
 
     def body_hashes(self) -> list[bytes]:
         """For each choice xxh3-128 of what decides its answer; equal for a client's retry."""
@@ -37,6 +48,7 @@ class CanonicalRequest:
             orjson.dumps((self.dialect, self.model, self.tool_choice, self.choices, self.sampling)),
             self.tools or absent,
             self.template_args or absent,
+            (self.previous_turn or "").encode(),
             *self.messages,
         )
         asked = b"\0".join(parts)

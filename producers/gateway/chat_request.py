@@ -4,53 +4,39 @@ Parameters that would change the answer and are not supported are refused by nam
 not known are ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from producers.gateway.canonical import CanonicalRequest, canonical_json
 from producers.gateway.chat_messages import canonical_messages, canonical_tools
-from producers.gateway.errors import ApiError, bad
+from producers.gateway.errors import bad
+from producers.gateway.parameters import Check, flag, given, number, stops, text, unsupported, whole
 from schemas.records import Sampling
 
 DIALECT = "openai.chat"
-_MOST_STOPS = 16
-Check = Callable[[str, Any], object]
 
 
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
-    request = _given(body)
+    request = given(body)
     for name in _REFUSED.keys() & request.keys():
         _REFUSED[name](name, request[name])
     tools, tool_names = canonical_tools(request.get("tools"))
     options = request.get("stream_options") or {}
-    stream = _flag("stream", request.get("stream", False))
+    stream = flag("stream", request.get("stream", False))
     return CanonicalRequest(
         dialect=DIALECT,
-        model=_text("model", request.get("model")),
+        model=text("model", request.get("model")),
         messages=canonical_messages(request.get("messages")),
         tools=tools,
         template_args=_template_args(request.get("chat_template_kwargs")),
         sampling=_sampling(request),
         tool_choice=_tool_choice(request.get("tool_choice", "auto"), tool_names),
-        choices=int(_whole(1, max_choices)("n", request.get("n", 1))),
+        choices=int(whole(1, max_choices)("n", request.get("n", 1))),
         stream=stream,
         include_usage=stream and isinstance(options, dict) and bool(options.get("include_usage")),
-        wants_logprobs=_flag("logprobs", request.get("logprobs", False)),
+        wants_logprobs=flag("logprobs", request.get("logprobs", False)),
     )
-
-
-def _given(body: bytes) -> dict[str, Any]:
-    """The request's members that are not null."""
-    try:
-        request = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
-    if not isinstance(request, dict):
-        raise ApiError(400, "the body must be a JSON object", code="invalid_json")
-    return {name: value for name, value in request.items() if value is not None}
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:
@@ -86,92 +72,41 @@ def _tool_choice(value: object, names: frozenset[str]) -> str:
     return wanted
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise bad(name, f"{name} must be text")
-    return value
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise bad(name, f"{name} must be true or false")
-    return value
-
-
-def _number(low: float, high: float) -> Check:
-    def check(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise bad(name, f"{name} must be a number")
-        if not low <= value <= high:
-            raise bad(name, f"{name} must be between {low:g} and {high:g}, not {value}")
-        return float(value)
-
-    return check
-
-
-def _whole(low: int, high: int) -> Callable[[str, Any], int]:
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise bad(name, f"{name} must be a whole number")
-        if not low <= value <= high:
-            raise bad(name, f"{name} must be between {low} and {high}, not {value}")
-        return value
-
-    return check
-
-
-def _stops(name: str, value: Any) -> tuple[str, ...]:
-    stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
-        raise bad(name, f"{name} must be text or a list of texts, none of them empty")
-    if len(stops) > _MOST_STOPS:
-        raise bad(name, f"{name} must have at most {_MOST_STOPS} entries")
-    return tuple(stops)
-
-
 def _biases(name: str, value: Any) -> dict[str, float]:
     if not isinstance(value, dict) or not all(token.isdecimal() for token in value):
         raise bad(name, f"{name} must be an object whose names are token ids")
     return {token: float(_bias(f"{name}.{token}", bias)) for token, bias in value.items()}  # type: ignore[arg-type]
 
 
-def _unsupported(*harmless: object) -> Check:
-    def check(name: str, value: Any) -> None:
-        if value not in harmless:
-            raise ApiError(400, f"{name} is not supported", code="unsupported_value", param=name)
-
-    return check
-
-
 def _top_k(name: str, value: Any) -> int:
     # Some engines write "all" as -1, the record as 0.
-    return max(0, _whole(-1, _INT32)(name, value))
+    return max(0, whole(-1, _INT32)(name, value))
 
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NOTHING_ASKED = Sampling()
-_bias = _number(-100, 100)
+_bias = number(-100, 100)
 _SAMPLING: Mapping[str, tuple[str, Check]] = {
-    "max_tokens": ("max_tokens", _whole(1, _INT32)),
-    "max_completion_tokens": ("max_tokens", _whole(1, _INT32)),
-    "temperature": ("temperature", _number(0, 2)),
-    "top_p": ("top_p", _number(0, 1)),
+    "max_tokens": ("max_tokens", whole(1, _INT32)),
+    "max_completion_tokens": ("max_tokens", whole(1, _INT32)),
+    "temperature": ("temperature", number(0, 2)),
+    "top_p": ("top_p", number(0, 1)),
     "top_k": ("top_k", _top_k),
-    "min_p": ("min_p", _number(0, 1)),
-    "presence_penalty": ("presence_penalty", _number(-2, 2)),
-    "frequency_penalty": ("frequency_penalty", _number(-2, 2)),
-    "repetition_penalty": ("repetition_penalty", _number(0, 10)),
+    "min_p": ("min_p", number(0, 1)),
+    "presence_penalty": ("presence_penalty", number(-2, 2)),
+    "frequency_penalty": ("frequency_penalty", number(-2, 2)),
+    "repetition_penalty": ("repetition_penalty", number(0, 10)),
     "logit_bias": ("logit_bias", _biases),
-    "min_tokens": ("min_tokens", _whole(0, _INT32)),
-    "seed": ("seed", _whole(-_INT64, _INT64)),
-    "stop": ("stop", _stops),
+    "min_tokens": ("min_tokens", whole(0, _INT32)),
+    "seed": ("seed", whole(-_INT64, _INT64)),
+    "stop": ("stop", stops),
 }
 _REFUSED: Mapping[str, Check] = {
-    "functions": _unsupported([]),
-    "function_call": _unsupported("auto", "none"),
-    "audio": _unsupported(),
-    "modalities": _unsupported(["text"]),
-    "response_format": _unsupported({"type": "text"}),
-    "top_logprobs": _unsupported(0),
-    "web_search_options": _unsupported(),
+    "functions": unsupported([]),
+    "function_call": unsupported("auto", "none"),
+    "audio": unsupported(),
+    "modalities": unsupported(["text"]),
+    "response_format": unsupported({"type": "text"}),
+    "top_logprobs": unsupported(0),
+    "web_search_options": unsupported(),
 }

@@ -10,6 +10,7 @@ from struct import unpack
 import orjson
 
 from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
@@ -74,17 +75,20 @@ class Chunks:
         self._include_usage = request.include_usage
         self._begun: set[int] = set()
 
-    def delta(
-        self, choice: int, delta: bytes, token_ids: bytes | None, logprobs: bytes | None
-    ) -> bytes:
-        """More of a choice; before its first text it says who speaks."""
-        scores = _logprobs(token_ids, logprobs)
-        shown = b"null" if scores is None else orjson.dumps(scores)
-        return self._opening(choice) + self._chunk(choice, _with_types(delta), shown, b"null")
+    def open(self, prompt_tokens: int) -> bytes:
+        """Each choice says for itself who speaks."""
+        return b""
 
-    def finish(self, choice: int, reason: str) -> bytes:
+    def delta(self, choice: int, piece: Piece) -> bytes:
+        """More of a choice; before its first text it says who speaks."""
+        scores = _logprobs(piece.token_ids, piece.logprobs)
+        shown = b"null" if scores is None else orjson.dumps(scores)
+        return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """The end of a choice."""
-        return self._opening(choice) + self._chunk(choice, b"{}", b"null", orjson.dumps(reason))
+        reason = orjson.dumps(answer.finish_reason)
+        return self._opening(choice) + self._chunk(choice, b"{}", b"null", reason)
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
         """The end of the answer, with its token counts where they were asked for."""
@@ -100,6 +104,10 @@ class Chunks:
     def failed(self, error: ApiError) -> bytes:
         """What ends a stream that fails after it began."""
         return b"data: " + error_body(error) + b"\n\n"
+
+    def keep_alive(self) -> bytes:
+        """A comment, which every reader of events skips."""
+        return b": keep-alive\n\n"
 
     def _opening(self, choice: int) -> bytes:
         if choice in self._begun:

@@ -1,34 +1,50 @@
 """The seam between the protocols agents speak and everything else.
 
-A dialect is pure: one module from its HTTP body to a `CanonicalRequest`, one from replies to its
-bytes. Another protocol is another `Dialect` and a line in `app.py`.
+A dialect is pure: one from its HTTP body to a `CanonicalRequest`, one from replies to its bytes.
+Another protocol is another module with a `Dialect`, and a line in `dialects.py`.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from producers.gateway import chat_request, chat_response
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
-from schemas.records import ReplyFinished
+from schemas.records import ReplyFinished, TokenTensor
+
+
+class Piece(NamedTuple):
+    """More of a choice: what some tokens add to its message (JSON, `{}` for nothing yet).
+
+    The rest is there where log-probs were asked for: int32 ids, float32 log-probs, and the arrays
+    `topk_ids` and `topk_logprobs`.
+    """
+
+    delta: bytes
+    token_ids: bytes | None = None
+    logprobs: bytes | None = None
+    tensors: Sequence[TokenTensor] = ()
 
 
 class Events(Protocol):
     """Writes one streamed answer; each method gives the bytes to send next."""
 
-    def delta(
-        self, choice: int, delta: bytes, token_ids: bytes | None, logprobs: bytes | None
-    ) -> bytes:
-        """More of a choice: what tokens add to its message, and their log-probs if asked for."""
+    def open(self, prompt_tokens: int) -> bytes:
+        """The answer begins. Called once and first; `prompt_tokens` is 0 where it is unknown."""
 
-    def finish(self, choice: int, reason: str) -> bytes:
-        """A choice is complete."""
+    def delta(self, choice: int, piece: Piece) -> bytes:
+        """More of a choice."""
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """A choice is complete; all of it was given to `delta`."""
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
         """All choices are."""
 
     def failed(self, error: ApiError) -> bytes:
         """No more will come."""
+
+    def keep_alive(self) -> bytes:
+        """Nothing new, but the connection is alive."""
 
 
 class Dialect(Protocol):
@@ -49,10 +65,5 @@ class Dialect(Protocol):
     def events(self, turn_id: str, created: int, request: CanonicalRequest) -> Events:
         """A writer for a streamed answer."""
 
-
-class OpenAiChat:
-    """`POST /v1/chat/completions`."""
-
-    parse = staticmethod(chat_request.parse)
-    completion = staticmethod(chat_response.completion)
-    events = staticmethod(chat_response.Chunks)
+    def error_body(self, error: ApiError) -> bytes:
+        """An error in the vendor's shape."""

@@ -1,11 +1,13 @@
 """Replies to one streamed call, as they come, to the bytes its client gets. Pure."""
 
+from dataclasses import replace
+
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.delivered import Delivered
-from producers.gateway.dialect import Events
+from producers.gateway.dialect import Events, Piece
 from producers.gateway.errors import refused
 from producers.gateway.pending import OK, Reply
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
+from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
 _TOKEN_BYTES = 4
 
@@ -18,6 +20,7 @@ class StreamedAnswer:
         self._events = events
         self._delivered = [Delivered() for _ in range(request.choices)]
         self._answers: dict[int, ReplyFinished] = {}
+        self._open = False
         self.repeated = 0
         """Deltas that the client had or that did not follow what it had."""
 
@@ -34,21 +37,31 @@ class StreamedAnswer:
     def take(self, choice: int, reply: Reply) -> bytes:
         """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
         if isinstance(reply, ReplyDelta):
-            return self._delta(choice, reply)
+            return self._opening(reply.prompt_tokens) + self._delta(choice, reply)
         answer = finished(reply)
         if choice in self._answers:
             return b""
         self._answers[choice] = answer
-        data = self._rest(choice, answer) + self._events.finish(choice, answer.finish_reason)
+        data = self._opening(answer.prompt_tokens) + self._rest(choice, answer)
+        data += self._events.finish(choice, answer)
         return data + self._events.end(self.answers) if self.complete else data
 
+    def _opening(self, prompt_tokens: int) -> bytes:
+        if self._open:
+            return b""
+        self._open = True
+        return self._events.open(prompt_tokens)
+
     def _delta(self, choice: int, reply: ReplyDelta) -> bytes:
+        if not reply.token_count:
+            return self._events.keep_alive()
         if not self._delivered[choice].take(reply):
             self.repeated += 1
             return b""
         if reply.delta is None and not self._request.wants_logprobs:
             return b""
-        return self._events.delta(choice, reply.delta or b"{}", reply.token_ids, reply.logprobs)
+        piece = Piece(reply.delta or b"{}", reply.token_ids, reply.logprobs, reply.tensors)
+        return self._events.delta(choice, piece)
 
     def _rest(self, choice: int, answer: ReplyFinished) -> bytes:
         delivered = self._delivered[choice]
@@ -56,7 +69,21 @@ class StreamedAnswer:
         start = delivered.offset * _TOKEN_BYTES
         ids = answer.token_ids[start:] if answer.token_ids else None
         logprobs = answer.logprobs[start:] if answer.logprobs else None
-        return self._events.delta(choice, rest or b"{}", ids, logprobs) if rest or ids else b""
+        if not rest and not ids:
+            return b""
+        tensors = [_from_token(tensor, delivered.offset) for tensor in answer.tensors]
+        return self._events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors))
+
+
+def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
+    """Without the rows of tokens before `offset`."""
+    rows = tensor.to_token - tensor.from_token
+    if not tensor.data or not rows or offset <= tensor.from_token:
+        return tensor
+    size = len(tensor.data) // rows
+    data = tensor.data[(offset - tensor.from_token) * size :]
+    shape = (tensor.to_token - offset, *tensor.shape[1:])
+    return replace(tensor, from_token=offset, shape=shape, data=data)
 
 
 def finished(reply: Reply) -> ReplyFinished:

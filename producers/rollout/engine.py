@@ -28,7 +28,8 @@ class SamplingParams:
 
     A stop token is sampled, reported with its log-probability, and ends the completion. With a seed
     the draw at a completion offset depends on seed and offset alone, so a continuation on another
-    engine draws as the first one would have.
+    engine draws as the first one would have. `top_logprobs`: how many of the most likely tokens to
+    report beside each sampled one. `json_schema`: what the text has to follow.
     """
 
     max_tokens: int
@@ -37,6 +38,8 @@ class SamplingParams:
     top_k: int = 0
     stop_token_ids: tuple[int, ...] = ()
     seed: int | None = None
+    top_logprobs: int = 0
+    json_schema: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -62,7 +65,9 @@ class TokenChunk:
     """New tokens of one request: `offset` and span starts count in its completion.
 
     `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
-    no tokens (an abort always holds none: all tokens so far came in earlier chunks).
+    no tokens (an abort always holds none: all tokens so far came in earlier chunks). Where they
+    were asked for, `top_ids` (int32) and `top_logprobs` (float32) hold a row of `top_logprobs`
+    entries a token, most likely first, under the same raw distribution.
     """
 
     offset: int
@@ -70,6 +75,8 @@ class TokenChunk:
     logprobs: bytes
     spans: tuple[VersionSpan, ...]
     finish_reason: FinishReason | None
+    top_ids: bytes = b""
+    top_logprobs: bytes = b""
 
 
 ChunkCallback = Callable[[TokenChunk], None]
@@ -116,7 +123,8 @@ class Engine(Protocol):
         """Queue a request; also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
-        Raises `RequestInvalid` (`PromptTooLong`), or `EngineStateInvalid` when failed or closed.
+        Raises `RequestInvalid` (`PromptTooLong`, and what this engine cannot do: a JSON schema
+        without structured output), or `EngineStateInvalid` when failed or closed.
         """
 
     def abort(self, request_id: str | None) -> None:

@@ -6,6 +6,7 @@ import orjson
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.chat_request import parse
 from producers.gateway.chat_response import Chunks, completion, error_body
+from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError, refused
 from schemas.records import ReplyFinished
 
@@ -86,9 +87,9 @@ def test_logprobs_name_tokens_by_id_when_asked_for() -> None:
 
 def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:
     chunks = Chunks("t", 1, request(stream=True))
-    data = chunks.delta(0, b'{"content":"a"}', None, None)
-    data += chunks.delta(0, b'{"content":"b"}', None, None)
-    data += chunks.finish(0, "stop") + chunks.end([answer()])
+    data = chunks.delta(0, Piece(b'{"content":"a"}'))
+    data += chunks.delta(0, Piece(b'{"content":"b"}'))
+    data += chunks.finish(0, answer()) + chunks.end([answer()])
     *read, done = events(data)
     assert done == b"[DONE]"
     assert [event["choices"][0]["delta"] for event in read] == [
@@ -114,8 +115,8 @@ def test_streamed_tool_calls_get_their_type_where_they_begin() -> None:
     first = {"index": 0, "id": "call_t_0", "function": {"name": "f", "arguments": ""}}
     more = {"index": 0, "function": {"arguments": "{}"}}
     chunks = Chunks("t", 1, request(stream=True))
-    data = chunks.delta(0, orjson.dumps({"tool_calls": [first]}), None, None)
-    data += chunks.delta(0, orjson.dumps({"tool_calls": [more]}), None, None)
+    data = chunks.delta(0, Piece(orjson.dumps({"tool_calls": [first]})))
+    data += chunks.delta(0, Piece(orjson.dumps({"tool_calls": [more]})))
     _, begun, rest = events(data)
     assert begun["choices"][0]["delta"]["tool_calls"] == [{**first, "type": "function"}]
     assert rest["choices"][0]["delta"]["tool_calls"] == [more]
@@ -124,7 +125,7 @@ def test_streamed_tool_calls_get_their_type_where_they_begin() -> None:
 def test_streamed_logprobs_are_those_of_the_delta() -> None:
     chunks = Chunks("t", 1, request(stream=True, logprobs=True))
     ids, logprobs = struct.pack("<i", 5), struct.pack("<f", -1.0)
-    *_, event = events(chunks.delta(0, b'{"content":"a"}', ids, logprobs))
+    *_, event = events(chunks.delta(0, Piece(b'{"content":"a"}', ids, logprobs)))
     assert event["choices"][0]["logprobs"]["content"][0]["token"] == "token_id:5"
 
 

@@ -1,0 +1,21 @@
+"""Which dialect is spoken at which path."""
+
+from collections.abc import Mapping
+
+from producers.gateway import chat_request, chat_response
+from producers.gateway.dialect import Dialect
+
+
+class OpenAiChat:
+    """`POST /v1/chat/completions`."""
+
+    parse = staticmethod(chat_request.parse)
+    completion = staticmethod(chat_response.completion)
+    events = staticmethod(chat_response.Chunks)
+    error_body = staticmethod(chat_response.error_body)
+
+
+OPENAI: Dialect = OpenAiChat()
+"""Also the shape of errors where no dialect is spoken."""
+
+DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OPENAI}
