@@ -84,9 +84,11 @@ def derived_admin_key(secret: str) -> str:
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> bytes:
-    """The bearer token of a call, empty without one."""
+    """The token of a call, as a bearer or else as `x-api-key`; empty without one."""
     value = headers.get(b"authorization", b"")
-    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else b""
+    if value[: len(_BEARER)].lower() == _BEARER:
+        return value[len(_BEARER) :].strip()
+    return headers.get(b"x-api-key", b"").strip()
 
 
 def _text(data: bytes) -> str:

@@ -100,3 +100,9 @@ def test_any_valid_key_may_list_models() -> None:
 )
 def test_the_bearer_scheme_is_read_in_any_case(header: bytes, token: bytes) -> None:
     assert bearer({b"authorization": header}) == token
+
+
+def test_an_api_key_header_counts_where_there_is_no_bearer() -> None:
+    key = KEYS.session_token("s").encode()
+    assert KEYS.require_session({b"x-api-key": key}, None) == "s"
+    assert bearer({b"x-api-key": b"k", b"authorization": b"Bearer t"}) == b"t"
