@@ -24,6 +24,7 @@ from infra.metrics import Metrics
 from infra.telemetry import Telemetry
 from schemas import records as r
 from schemas.codec import encode
+from schemas.identity import session_name
 from schemas.records import PolicyWeights, Record
 from schemas.topics import PROMPTS, REPLIES, SESSIONS
 
@@ -50,6 +51,7 @@ class Actor:
         hand_back_ms: int,
         telemetry: Telemetry,
         metrics: Metrics,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._producer = producer
         self._fleet = fleet
@@ -59,6 +61,7 @@ class Actor:
         self._hand_back_ms = hand_back_ms
         self._telemetry = telemetry
         self._metrics = metrics
+        self._now_ms = clock
         self._doubts: dict[str, int] = {}
         """Until when a leaving worker may hand turns back."""
         self._scheduled: dict[tuple[int, str], int] = {}
@@ -72,8 +75,9 @@ class Actor:
         command: Command = received.record  # type: ignore[assignment]
         partition.next_request = received.offset + 1
         partition.commands[command.command_id] = received.offset
-        if command.session_id in partition.unread or command.session_id in partition.deferred:
-            partition.deferred.setdefault(command.session_id, deque()).append(received)
+        name = session_name(command.session_id)
+        if name in partition.unread or name in partition.deferred:
+            partition.deferred.setdefault(name, deque()).append(received)
         else:
             self._decide(partition, received)
 
@@ -85,9 +89,10 @@ class Actor:
             self.reply(received, folded)
         if session is not None:
             self._follow(partition, session, received, folded)
-        session_id = getattr(event, "session_id", None)
-        if session_id in partition.deferred:
-            self._take_up(partition, session_id)
+        if partition.deferred:
+            name = session_name(getattr(event, "session_id", ""))
+            if name in partition.deferred:
+                self._take_up(partition, name)
 
     def reply(self, received: Received, folded: Folded) -> None:
         """Forwards an accepted event to the gateway that waits for it."""
@@ -109,7 +114,7 @@ class Actor:
 
     def doubt(self, worker: str) -> None:
         """Takes a leaving worker's turns from it unless it hands them back in time."""
-        self._doubts.setdefault(worker, now_ms() + self._hand_back_ms)
+        self._doubts.setdefault(worker, self._now_ms() + self._hand_back_ms)
 
     def _settle_doubts(self, now: int) -> None:
         for worker in [worker for worker, due in self._doubts.items() if due <= now]:
@@ -125,7 +130,7 @@ class Actor:
         for number, session_id in waiting:
             partition = self._partitions.get(number)
             session = partition.sessions.get(session_id) if partition else None
-            if partition is not None and session_id in partition.unread:
+            if partition is not None and partition.reading_back(session_id):
                 self._waiting[number, session_id] = None
             elif partition is not None and session is not None:
                 self._place(partition, session, "interrupted", ())
@@ -142,7 +147,7 @@ class Actor:
 
     def overdue(self) -> None:
         """Does what deadlines that have passed ask for."""
-        now = now_ms()
+        now = self._now_ms()
         self._settle_doubts(now)
         while self._alarms and self._alarms[0][0] <= now:
             due_ms, number, session_id = heapq.heappop(self._alarms)
@@ -154,7 +159,7 @@ class Actor:
             if partition is None or session is None or not partition.owned:
                 continue
             due = deadlines.due_ms(session)
-            if due is not None and due <= now and session_id not in partition.unread:
+            if due is not None and due <= now and not partition.reading_back(session_id):
                 self._carry_out(partition, deadlines.overdue(session, self._context(partition)), ())
             if due is not None:
                 self._alarm(partition, session, max(due, now + _LOOK_AGAIN_MS))
@@ -164,7 +169,7 @@ class Actor:
         next_ms = min(
             [*self._doubts.values(), *(alarm[0] for alarm in self._alarms[:1])], default=None
         )
-        return 1.0 if next_ms is None else min(1.0, max(0.0, (next_ms - now_ms()) / 1000))
+        return 1.0 if next_ms is None else min(1.0, max(0.0, (next_ms - self._now_ms()) / 1000))
 
     def reconcile(self, partition: Partition) -> None:
         """After a takeover: dispatches what is undispatched, repeats what may be lost."""
@@ -215,14 +220,17 @@ class Actor:
         ) as span:
             decision = self._decision(partition, command, received)
             self._carry_out(partition, decision, span.headers or received.headers)
+        if decision.decide_again:
+            name = session_name(command.session_id)
+            partition.deferred.setdefault(name, deque()).appendleft(received)
         if not decision.events:
             partition.commands.pop(command.command_id, None)
-        started = any(isinstance(event, r.TurnStarted) for event in decision.events)
-        if started and not decision.prompts:
-            self._waiting[partition.number, command.session_id] = None
+        for event in decision.events:
+            if isinstance(event, r.TurnStarted) and not decision.prompts:
+                self._waiting[partition.number, event.session_id] = None
 
     def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
-        session = partition.sessions.get(command.session_id)
+        session = partition.find(command.session_id)
         context = self._context(partition)
         try:
             return decide(session, command, context)
@@ -243,12 +251,12 @@ class Actor:
             dead_letter_headers(*place, error),
         )
 
-    def _take_up(self, partition: Partition, session_id: str) -> None:
-        commands = partition.deferred[session_id]
-        while commands and session_id not in partition.unread:
+    def _take_up(self, partition: Partition, name: str) -> None:
+        commands = partition.deferred[name]
+        while commands and name not in partition.unread:
             self._decide(partition, commands.popleft())
         if not commands:
-            del partition.deferred[session_id]
+            del partition.deferred[name]
 
     def _place(self, partition: Partition, session: Session, reason: str, headers: Headers) -> None:
         for turn in list(session.running.values()):
@@ -327,7 +335,7 @@ class Actor:
             self._renderer,
             partition.number,
             partition.epoch,
-            now_ms(),
+            self._now_ms(),
             self._no_progress_ms,
             lambda session_id: session_id in partition.ended,
         )

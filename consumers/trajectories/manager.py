@@ -74,8 +74,9 @@ Item = list[Received] | Assigned | Revoked | Committed | BaseException
 class Manager:
     """One member of the group of trajectory managers."""
 
-    def __init__(self, settings: ManagerSettings) -> None:
+    def __init__(self, settings: ManagerSettings, clock: Callable[[], int] = now_ms) -> None:
         self._settings = settings
+        self._now_ms = clock
         self._id = f"manager-{settings.manager.slot}-{uuid4().hex[:8]}"
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._partitions: dict[int, Partition] = {}
@@ -111,6 +112,7 @@ class Manager:
             int(settings.manager.hand_back_s * 1000),
             self._telemetry,
             self._metrics,
+            clock,
         )
         self._in_flight: dict[int, Partition] | None = None
         """Partitions of the job that is being committed, until its end was handled here."""
@@ -222,7 +224,10 @@ class Manager:
     def _claim(self, partition: Partition) -> None:
         epoch = max(partition.epoch, partition.progress.epoch) + 1
         claim = PartitionClaimed(
-            partition=partition.number, epoch=epoch, manager=partition.manager, at_ms=now_ms()
+            partition=partition.number,
+            epoch=epoch,
+            manager=partition.manager,
+            at_ms=self._now_ms(),
         )
         self._producer.send(SESSIONS.name, claim, partition=partition.number)
 
@@ -258,7 +263,7 @@ class Manager:
         record = received.record
         if isinstance(record, PolicyWeights):
             self._renderer(record)
-        departure = self._fleet.apply(record, now_ms())
+        departure = self._fleet.apply(record, self._now_ms())
         if departure is None:
             return
         if departure.at_once:
