@@ -136,7 +136,7 @@ class Recorder:
 
     def _append(self, events: Iterable[Record]) -> None:
         for event in events:
-            folded = fold.apply(self.session, event, len(self.events), "arguments")
+            folded = fold.apply(self.session, event, len(self.events), lambda _: "arguments")
             assert folded.accepted, event
             self.session = folded.session
             self.events.append(event)

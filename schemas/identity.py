@@ -6,6 +6,16 @@ def session_id(group_id: str, sample: int, attempt: int) -> str:
     return f"{group_id}.{sample}.{attempt}"
 
 
+def named_session_id(name: str, opened_at_ms: int) -> str:
+    """Session that a request named and nobody opened; the time tells it from earlier ones."""
+    return f"{name}~{opened_at_ms:x}"
+
+
+def session_name(session_id: str) -> str:
+    """What a session's commands and events have in common: its name, or its id without one."""
+    return session_id.partition("~")[0]
+
+
 def tool_call_id(turn_id: str, number: int) -> str:
     """Public id of a turn's n-th tool call; it names the turn to whoever sends it back."""
     return f"call_{turn_id}_{number}"

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from consumers.trajectories import fold
+from consumers.trajectories.messages import Strictness
 from consumers.trajectories.session import Session
 from infra.errors import SeamlessFlowError
 from infra.kafka import Received
 from infra.settings import KafkaSettings
 from infra.tokenizer import Tokenizer, TokenizerError
-from schemas.records import PolicyWeights, Trajectory
+from schemas.identity import session_name
+from schemas.records import PolicyWeights, SessionOpened, Trajectory
 from schemas.topics import FLEET, SESSIONS, TRAJECTORIES
 from seamlessflow.partitions import partition_of
 from seamlessflow.topic_reading import read_topic
@@ -34,19 +36,25 @@ class LoggedSession:
 
 
 def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
-    """Folds the events of one session. Raises `UnknownSession`."""
+    """Folds the events of one session, by id or name (its latest). Raises `UnknownSession`."""
     session: Session | None = None
-    events, seen = [], 0
+    events: list[Received] = []
+    seen = 0
     policies = _policies(settings)
-    partition = partition_of(session_id, SESSIONS.partitions)
+
+    def strictness(policy: str) -> Strictness:
+        known = policies.get(policy)
+        return known.strictness if known else "arguments"  # type: ignore[return-value]
+
+    partition = partition_of(session_name(session_id), SESSIONS.partitions)
     for item in read_topic(settings, SESSIONS, [partition]):
         seen += 1
-        if item.key != session_id:
+        if session_id not in (item.key, session_name(item.key or "")):
             continue
+        if isinstance(item.record, SessionOpened):
+            session, events = None, []
         events.append(item)
-        policy = policies.get(session.opened.policy) if session else None
-        strictness = policy.strictness if policy else "arguments"
-        session = fold.apply(session, item.record, item.offset, strictness).session  # type: ignore[arg-type]
+        session = fold.apply(session, item.record, item.offset, strictness).session
     if session is None:
         raise UnknownSession(session_id, seen)
     tokenizer = _tokenizer(policies.get(session.opened.policy))

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from consumers.trajectories import deadlines, dispatch
+from consumers.trajectories.counting import count
 from consumers.trajectories.decide import Command, decide, refuse
 from consumers.trajectories.decision import Context, Decision
 from consumers.trajectories.fleet import Fleet
@@ -72,8 +73,11 @@ class Actor:
 
     def command(self, partition: Partition, received: Received) -> None:
         """Decides a command, or keeps it until the session's earlier events are read back."""
-        command: Command = received.record  # type: ignore[assignment]
         partition.next_request = received.offset + 1
+        if isinstance(received.record, r.CountTokens):
+            self._count_tokens(partition, received.record)
+            return
+        command: Command = received.record  # type: ignore[assignment]
         partition.commands[command.command_id] = received.offset
         name = session_name(command.session_id)
         if name in partition.unread or name in partition.deferred:
@@ -239,6 +243,12 @@ class Actor:
             log.exception("command %s of %s", command.command_id, command.session_id)
             self.bury(received, repr(error))
             return Decision([refuse(command, context, 500, "internal_error", repr(error))])
+
+    def _count_tokens(self, partition: Partition, command: r.CountTokens) -> None:
+        context = self._context(partition)
+        if command.reply is not None and command.expires_at_ms > context.now_ms:
+            answer = count(partition.find(command.session_id), command, context)
+            self._producer.send(REPLIES.name, answer, partition=command.reply.partition)
 
     def bury(self, received: Received, error: str) -> None:
         """Puts a record that cannot be carried out on the dead-letter topic."""

@@ -4,6 +4,7 @@ Each command becomes at least one event, a refusal too, unless it was carried ou
 are decided on a session that holds the events of all earlier ones (`manager.py` sees to it).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import xxhash
@@ -11,25 +12,35 @@ import xxhash
 from consumers.trajectories import dispatch, sampling
 from consumers.trajectories.decision import Context, Decision
 from consumers.trajectories.fold import judgement
+from consumers.trajectories.match import Match
 from consumers.trajectories.matching import match
 from consumers.trajectories.messages import Strictness, shape_key
+from consumers.trajectories.raw_matching import match_raw
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import TOKEN_BYTES
 from infra.renderer_settings import RendererError
 from schemas import records as r
+from schemas.identity import named_session_id
 from schemas.records import PolicyWeights
 
 Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
 
 
 class BadRequest(ValueError):
-    """The renderer cannot render what was asked."""
+    """What was asked cannot be done; `reason` is for programs."""
+
+    def __init__(self, detail: str, reason: str = "bad_request") -> None:
+        self.reason = reason
+        super().__init__(detail)
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:
     """What follows from a command; nothing if it was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
+    terms = command.terms if isinstance(command, r.RequestTurn) else None
+    if terms is not None and (session is None or session.closed):
+        return _begin(command, terms, context)
     refusal = _refusal(session, command, context)
     if refusal is not None:
         return Decision([refusal])
@@ -37,6 +48,8 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         return _open(command, context)
     if session is None:
         return Decision()
+    if command.session_id != session.session_id:
+        command = replace(command, session_id=session.session_id)
     match command:
         case r.RequestTurn():
             return _request(session, command, context)
@@ -56,11 +69,7 @@ def _refusal(
     if isinstance(command, r.OpenSession):
         if session is not None or context.ended(command.session_id):
             return refuse(command, context, 409, "session_exists", "session ids are never reused")
-        if command.policy not in context.fleet.policies:
-            return refuse(
-                command, context, 503, "unknown_policy", f"no weights of policy {command.policy!r}"
-            )
-        return None
+        return _unknown_policy(command, command.policy, command.policies, context)
     if session is None:
         if context.ended(command.session_id):
             return refuse(command, context, 409, "session_closed", "the session is finalized")
@@ -69,6 +78,15 @@ def _refusal(
         return _reward_refusal(session, command, context)
     if session.closed and not isinstance(command, r.CancelTurn):
         return refuse(command, context, 409, "session_closed", session.closed.reason)
+    return None
+
+
+def _unknown_policy(
+    command: Command, policy: str, policies: Mapping[str, str], context: Context
+) -> r.CommandRefused | None:
+    for name in (policy, *policies.values()):
+        if name not in context.fleet.policies:
+            return refuse(command, context, 503, "unknown_policy", f"no weights of policy {name!r}")
     return None
 
 
@@ -101,6 +119,34 @@ def refuse(
     )
 
 
+def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
+    """Opens a session for a request that names one; the request is decided once it is open."""
+    refusal = (
+        refuse(command, context, 504, "expired", "the command waited too long")
+        if command.expires_at_ms <= context.now_ms
+        else _unknown_policy(command, terms.policy, terms.policies, context)
+    )
+    if refusal is not None:
+        return Decision([refusal])
+    event = r.SessionOpened(
+        session_id=named_session_id(command.session_id, context.now_ms),
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=f"{command.command_id}.open",
+        policy=terms.policy,
+        policies=terms.policies,
+        name=command.session_id,
+        purpose=terms.purpose,
+        metadata=terms.metadata,
+        agent=terms.agent,
+        creation_version=context.fleet.versions[terms.policy],
+        tokenizer_hash=context.fleet.policies[terms.policy].tokenizer_hash,
+        max_age_ms=terms.max_age_ms,
+        max_idle_ms=terms.max_idle_ms,
+    )
+    return Decision([event], decide_again=True)
+
+
 def _open(command: r.OpenSession, context: Context) -> Decision:
     policy = context.fleet.policies[command.policy]
     event = r.SessionOpened(
@@ -110,6 +156,7 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         command_id=command.command_id,
         reply=command.reply,
         policy=command.policy,
+        policies=command.policies,
         purpose=command.purpose,
         split=command.split,
         task_id=command.task_id,
@@ -136,11 +183,11 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
     joined = _joined_turn(session, command)
     if joined is not None:
         return Decision([_join(joined, command, context)])
-    policy = context.fleet.policies[session.opened.policy]
+    policy = context.fleet.policies[session.policy_of(command.module)]
     try:
         started, prompt = _start(session, command, policy, context)
     except BadRequest as error:
-        return Decision([refuse(command, context, 400, "bad_request", str(error))])
+        return Decision([refuse(command, context, 400, error.reason, str(error))])
     if started.prompt_length >= policy.max_context:
         detail = (
             f"the prompt has {started.prompt_length} tokens, "
@@ -178,13 +225,7 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
 def _start(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> tuple[r.TurnStarted, bytes]:
-    shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
-    strictness: Strictness = policy.strictness  # type: ignore[assignment]
-    renderer = context.renderer(policy)
-    try:
-        found = match(session, command.messages, command.tools, shape, renderer, strictness)
-    except (RendererError, ValueError) as error:
-        raise BadRequest(str(error)) from error
+    found = _match(session, command, policy, context)
     length = len(found.prompt_ids) // TOKEN_BYTES
     drawn = sampling.effective(
         command.sampling, policy.overrides, max(policy.max_context - length, 0)
@@ -217,6 +258,9 @@ def _start(
         train_inexact=policy.train_inexact,
         policy=policy.policy,
         module=command.module,
+        previous_turn=command.previous_turn,
+        own_messages=command.own_messages,
+        raw=command.raw,
         stream=command.stream,
         wants_logprobs=command.wants_logprobs,
         deadline_ms=command.deadline_ms,
@@ -226,6 +270,35 @@ def _start(
         choice=command.choice,
     )
     return started, found.prompt_ids
+
+
+def _match(
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
+) -> Match:
+    shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
+    strictness: Strictness = policy.strictness  # type: ignore[assignment]
+    renderer = context.renderer(policy)
+    messages = _whole_history(session, command)
+    try:
+        if command.raw:
+            return match_raw(session, messages[0], shape, renderer)
+        meant = command.previous_turn
+        return match(session, messages, command.tools, shape, renderer, strictness, meant)
+    except (RendererError, ValueError) as error:
+        raise BadRequest(str(error)) from error
+
+
+def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
+    """The request's messages, with those of the turn it goes on from in their place."""
+    if command.previous_turn is None:
+        return command.messages
+    turn = session.turns.get(command.previous_turn)
+    if turn is None or turn.state is not TurnState.COMPLETED:
+        detail = f"the session has no response {command.previous_turn!r} to go on from"
+        raise BadRequest(detail, "previous_response_not_found")
+    inherited = session.history(turn)[turn.started.own_messages :]
+    own = command.own_messages
+    return [*command.messages[:own], *inherited, *command.messages[own:]]
 
 
 def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:

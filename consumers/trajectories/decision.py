@@ -29,6 +29,8 @@ class Decision:
 
     events: list[Record] = field(default_factory=list)
     prompts: list[tuple[int, Record]] = field(default_factory=list)
+    decide_again: bool = False
+    """Whether the command is to be decided anew once the events were read back."""
 
     def extend(self, other: "Decision") -> None:
         """Adds what another decision wants behind this one."""

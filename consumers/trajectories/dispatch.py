@@ -13,7 +13,7 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
     """The first dispatch of a turn that is about to start; none if no worker can take it now."""
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
-    worker = context.fleet.choose(affinity, session.opened.pinned_version)
+    worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))
     if worker is None:
         return Decision()
     return _to(worker, session, started, 1, "first", prompt, b"", context)
@@ -21,7 +21,8 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
 
 def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
     """Another dispatch of a turn, behind the tokens accepted so far; none if nobody can take it."""
-    worker = context.fleet.choose(None, session.opened.pinned_version)
+    started = turn.started
+    worker = context.fleet.choose(started.policy, None, _pinned(session, started))
     if worker is None:
         return Decision()
     stopped = stop(session, [turn], reason, context) if reason == "no_progress" else []
@@ -29,7 +30,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
     number = turn.dispatch + 1
     named = "first" if number == 1 else reason
     prompt = _prompt(session, turn)
-    decision = _to(worker, session, turn.started, number, named, prompt, completion, context)
+    decision = _to(worker, session, started, number, named, prompt, completion, context)
     return Decision(decision.events, [*stopped, *decision.prompts])
 
 
@@ -65,6 +66,11 @@ def stop(
         for turn in turns
         if turn.worker is not None
     ]
+
+
+def _pinned(session: Session, started: TurnStarted) -> int | None:
+    """Versions are counted by policy, so a pin holds for the session's own one only."""
+    return session.opened.pinned_version if started.policy == session.opened.policy else None
 
 
 def _prompt(session: Session, turn: Turn) -> bytes:
@@ -124,7 +130,9 @@ def _generate(
         stream=started.stream,
         policy=started.policy,
         adapter=started.adapter,
-        pinned_version=session.opened.pinned_version,
+        pinned_version=_pinned(session, started),
         deadline_ms=started.deadline_ms,
         choice=started.choice,
+        raw=started.raw,
+        prefill=started.prefill,
     )

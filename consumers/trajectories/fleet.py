@@ -17,6 +17,8 @@ class Worker:
     incarnation: str
     slot: int
     version: int | None
+    policy: str = ""
+    """Policy it serves."""
     load: int = 0
     """Turns this manager gave to it that are not over."""
 
@@ -58,7 +60,7 @@ class Fleet:
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
                 self.workers[record.worker] = Worker(
-                    record.worker, record.incarnation, record.slot, record.version
+                    record.worker, record.incarnation, record.slot, record.version, record.policy
                 )
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:
@@ -81,9 +83,15 @@ class Fleet:
                 self.versions[record.policy] = max(record.version, known)
         return None
 
-    def choose(self, affinity: str | None, pinned_version: int | None) -> Worker | None:
+    def choose(
+        self, policy: str, affinity: str | None, pinned_version: int | None
+    ) -> Worker | None:
         """The worker for a turn: the one that has its prefix unless it is much busier."""
-        able = [w for w in self.workers.values() if pinned_version in (None, w.version)]
+        able = [
+            worker
+            for worker in self.workers.values()
+            if worker.policy in (policy, "") and pinned_version in (None, worker.version)
+        ]
         if not able:
             return None
         least = min(able, key=lambda worker: (worker.load, worker.worker))
@@ -117,7 +125,7 @@ class Fleet:
         if fresh and newest and serves and record.worker not in self.workers:
             slot = record.slot if record.slot is not None else -1
             self.workers[record.worker] = Worker(
-                record.worker, record.incarnation, slot, record.version
+                record.worker, record.incarnation, slot, record.version, record.policy
             )
 
     def _lose(self, record: r.WorkerLost) -> None:

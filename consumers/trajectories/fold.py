@@ -5,13 +5,15 @@ once. What an event may not do is counted in `Session.ignored` and otherwise wit
 a dispatch that comes too late: it ends the one before.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from consumers.trajectories.messages import Strictness, chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import TOKEN_BYTES
 from schemas import records as r
-from schemas.records import Record, Reward
+from schemas.records import Record, Reward, TokenTensor
 
 FOLD_VERSION = 1
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
@@ -27,10 +29,12 @@ class Folded(NamedTuple):
     """Turns that the event ended although they were under way."""
 
 
-def apply(session: Session | None, event: Record, offset: int, strictness: Strictness) -> Folded:
+def apply(
+    session: Session | None, event: Record, offset: int, strictness: Callable[[str], Strictness]
+) -> Folded:
     """Folds `event`, which stands at `offset` of the session's partition.
 
-    `strictness` is how later histories will be compared with the sampled message.
+    `strictness` tells, by policy, how later histories will be compared with the sampled message.
     """
     if session is None:
         return _open(event, offset)
@@ -48,7 +52,9 @@ def _open(event: Record, offset: int) -> Folded:
     return Folded(session, True)
 
 
-def _transition(session: Session, event: Record, offset: int, strictness: Strictness) -> Folded:
+def _transition(
+    session: Session, event: Record, offset: int, strictness: Callable[[str], Strictness]
+) -> Folded:
     match event:
         case r.TurnStarted():
             return _start(session, event, offset)
@@ -109,7 +115,7 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
     return Folded(session, True, turn)
 
 
-def _output(session: Session, event: Output, strictness: Strictness) -> Folded:
+def _output(session: Session, event: Output, strictness: Callable[[str], Strictness]) -> Folded:
     turn = session.running.get(event.turn_id)
     if turn is None or not _sampled_by(turn, event):
         return Folded(session, False, turn)
@@ -120,11 +126,15 @@ def _output(session: Session, event: Output, strictness: Strictness) -> Folded:
     node.ids += event.token_ids
     node.logprobs += event.logprobs
     _add_spans(node.spans, event.spans)
+    for tensor in event.tensors:
+        turn.tensors[tensor.name] = _appended(turn.tensors.get(tensor.name), tensor)
     turn.last_progress_ms = session.last_activity_ms = event.at_ms
+    if turn.started.stream and event.token_ids and not isinstance(event, r.TurnCompleted):
+        turn.progress.append(event)
     if isinstance(event, r.TurnInterrupted):
         turn.worker = None
     elif isinstance(event, r.TurnCompleted):
-        _complete(session, turn, event, strictness)
+        _complete(session, turn, event, strictness(turn.started.policy))
     return Folded(session, True, turn)
 
 
@@ -214,6 +224,16 @@ def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
     )
 
 
+def _appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
+    """One array over all tokens so far; only the newest where rows in between are missing."""
+    if known is None or known.data is None or more.data is None:
+        return more
+    if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:
+        return more
+    shape = (more.to_token - known.from_token, *known.shape[1:])
+    return replace(more, from_token=known.from_token, shape=shape, data=known.data + more.data)
+
+
 def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> None:
     for span in more:
         if not spans or not _same_version(spans[-1], span):
@@ -230,6 +250,7 @@ def _same_version(one: r.VersionSpan, two: r.VersionSpan) -> bool:
 
 def _end(session: Session, turn: Turn, state: TurnState) -> None:
     turn.state = state
+    turn.progress.clear()
     del session.running[turn.started.turn_id]
 
 

@@ -30,7 +30,7 @@ from infra.reading import ReaderThread
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
 from infra.telemetry import metrics_export, telemetry
-from schemas.records import PartitionClaimed, PolicyWeights
+from schemas.records import CountTokens, PartitionClaimed, PolicyWeights
 from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ class Manager:
         partition = self._partitions.get(received.partition)
         if partition is None:
             return
-        if not isinstance(received.record, Command):
+        if not isinstance(received.record, Command | CountTokens):
             self._actor.bury(received, "not a command")
             return
         if partition.owned:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from consumers.trajectories.match import Match
 from consumers.trajectories.messages import Strictness, chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import ROOT, TOKEN_BYTES, Tree
@@ -26,6 +27,10 @@ class PromptRenderer(Protocol):
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
         """Tokens that end a message."""
+        ...
+
+    def encode(self, text: str) -> bytes:
+        """Ids of a plain text."""
         ...
 
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
@@ -48,23 +53,6 @@ class PromptRenderer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """Where a prompt goes on and what it adds."""
-
-    rule: str
-    parent_node: int
-    parent_end: int
-    suffix_ids: bytes
-    suffix_origin: str
-    prompt_ids: bytes
-    history_key: bytes
-    new_messages: tuple[bytes, ...]
-    detail: str = ""
-    ambiguous: bool = False
-    parent_turn: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Walk:
     """The longest known beginning of a history: candidates behind its first `length` messages."""
 
@@ -80,13 +68,17 @@ def match(
     shape: bytes,
     renderer: PromptRenderer,
     strictness: Strictness,
+    meant: str | None = None,
 ) -> Match:
-    """Matches canonical JSON `messages`. Raises what the renderer raises for bad messages."""
+    """Matches canonical JSON `messages`. Raises what the renderer raises for bad messages.
+
+    `meant`: the turn that the request says it goes on from.
+    """
     walk = _walk(session, messages, shape, strictness)
     offered = orjson.loads(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
     if walk.turns and walk.length < len(messages):
-        turn, ambiguous = _choose(session, walk, messages)
+        turn, ambiguous = _choose(session, walk, messages, meant)
         extended = _extend(session.tree, turn, messages[walk.length :], offered, renderer)
         if extended is not None:
             parent, end, suffix, prompt = extended
@@ -118,8 +110,12 @@ def _walk(
     return _Walk(length, turns, key)
 
 
-def _choose(session: Session, walk: _Walk, messages: Sequence[bytes]) -> tuple[Turn, bool]:
+def _choose(
+    session: Session, walk: _Walk, messages: Sequence[bytes], meant: str | None
+) -> tuple[Turn, bool]:
     """The turn meant among those that read the same, and whether that is a guess."""
+    if meant is not None and meant in walk.turns:
+        return session.turns[meant], False
     if len(walk.turns) > 1:
         named = _named_turns(orjson.loads(messages[walk.length - 1]))
         told = [turn_id for turn_id in walk.turns if turn_id in named]
@@ -179,7 +175,7 @@ def _render(
         _origin(messages[-1]),
         prompt,
         walk.history_key,
-        tuple(messages[walk.length :]),
+        tuple(messages),
         detail,
     )
 

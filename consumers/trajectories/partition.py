@@ -13,6 +13,7 @@ from consumers.trajectories.messages import Strictness
 from consumers.trajectories.session import Session
 from infra.kafka import Received
 from schemas import records as r
+from schemas.identity import session_name
 from schemas.records import Record, Trajectory
 
 ENDED_IDS_KEPT = 100_000
@@ -62,10 +63,12 @@ class Partition:
     """Offset in `requests` of each command whose event was not read back yet, in order."""
     next_request: int = 0
     last_committed: tuple[int, Progress] | None = None
+    named: dict[str, str] = field(default_factory=dict)
+    """Latest session of each name, until it is finalized."""
     unread: Counter[str] = field(default_factory=Counter)
-    """How many events of a session were appended here and not read back yet."""
+    """How many events under a session's name were appended here and not read back yet."""
     deferred: dict[str, deque[Received]] = field(default_factory=dict)
-    """Commands of a session that wait for such events."""
+    """Commands under a session's name that wait for such events."""
     emitted: list[Trajectory] = field(default_factory=list)
     """Trajectories that are not committed yet."""
 
@@ -86,15 +89,27 @@ class Partition:
         if epoch is not None:
             self._settle(event, session_id, epoch)
         session = self.sessions.get(session_id)
-        policy = session.opened.policy if session else ""
-        folded = fold.apply(session, event, received.offset, strictness(policy))
+        folded = fold.apply(session, event, received.offset, strictness)
         if session is None and folded.session is not None:
             self.sessions[session_id] = folded.session
+            if folded.session.opened.name:
+                self.named[folded.session.opened.name] = session_id
         return folded
+
+    def find(self, session_id: str) -> Session | None:
+        """The session of this id or, as requests call it, of this name."""
+        session = self.sessions.get(session_id)
+        return session or self.sessions.get(self.named.get(session_id, ""))
+
+    def reading_back(self, session_id: str) -> bool:
+        """Whether events of the session, or of others of its name, are still to be read back."""
+        return session_name(session_id) in self.unread
 
     def end(self, session: Session) -> None:
         """Forgets a finalized session but for its id."""
         del self.sessions[session.session_id]
+        if self.named.get(session.opened.name) == session.session_id:
+            del self.named[session.opened.name]
         self.ended[session.session_id] = None
         if len(self.ended) > ENDED_IDS_KEPT:
             self.ended.popitem(last=False)
@@ -102,7 +117,7 @@ class Partition:
     def appended(self, events: list[Record]) -> None:
         """Notes that these manager events were sent to the log."""
         for event in events:
-            self.unread[event.session_id] += 1  # type: ignore[attr-defined]
+            self.unread[session_name(event.session_id)] += 1  # type: ignore[attr-defined]
 
     def emit(self, session: Session) -> None:
         """Builds the trajectory of a session that was just finalized."""
@@ -144,7 +159,8 @@ class Partition:
         if command_id is not None:
             self.commands.pop(command_id, None)
         if self.owned and epoch == self.epoch:
-            if self.unread[session_id] <= 1:
-                del self.unread[session_id]
+            name = session_name(session_id)
+            if self.unread[name] <= 1:
+                del self.unread[name]
             else:
-                self.unread[session_id] -= 1
+                self.unread[name] -= 1

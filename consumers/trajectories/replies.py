@@ -77,13 +77,16 @@ def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
         ),
     )
     turn, session = folded.turn, folded.session
-    if turn is None or session is None or turn.state is not TurnState.COMPLETED:
+    if turn is None or session is None:
         return answer
-    return [*answer, *_finished(session, turn, 0, None)]
+    if turn.state is TurnState.COMPLETED:
+        return [*answer, *_finished(session, turn, 0, None)]
+    return [*answer, *(reply for event in turn.progress for reply in _progressed(event, turn))]
 
 
 def _progressed(event: r.TurnProgressed | r.TurnInterrupted, turn: Turn | None) -> list[Reply]:
-    if turn is None or not turn.started.stream or not event.token_ids:
+    """Empty progress too: it tells an agent that waits that its turn is still held."""
+    if turn is None or not turn.started.stream:
         return []
     wanted = turn.started.wants_logprobs
     return _to(
@@ -97,6 +100,8 @@ def _progressed(event: r.TurnProgressed | r.TurnInterrupted, turn: Turn | None) 
             delta=event.delta,
             token_ids=event.token_ids if wanted else None,
             logprobs=event.logprobs if wanted else None,
+            prompt_tokens=turn.started.prompt_length,
+            tensors=event.tensors if wanted else (),
         ),
     )
 
@@ -123,6 +128,7 @@ def _finished(session: Session, turn: Turn, offset: int, delta: bytes | None) ->
             completion_tokens=node.length,
             token_ids=bytes(node.ids) if wanted else None,
             logprobs=bytes(node.logprobs) if wanted else None,
+            tensors=tuple(turn.tensors.values()) if wanted else (),
             version=max((span.version_max for span in node.spans), default=None),
         ),
     )

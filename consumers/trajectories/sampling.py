@@ -15,6 +15,7 @@ _NEUTRAL = {
     "min_tokens": (None, 0),
 }
 _DEFAULT_MAX_TOKENS = 4096
+_NOTHING = Sampling()
 
 
 def effective(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
@@ -22,7 +23,7 @@ def effective(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
     won = {
         field.name: getattr(overrides, field.name)
         for field in fields(Sampling)
-        if getattr(overrides, field.name) not in (None, {}, ())
+        if getattr(overrides, field.name) != getattr(_NOTHING, field.name)
     }
     sampling = replace(asked, **won)
     limit = sampling.max_tokens if sampling.max_tokens is not None else _DEFAULT_MAX_TOKENS
@@ -36,4 +37,6 @@ def inexact_reason(sampling: Sampling, tool_choice: str) -> str:
             return name
     if sampling.logit_bias:
         return "logit_bias"
+    if sampling.json_schema is not None:
+        return "json_schema"
     return "forced_tool" if tool_choice not in ("auto", "none") else ""

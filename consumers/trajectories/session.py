@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from consumers.trajectories.tree import Tree
-from schemas.records import ReplyAddress, Reward, SessionClosed, SessionOpened, TurnStarted
+from schemas.records import (
+    ReplyAddress,
+    Reward,
+    SessionClosed,
+    SessionOpened,
+    TokenTensor,
+    TurnInterrupted,
+    TurnProgressed,
+    TurnStarted,
+)
 
 
 class TurnState(StrEnum):
@@ -37,6 +46,10 @@ class Turn:
     prompt_confirmed: bool = True
     finish_reason: str = ""
     message: bytes = b""
+    progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
+    """Of a streamed turn under way: what a retry that joins has to be told."""
+    tensors: dict[str, TokenTensor] = field(default_factory=dict)
+    """Further arrays over the whole completion, by name."""
 
     @property
     def running(self) -> bool:
@@ -67,6 +80,20 @@ class Session:
     closed: SessionClosed | None = None
     finalized_at_ms: int | None = None
     last_offset: int = -1
+
+    def policy_of(self, module: str) -> str:
+        """The policy that answers this part of the agent."""
+        return self.opened.policies.get(module, self.opened.policy)
+
+    def history(self, turn: Turn) -> list[bytes]:
+        """All messages of the turn's prompt and its answer, as canonical JSON."""
+        parts: list[tuple[bytes, ...]] = []
+        while True:
+            parts.append((*turn.started.new_messages, turn.message))
+            if turn.started.parent_turn is None:
+                break
+            turn = self.turns[turn.started.parent_turn]
+        return [message for part in reversed(parts) for message in part]
 
     @property
     def session_id(self) -> str:

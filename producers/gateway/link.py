@@ -22,6 +22,7 @@ from producers.gateway.pending import Pending, Reply
 from producers.gateway.replies import Replies
 from producers.gateway.settings import GatewaySettings
 from schemas.codec import encode
+from schemas.identity import session_name
 from schemas.records import (
     AssignReward,
     CancelTurn,
@@ -105,7 +106,7 @@ class Link:
         report = partial(self._written, expected)
         try:
             self._producer.send_bytes(
-                REQUESTS.name, value, command.session_id, None, headers, report
+                REQUESTS.name, value, session_name(command.session_id), None, headers, report
             )
         except DeliveryFailed as error:
             if expected is not None:

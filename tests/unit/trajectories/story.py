@@ -172,7 +172,7 @@ class Story:
     def tell(self, *events: Record) -> "Story":
         """Folds more events."""
         for event in events:
-            folded = fold.apply(self.session, event, self.offset, "arguments")
+            folded = fold.apply(self.session, event, self.offset, lambda _: "arguments")
             self.session = folded.session
             self.accepted.append(folded.accepted)
             self.offset += 1

@@ -31,6 +31,9 @@ class OneTokenAMessage:
 
     stop_token_ids = (0,)
 
+    def encode(self, text: str) -> bytes:
+        return ids(*text.encode())
+
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
         return ids(*range(1, len(messages) + 1))
 
@@ -312,7 +315,7 @@ def test_the_next_turn_goes_to_the_worker_that_has_its_prefix() -> None:
 
 def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> None:
     fleet = a_fleet("w")
-    assert fleet.choose(None, None) is not None
+    assert fleet.choose("p", None, None) is not None
 
     leaving = r.RoleAssigned(
         epoch=0,
@@ -326,7 +329,7 @@ def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> 
         deadline_ms=0,
     )
     fleet.apply(leaving, 0)
-    assert fleet.choose(None, None) is None
+    assert fleet.choose("p", None, None) is None
 
     released = r.RoleReleased(
         worker="w", incarnation="i", role="rollout", assignment=2, free_bytes=0, took_ms=0, at_ms=0
@@ -337,8 +340,8 @@ def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> 
 def test_a_pinned_session_only_gets_workers_of_its_version() -> None:
     fleet = a_fleet("w")
 
-    assert fleet.choose(None, 3) is None
-    assert fleet.choose(None, 4) is not None
+    assert fleet.choose("p", None, 3) is None
+    assert fleet.choose("p", None, 4) is not None
 
 
 def test_a_decision_of_an_older_scheduler_is_ignored() -> None:

@@ -6,7 +6,8 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.matching import Match, match
+from consumers.trajectories.match import Match
+from consumers.trajectories.matching import match
 from consumers.trajectories.messages import Strictness, chained, message_key, shape_key
 from consumers.trajectories.tree import ROOT
 from infra.renderer_settings import RendererSettings
