@@ -15,14 +15,15 @@ from schemas.records import ReplyFinished, TokenTensor
 class Piece(NamedTuple):
     """More of a choice: what some tokens add to its message (JSON, `{}` for nothing yet).
 
-    The rest is there where log-probs were asked for: int32 ids, float32 log-probs, and the arrays
-    `topk_ids` and `topk_logprobs`.
+    The rest is there where log-probs were asked for: int32 ids, float32 log-probs, the arrays
+    `topk_ids` and `topk_logprobs`, and the number of the first token in the completion.
     """
 
     delta: bytes
     token_ids: bytes | None = None
     logprobs: bytes | None = None
     tensors: Sequence[TokenTensor] = ()
+    from_token: int = 0
 
 
 class Events(Protocol):

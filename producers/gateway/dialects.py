@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from producers.gateway import chat_request, chat_response
+from producers.gateway import chat_request, chat_response, openai_shape
 from producers.gateway.dialect import Dialect
 
 
@@ -12,7 +12,7 @@ class OpenAiChat:
     parse = staticmethod(chat_request.parse)
     completion = staticmethod(chat_response.completion)
     events = staticmethod(chat_response.Chunks)
-    error_body = staticmethod(chat_response.error_body)
+    error_body = staticmethod(openai_shape.error_body)
 
 
 OPENAI: Dialect = OpenAiChat()

@@ -76,6 +76,14 @@ def stops(name: str, value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def includes_usage(options: Any) -> bool:
+    """Whether the `stream_options` ask for token counts."""
+    if not isinstance(options, dict):
+        raise bad("stream_options", "stream_options must be an object")
+    wanted = options.get("include_usage")
+    return wanted is not None and flag("stream_options.include_usage", wanted)
+
+
 def unsupported(*harmless: object) -> Check:
     """A check that lets nothing pass but what asks for nothing."""
 

@@ -9,11 +9,11 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from infra.telemetry import Telemetry
-from producers.gateway.chat_response import ID_PREFIX
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link import Command, Link
 from producers.gateway.pending import OK
+from producers.gateway.response_ids import turn_of
 from producers.gateway.settings import GatewaySettings
 from producers.gateway.tokens import Keys
 from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
@@ -34,6 +34,7 @@ class OpenBody(_Body):
 
     session_id: Name | None = None
     policy: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    policies: dict[Text, Text] = {}
     purpose: Literal["train", "eval"] = "train"
     split: Text = "train"
     task_id: Text = ""
@@ -113,7 +114,7 @@ class Sessions:
             name=body.name,
             value=body.value,
             scope="session" if body.turn is None else "turn",
-            turn_id=None if body.turn is None else body.turn.removeprefix(ID_PREFIX),
+            turn_id=None if body.turn is None else turn_of(body.turn),
             source=body.source,
             revision=body.revision,
         )

@@ -60,23 +60,31 @@ class StreamedAnswer:
             return b""
         if reply.delta is None and not self._request.wants_logprobs:
             return b""
-        piece = Piece(reply.delta or b"{}", reply.token_ids, reply.logprobs, reply.tensors)
+        piece = Piece(
+            reply.delta or b"{}",
+            reply.token_ids,
+            reply.logprobs,
+            reply.tensors,
+            reply.token_offset,
+        )
         return self._events.delta(choice, piece)
 
     def _rest(self, choice: int, answer: ReplyFinished) -> bytes:
         delivered = self._delivered[choice]
         rest = delivered.rest(answer)
-        start = delivered.offset * _TOKEN_BYTES
+        offset = delivered.offset
+        start = offset * _TOKEN_BYTES
         ids = answer.token_ids[start:] if answer.token_ids else None
         logprobs = answer.logprobs[start:] if answer.logprobs else None
         if not rest and not ids:
             return b""
-        tensors = [_from_token(tensor, delivered.offset) for tensor in answer.tensors]
-        return self._events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors))
+        tensors = [_from_token(tensor, offset) for tensor in answer.tensors]
+        return self._events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors, offset))
 
 
 def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
     """Without the rows of tokens before `offset`."""
+    offset = min(offset, tensor.to_token)
     rows = tensor.to_token - tensor.from_token
     if not tensor.data or not rows or offset <= tensor.from_token:
         return tensor

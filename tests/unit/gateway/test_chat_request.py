@@ -126,7 +126,12 @@ def test_sampling_parameters_are_taken_over() -> None:
         ("tool_choice", "maybe"),
         ("tool_choice", "required"),
         ("chat_template_kwargs", []),
-        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "grammar"}),
+        ("response_format", "json"),
+        ("stream_options", True),
+        ("moderation", {"model": "x"}),
+        ("ignore_eos", True),
+        ("guided_json", {}),
         ("functions", [{}]),
         ("audio", {"voice": "x"}),
         ("modalities", ["audio"]),
@@ -148,6 +153,9 @@ def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
         {"response_format": {"type": "text"}},
         {"modalities": ["text"]},
         {"top_logprobs": 0},
+        {"verbosity": "low", "service_tier": "flex", "safety_identifier": "x"},
+        {"prompt_cache_key": "k", "prediction": {"type": "content", "content": "x"}},
+        {"ignore_eos": False, "skip_special_tokens": True, "stop_token_ids": []},
         {"function_call": "auto"},
         {"no_such_parameter": [1, 2]},
         {"tools": [], "tool_choice": "none"},
@@ -156,6 +164,44 @@ def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
 )
 def test_parameters_without_effect_are_ignored(harmless: dict[str, Any]) -> None:
     assert parsed(**harmless) == parsed()
+
+
+def test_the_likeliest_tokens_are_asked_for_with_logprobs() -> None:
+    request = parsed(logprobs=True, top_logprobs=20)
+    assert (request.wants_logprobs, request.sampling.top_logprobs) == (True, 20)
+    assert refusal(logprobs=True, top_logprobs=21).param == "top_logprobs"
+    assert "needs logprobs" in refusal(logprobs=False, top_logprobs=1).message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "schema"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, '{"type":"object"}'),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"b": 1, "a": {}}}},
+            '{"b":1,"a":{}}',
+        ),
+    ],
+)
+def test_a_format_becomes_a_schema_with_members_in_their_order(
+    wanted: dict[str, Any], schema: str | None
+) -> None:
+    assert parsed(response_format=wanted).sampling == Sampling(json_schema=schema)
+
+
+@pytest.mark.parametrize("inside", [{}, {"schema": "text"}, {"schema": None}])
+def test_a_format_without_a_schema_is_named(inside: dict[str, Any]) -> None:
+    wanted = {"type": "json_schema", "json_schema": inside}
+    assert refusal(response_format=wanted).param == "response_format.json_schema.schema"
+
+
+def test_template_arguments_are_switches_numbers_or_words() -> None:
+    asked = {"enable_thinking": False, "level": "low", "budget": 3, "absent": None}
+    canonical = b'{"budget":3,"enable_thinking":false,"level":"low"}'
+    assert parsed(chat_template_kwargs=asked).template_args == canonical
+    wrong = refusal(chat_template_kwargs={"documents": []})
+    assert wrong.param == "chat_template_kwargs.documents"
 
 
 def test_usage_is_asked_for_only_with_a_stream() -> None:
@@ -294,8 +340,10 @@ def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
 def test_nesting_too_deep_to_store_is_refused() -> None:
     deep = b'{"a":' * 300 + b"{}" + b"}" * 300
     head = b'{"model":"m","messages":[{"role":"user","content":"hi"}],'
-    body = head + b'"chat_template_kwargs":' + deep + b"}"
-    assert refusal(body).param == "chat_template_kwargs"
+    body = (
+        head + b'"response_format":{"type":"json_schema","json_schema":{"schema":' + deep + b"}}}"
+    )
+    assert refusal(body).param == "response_format"
     tool = b'[{"type":"function","function":{"name":"f","parameters":' + deep + b"}}]"
     assert refusal(head + b'"tools":' + tool + b"}").param == "tools"
 

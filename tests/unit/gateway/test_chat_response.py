@@ -5,10 +5,11 @@ import orjson
 
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.chat_request import parse
-from producers.gateway.chat_response import Chunks, completion, error_body
+from producers.gateway.chat_response import Chunks, completion
 from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError, refused
-from schemas.records import ReplyFinished
+from producers.gateway.openai_shape import error_body
+from schemas.records import ReplyFinished, TokenTensor
 
 MESSAGE = b'{"content":"hi","role":"assistant"}'
 
@@ -83,6 +84,50 @@ def test_logprobs_name_tokens_by_id_when_asked_for() -> None:
     ]
     plain = orjson.loads(completion("t", 1, request(), [scored]))
     assert plain["choices"][0]["logprobs"] is None
+
+
+def tensors(first: int, *rows: tuple[int, int]) -> tuple[TokenTensor, TokenTensor]:
+    """Of each token two candidates, with log-probs of minus their ids."""
+    ids = [token for row in rows for token in row]
+    place: dict[str, Any] = {"from_token": first, "to_token": first + len(rows)}
+    place["shape"] = (len(rows), 2)
+    packed = struct.pack(f"<{len(ids)}i", *ids)
+    scored = struct.pack(f"<{len(ids)}f", *(-token for token in ids))
+    return (
+        TokenTensor(name="topk_ids", dtype="int32", data=packed, **place),
+        TokenTensor(name="topk_logprobs", dtype="float32", data=scored, **place),
+    )
+
+
+def candidates(content: Any) -> list[list[tuple[str, float]]]:
+    return [[(t["token"], t["logprob"]) for t in one["top_logprobs"]] for one in content]
+
+
+def test_the_likeliest_tokens_stand_with_each_sampled_one() -> None:
+    scored = answer(
+        token_ids=struct.pack("<3i", 1, 2, 3),
+        logprobs=struct.pack("<3f", -1, -2, -3),
+        tensors=(*tensors(0, (1, 4), (2, 5)), *tensors(2, (3, 6))),
+    )
+    asked = request(logprobs=True, top_logprobs=2)
+    (choice,) = orjson.loads(completion("t", 1, asked, [scored]))["choices"]
+    assert candidates(choice["logprobs"]["content"]) == [
+        [("token_id:1", -1.0), ("token_id:4", -4.0)],
+        [("token_id:2", -2.0), ("token_id:5", -5.0)],
+        [("token_id:3", -3.0), ("token_id:6", -6.0)],
+    ]
+    fewer = request(logprobs=True, top_logprobs=1)
+    (choice,) = orjson.loads(completion("t", 1, fewer, [scored]))["choices"]
+    assert {len(row) for row in candidates(choice["logprobs"]["content"])} == {1}
+
+
+def test_streamed_tokens_come_with_the_likeliest_in_their_place() -> None:
+    asked = request(stream=True, logprobs=True, top_logprobs=2)
+    ids, logprobs = struct.pack("<i", 7), struct.pack("<f", -0.5)
+    piece = Piece(b'{"content":"a"}', ids, logprobs, tensors(4, (8, 9), (1, 2)), 5)
+    *_, event = events(Chunks("t", 1, asked).delta(0, piece))
+    content = event["choices"][0]["logprobs"]["content"]
+    assert candidates(content) == [[("token_id:1", -1.0), ("token_id:2", -2.0)]]
 
 
 def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:

@@ -13,7 +13,7 @@ from producers.gateway.chat_response import Chunks
 from producers.gateway.delivered import missing
 from producers.gateway.errors import ApiError
 from producers.gateway.streamed import StreamedAnswer
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
+from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
 IDS: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -140,6 +140,38 @@ def test_the_last_logprobs_are_those_that_were_not_sent() -> None:
     data = answer.take(0, ended)
     assert data.count(b"token_id:") == 2
     assert b"token_id:1" not in data
+
+
+def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
+    answer = streamed(request(logprobs=True, top_logprobs=1))
+    scores: dict[str, Any] = {
+        "token_ids": struct.pack("<3i", 1, 2, 3),
+        "logprobs": struct.pack("<3f", -1, -2, -3),
+    }
+    first = {name: value[:4] for name, value in scores.items()}
+    answer.take(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
+    likeliest = [
+        TokenTensor(
+            name=name, from_token=start, to_token=end, dtype="", data=struct.pack(form, *values)
+        )
+        for start, end, count in ((0, 1, 1), (1, 3, 2))
+        for name, form, values in (
+            ("topk_ids", f"<{count}i", range(11 + start, 11 + end)),
+            ("topk_logprobs", f"<{count}f", [-0.5] * count),
+        )
+    ]
+    data = answer.take(
+        0,
+        ReplyFinished(
+            **IDS,
+            token_offset=1,
+            message=b'{"role":"assistant","content":""}',
+            tensors=tuple(likeliest),
+            **scores,
+        ),
+    )
+    assert b"token_id:11" not in data
+    assert b"token_id:12" in data and b"token_id:13" in data
 
 
 @pytest.mark.parametrize(
