@@ -13,6 +13,7 @@ import orjson
 
 from infra.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry import Telemetry
+from producers.gateway.callers import Callers
 from producers.gateway.dialect import Dialect
 from producers.gateway.dialects import DIALECTS, OPENAI
 from producers.gateway.errors import ApiError, ClientGone
@@ -36,7 +37,8 @@ class App:
         self, link: Link, settings: GatewaySettings, url: str, metrics: Metrics, tracing: Telemetry
     ) -> None:
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-        self._keys = Keys(settings.secret.get_secret_value(), admin_key)
+        self._keys = Keys(settings.secret.get_secret_value(), admin_key, settings.api_keys)
+        self._callers = Callers(self._keys, settings)
         self._link = link
         self._settings = settings
         self._metrics = metrics
@@ -94,10 +96,10 @@ class App:
 
     def _turn(self, dialect: Dialect) -> Handler:
         async def serve(exchange: Exchange, session: str | None) -> None:
-            session_id = self._keys.require_session(exchange.headers, session)
+            caller = self._callers.caller(exchange.headers, session)
             self._enter()
             try:
-                await self._turns.serve(exchange, session_id, dialect)
+                await self._turns.serve(exchange, caller, dialect)
             finally:
                 self._leave()
 

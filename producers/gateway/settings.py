@@ -1,9 +1,13 @@
 """Settings of the gateway process, `SEAMLESSFLOW_GATEWAY__*`."""
 
+from typing import Annotated
+
 from pydantic import Field, SecretStr
 
 from infra.settings import ProcessSettings, Section
 from schemas.topics import REQUESTS
+
+KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 
 class GatewaySettings(Section):
@@ -20,6 +24,25 @@ class GatewaySettings(Section):
     )
     admin_key: SecretStr | None = Field(
         None, description="Bearer token that may open, reward and close; none: made of the secret"
+    )
+    api_keys: dict[Annotated[str, Field(pattern=KEY_NAME)], SecretStr] = Field(
+        default_factory=dict,
+        description="Keys by name, for agents that open no session: one begins with the first "
+        "request for each session their headers name, else for each key",
+    )
+    policy: str = Field(
+        "policy", min_length=1, description="Policy that answers sessions which nobody opened"
+    )
+    modules: dict[str, str] = Field(
+        default_factory=dict,
+        description="Policy of each module of an agent (header x-seamlessflow-module) in such "
+        "sessions; all others are answered by `policy`",
+    )
+    session_idle_s: float = Field(
+        3600, gt=0, description="Seconds without a turn after which such a session is closed"
+    )
+    session_age_s: float = Field(
+        86400, gt=0, description="Seconds after which such a session is closed in any case"
     )
     models: tuple[str, ...] = Field(
         ("policy",), description="Names listed by /v1/models; the session decides who answers"

@@ -15,6 +15,7 @@ from functools import partial
 from infra.errors import SeamlessFlowError
 from infra.metrics import Metrics
 from infra.telemetry import Span, Telemetry
+from producers.gateway.callers import Caller
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Dialect, Events
 from producers.gateway.errors import ApiError, ClientGone
@@ -38,7 +39,7 @@ class Call:
     """One call under way."""
 
     request: CanonicalRequest
-    session_id: str
+    caller: Caller
     turn_id: str
     created: int
     span: Span
@@ -70,12 +71,12 @@ class Turns:
             "seamlessflow_gateway_replies_ignored_total", reason="not_next"
         )
 
-    async def serve(self, exchange: Exchange, session_id: str, dialect: Dialect) -> None:
+    async def serve(self, exchange: Exchange, caller: Caller, dialect: Dialect) -> None:
         """Answers one call. Raises `ApiError` before anything is sent, or `ClientGone`."""
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         request = dialect.parse(body, settings.max_choices)
-        call = self._call(request, session_id, exchange.headers)
+        call = self._call(request, caller, exchange.headers)
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)
         try:
             self._send(call, exchange.headers)
@@ -93,13 +94,17 @@ class Turns:
             self._leave(call)
 
     def _call(
-        self, request: CanonicalRequest, session_id: str, headers: Mapping[bytes, bytes]
+        self, request: CanonicalRequest, caller: Caller, headers: Mapping[bytes, bytes]
     ) -> Call:
         turn_id = f"{self._link.instance}{next(self._numbers):x}"
         span = self._telemetry.span(
-            "chat", _context(headers), session_id=session_id, turn_id=turn_id, model=request.model
+            "chat",
+            _context(headers),
+            session_id=caller.session_id,
+            turn_id=turn_id,
+            model=request.model,
         )
-        return Call(request, session_id, turn_id, int(time.time()), span)
+        return Call(request, caller, turn_id, int(time.time()), span)
 
     def _watch(self, call: Call, exchange: Exchange) -> None:
         """From now on a call ends when its client leaves or its time is over."""
@@ -112,7 +117,7 @@ class Turns:
     def _send(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
         for choice, body_hash in enumerate(call.request.body_hashes()):
             turn_id = f"{call.turn_id}.{choice}" if choice else call.turn_id
-            expected = Expected(call.inbox, call.session_id, turn_id, choice, True)
+            expected = Expected(call.inbox, call.caller.session_id, turn_id, choice, True)
             command = self._command(call, turn_id, choice, body_hash, headers)
             self._link.send(command, expected, call.span.headers)
             call.turns.append(expected)
@@ -131,7 +136,7 @@ class Turns:
         key = headers.get(b"idempotency-key")
         return RequestTurn(
             command_id=turn_id,
-            session_id=call.session_id,
+            session_id=call.caller.session_id,
             issued_at_ms=now_ms,
             expires_at_ms=deadline_ms,
             reply=self._link.address,
@@ -151,6 +156,10 @@ class Turns:
             module=_text(headers.get(b"x-seamlessflow-module", b"")),
             agent=_text(headers.get(b"x-seamlessflow-agent", b"")),
             deadline_ms=deadline_ms,
+            terms=call.caller.terms,
+            previous_turn=request.previous_turn,
+            own_messages=request.own_messages,
+            raw=request.raw,
         )
 
     async def _answer(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:

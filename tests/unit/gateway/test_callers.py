@@ -1,0 +1,86 @@
+"""Which session a call belongs to."""
+
+import pytest
+from pydantic import SecretStr
+
+from producers.gateway.callers import Callers
+from producers.gateway.errors import ApiError
+from producers.gateway.settings import GatewaySettings
+from producers.gateway.tokens import Keys, derived_admin_key
+
+SECRET = "a secret of the gateways"
+SETTINGS = GatewaySettings(
+    secret=SecretStr(SECRET),
+    api_keys={"team": SecretStr("sk-team")},
+    policy="coder",
+    modules={"planner": "thinker"},
+    session_idle_s=60,
+)
+KEYS = Keys(SECRET, None, SETTINGS.api_keys)
+CALLERS = Callers(KEYS, SETTINGS)
+ADMIN = derived_admin_key(SECRET)
+
+
+def bearing(token: str, **named: str) -> dict[bytes, bytes]:
+    more = {name.replace("_", "-").encode(): value.encode() for name, value in named.items()}
+    return {b"authorization": b"Bearer " + token.encode(), **more}
+
+
+def session(headers: dict[bytes, bytes], path: str | None = None) -> tuple[str, bool]:
+    """The session's id and whether it begins with the call."""
+    caller = CALLERS.caller(headers, path)
+    return caller.session_id, caller.terms is not None
+
+
+def status(headers: dict[bytes, bytes], path: str | None = None) -> int:
+    with pytest.raises(ApiError) as refused:
+        CALLERS.caller(headers, path)
+    return refused.value.status
+
+
+def test_a_token_stands_for_its_own_session_whatever_the_harness_calls_it() -> None:
+    token = KEYS.session_token("s")
+    assert session(bearing(token)) == ("s", False)
+    assert session(bearing(token), "s") == ("s", False)
+    assert session(bearing(token, x_session_id="mine")) == ("s", False)
+    assert status(bearing(token), "other") == 403
+
+
+def test_the_admin_key_acts_for_the_session_in_the_path_or_header() -> None:
+    assert session(bearing(ADMIN), "s") == ("s", False)
+    assert session(bearing(ADMIN, x_session_id="s")) == ("s", True)
+    assert status(bearing(ADMIN)) == 401
+
+
+@pytest.mark.parametrize(
+    "header", ["x_session_id", "x_claude_code_session_id", "session_id", "x_parent_session_id"]
+)
+def test_with_an_api_key_the_header_of_the_harness_names_the_session(header: str) -> None:
+    assert session(bearing("sk-team", **{header: "abc-1"})) == ("team.abc-1", True)
+
+
+def test_an_api_key_alone_is_a_session() -> None:
+    assert session(bearing("sk-team")) == ("team", True)
+    assert session(bearing("sk-team"), "task-7") == ("team.task-7", True)
+    assert status(bearing("sk-other")) == 401
+    assert status({}) == 401
+
+
+def test_a_sub_agent_is_part_of_its_parents_session() -> None:
+    headers = bearing("sk-team", x_session_id="child", x_parent_session_id="parent")
+    assert session(headers) == ("team.parent", True)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "a~1", "x" * 201, "ä"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    if name:
+        assert status(bearing("sk-team", x_session_id=name)) == 400
+    else:
+        assert session(bearing("sk-team", x_session_id=name)) == ("team", True)
+
+
+def test_a_session_that_nobody_opened_begins_under_the_terms_of_the_settings() -> None:
+    terms = CALLERS.caller(bearing("sk-team", user_agent="codex/1"), None).terms
+    assert terms is not None
+    assert (terms.policy, terms.policies) == ("coder", {"planner": "thinker"})
+    assert (terms.agent, terms.max_idle_ms) == ("codex/1", 60_000)
