@@ -1,0 +1,233 @@
+"""An engine that answers by the prompt: the lines of `scenes.py` instead of a model.
+
+Its tokens are deliberately not those a tokenizer would give for the text: it spells each line in
+short pieces, as a sampler may. Log-probs differ from token to token. So whoever tokenises text
+again, or makes up a number, is found out by the record it keeps (`sampled_turns.py`).
+"""
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from infra.tokenizer import Tokenizer, pack, unpack
+from producers.rollout.commands import CommandQueue
+from producers.rollout.engine import (
+    ChunkCallback,
+    EngineHealth,
+    FinishReason,
+    PauseMode,
+    SamplingParams,
+    TokenChunk,
+    VersionSpan,
+)
+from producers.rollout.engine_errors import RequestInvalid
+from producers.rollout.message_reader import MessageReader
+from producers.rollout.role_steps import Weights
+from tests.agents.sampled_turns import SampledTurn, append
+
+DEADLINE_S = 30.0
+STEP_S = 0.002
+TOKENS_A_STEP = 3
+PIECE = 5
+"""Characters that are tokenised by themselves."""
+
+_CONTROL = re.compile(r"(</?think>|</?tool_call>)")
+Act = Callable[[str], str]
+
+
+@dataclass(eq=False)
+class Speech:
+    """A turn being said: `ids` and `logprobs` of all of it, `said` tokens of them given."""
+
+    request_id: str
+    prompt: bytes
+    ids: bytes
+    logprobs: bytes
+    said: int
+    finish_reason: FinishReason
+    on_chunk: ChunkCallback
+
+    def chunk(self, version: int) -> TokenChunk:
+        """The next tokens."""
+        start, length = self.said, len(self.ids) // 4
+        self.said = end = min(start + TOKENS_A_STEP, length)
+        return TokenChunk(
+            start,
+            self.ids[4 * start : 4 * end],
+            self.logprobs[4 * start : 4 * end],
+            (VersionSpan(start, version),),
+            self.finish_reason if end == length else None,
+        )
+
+    def sampled(self) -> SampledTurn:
+        """For the record."""
+        return SampledTurn(
+            self.request_id,
+            self.prompt.hex(),
+            self.ids.hex(),
+            self.logprobs.hex(),
+            self.finish_reason,
+        )
+
+
+class ActingEngine:
+    """See `producers.rollout.engine.Engine`; continuations are refused, no test makes one."""
+
+    def __init__(self, tokenizer: Tokenizer, act: Act, record: Path, version: int) -> None:
+        self._tokenizer = tokenizer
+        self._act = act
+        self._record = record
+        self._version = version
+        self._live: dict[str, Speech] = {}
+        self._paused = self._asleep = self._stopped = False
+        self._sampled = 0
+        self._commands = CommandQueue(DEADLINE_S)
+        self._thread = threading.Thread(target=self._run, name="acting-engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        if completion:
+            raise RequestInvalid(request_id, "a play is not continued half-way")
+        speech = self._speech(request_id, prompt, sampling, on_chunk)
+        self._commands.post("submit", lambda: self._begin(speech))
+
+    def abort(self, request_id: str | None) -> None:
+        self._commands.post("abort", lambda: self._abort(request_id))
+
+    def pause(self, mode: PauseMode) -> None:
+        self._commands.ask("pause", lambda: self._pause(mode))
+
+    def resume(self) -> None:
+        self._commands.ask("resume", self._resume)
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        self._commands.ask("load_weights", lambda: self._take(version))
+
+    def sleep(self) -> int:
+        self._asleep = True
+        return 0
+
+    def wake(self) -> None:
+        self._asleep = False
+
+    def health(self) -> EngineHealth:
+        return EngineHealth(
+            version=self._version,
+            running=len(self._live),
+            waiting=len(self._commands),
+            kv_slots=0,
+            kv_bytes=0,
+            paused=self._paused,
+            asleep=self._asleep,
+            error=None,
+            failed_callbacks=0,
+            sampled_tokens=self._sampled,
+            reused_tokens=0,
+            busy_seconds=0.0,
+        )
+
+    def close(self) -> None:
+        self._commands.close(self._stop)
+        self._thread.join(DEADLINE_S)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._commands.run(wait=self._paused or not self._live)
+            if not self._paused:
+                for speech in list(self._live.values()):
+                    self._say(speech)
+                time.sleep(STEP_S)
+
+    def _say(self, speech: Speech) -> None:
+        chunk = speech.chunk(self._version)
+        self._sampled += len(chunk.token_ids) // 4
+        if chunk.finish_reason is not None:
+            del self._live[speech.request_id]
+            append(self._record, speech.sampled())
+        speech.on_chunk(chunk)
+
+    def _speech(
+        self, request_id: str, prompt: bytes, sampling: SamplingParams, on_chunk: ChunkCallback
+    ) -> Speech:
+        try:
+            text = self._act(self._tokenizer.decode(unpack(prompt)))
+        except LookupError as error:
+            raise RequestInvalid(request_id, f"no line for this prompt: {error!r}") from error
+        ids = [*self._spelt(text), sampling.stop_token_ids[0]]
+        cut = len(ids) > sampling.max_tokens
+        ids = ids[: sampling.max_tokens]
+        return Speech(
+            request_id,
+            prompt,
+            pack(ids),
+            _logprobs(prompt, len(ids)),
+            0,
+            "length" if cut else "stop",
+            on_chunk,
+        )
+
+    def _spelt(self, text: str) -> Iterator[int]:
+        for part in _CONTROL.split(text):
+            if _CONTROL.fullmatch(part):
+                yield from self._tokenizer.encode(part)
+            else:
+                for start in range(0, len(part), PIECE):
+                    yield from self._tokenizer.encode(part[start : start + PIECE])
+
+    def _begin(self, speech: Speech) -> None:
+        self._live.setdefault(speech.request_id, speech)
+
+    def _abort(self, request_id: str | None) -> None:
+        for each in list(self._live) if request_id is None else [request_id]:
+            if (speech := self._live.pop(each, None)) is not None:
+                speech.on_chunk(TokenChunk(speech.said, b"", b"", (), "abort"))
+
+    def _pause(self, mode: PauseMode) -> None:
+        self._paused = True
+        if mode == "abort":
+            self._abort(None)
+
+    def _resume(self) -> None:
+        self._paused = False
+
+    def _take(self, version: int) -> None:
+        self._version = version
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._abort(None)
+
+
+class ActingEngines:
+    """What the rollout worker makes its engine with; weights are a number to it."""
+
+    def __init__(self, act: Act, record: Path) -> None:
+        self._act = act
+        self._record = record
+
+    def verify(self, weights: Weights) -> None:
+        """Nothing to look at."""
+
+    def build(self, weights: Weights, reader: MessageReader) -> ActingEngine:
+        """Reads and spells with the tokenizer in the weights' directory."""
+        tokenizer = Tokenizer.load(Path(weights.directory))
+        return ActingEngine(tokenizer, self._act, self._record, weights.version)
+
+
+def _logprobs(prompt: bytes, count: int) -> bytes:
+    """As many as there are tokens, different for each."""
+    source = random.Random(prompt)
+    return np.array([-source.expovariate(2.0) for _ in range(count)], "<f4").tobytes()

@@ -1,0 +1,28 @@
+"""A rollout process with the acting engine: `python -m tests.agents.acting_worker`."""
+
+import os
+from pathlib import Path
+
+from infra.metrics import Metrics
+from infra.process import run_sync
+from infra.settings import load
+from infra.telemetry import telemetry
+from producers.rollout.bootstrap import build
+from producers.rollout.settings import RolloutSettings
+from tests.agents.acting_engine import ActingEngines
+from tests.agents.scenes import SCENES, line
+
+RECORD = "SAMPLED_TURNS"
+"""The variable that names the file of `sampled_turns.py`."""
+
+
+def main() -> None:
+    """Serves until asked to end."""
+    settings = load(RolloutSettings)
+    traces = telemetry(settings.telemetry, "rollout", settings.rollout.worker)
+    engines = ActingEngines(lambda prompt: line(prompt, SCENES), Path(os.environ[RECORD]))
+    run_sync(build(settings, traces, Metrics(), engines).run)
+
+
+if __name__ == "__main__":
+    main()

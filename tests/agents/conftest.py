@@ -1,0 +1,25 @@
+"""The system that all agents of this run share, and the environment they come from."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import KafkaSettings
+from tests.agents.installed import Installed
+from tests.agents.theatre import Theatre, theatre
+
+
+@pytest.fixture(scope="session")
+def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
+    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def installed() -> Installed:
+    """Fails, never skips, where the agents' environment is missing."""
+    named = os.environ.get("SEAMLESSFLOW_AGENTS_VENV")
+    assert named, "run scripts/test-agents: it makes the agents' environment and names it"
+    return Installed(Path(named))

@@ -1,0 +1,67 @@
+"""What the model of these tests says: lines of a play, chosen by the prompt. Pure.
+
+A task names its scene, `[scene arithmetic]`; the model says the scene's lines in order, one a turn.
+How many it has said is read from the prompt too, so it has no memory and answers a repeated
+request alike. A prompt that names no scene (a title, a summary) gets `ASIDE`.
+
+Lines are spelt as a Qwen3 samples them, tool calls and thinking included.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+ASIDE = "A short answer."
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""By this command mini-swe-agent knows that the model is done."""
+
+_NAMED = re.compile(r"\[scene ([a-z-]+)\]")
+_ASSISTANT = "<|im_start|>assistant"
+
+
+def cue(scene: str) -> str:
+    """The words in a task that name its scene."""
+    return f"[scene {scene}]"
+
+
+def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
+    """The model's answer to a rendered prompt, which ends where the assistant is to speak.
+
+    Raises KeyError for a scene that nobody wrote, IndexError when it has no further line.
+    """
+    named = _NAMED.search(prompt)
+    if named is None:
+        return ASIDE
+    said = prompt.count(_ASSISTANT, named.end()) - 1
+    return scenes[named[1]][said]
+
+
+def call(name: str, **arguments: object) -> str:
+    """A tool call as a Qwen3 spells it."""
+    spelt = json.dumps({"name": name, "arguments": arguments})
+    return f"<tool_call>\n{spelt}\n</tool_call>"
+
+
+def thought(text: str) -> str:
+    """Thinking that stands before an answer."""
+    return f"<think>\n{text}\n</think>\n\n"
+
+
+_ADDING = [
+    thought("I can have it added.") + "Let me see.\n" + call("add", a=2, b=3),
+    call("add", a=5, b=4) + "\n" + call("add", a=1, b=1),
+    thought("Nine, and two.") + "The sum is 9, fünf und vier: ✓.",
+]
+
+_FIX = "sed -i 's/a - b/a + b/' calc.py"
+_TEST = "python -m pytest -q"
+
+SCENES: Mapping[str, Sequence[str]] = {
+    "adding": _ADDING,
+    "mini-swe-agent": [
+        thought("First look.") + "I look at the code.\n" + call("bash", command="cat calc.py"),
+        "It subtracts.\n" + call("bash", command=_FIX),
+        "Do the tests pass?\n" + call("bash", command=_TEST),
+        "They do.\n" + call("bash", command=SUBMIT),
+    ],
+}

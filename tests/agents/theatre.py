@@ -1,0 +1,174 @@
+"""Broker, gateway, manager and a worker with the acting engine, and agents that use them.
+
+The policy is a tokenizer without a model. Its context holds what coding harnesses send at once:
+80 KB of instructions and tools.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.records import Sampling
+from schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.agents import sampled_turns
+from tests.agents.acting_worker import RECORD
+from tests.agents.sampled_turns import SampledTurn
+from tests.e2e.stage import POLICY, Stage, now_ms, stage
+
+MAX_CONTEXT = 131_072
+WORKER = "w0"
+RENDERER = RendererSettings("qwen3", thinking_retention="all")
+
+
+@dataclass
+class Theatre:
+    """The running system."""
+
+    stage: Stage
+    record: Path
+
+    def open(self, session_id: str) -> "Performance":
+        """A new session for one agent."""
+        opened = self.stage.admin("/sessions", session_id=session_id, policy=POLICY)
+        assert opened.status_code == 201, opened.text
+        answer = opened.json()
+        return Performance(
+            self,
+            session_id,
+            answer["base_url"],
+            answer["api_key"],
+            len(sampled_turns.read(self.record)),
+            self._answers(),
+        )
+
+    def sampled(self, since: int) -> list[SampledTurn]:
+        """What the engine has sampled since so many turns."""
+        return sampled_turns.read(self.record)[since:]
+
+    def refused(self, before: Mapping[str, float]) -> dict[str, float]:
+        """How often the gateway refused a call to a path it has, by route and status."""
+        return {
+            name: count - before.get(name, 0)
+            for name, count in self._answers().items()
+            if count > before.get(name, 0) and 'status="2' not in name and '"none"' not in name
+        }
+
+    def _answers(self) -> dict[str, float]:
+        text = httpx.get(f"{self.stage.url}/metrics", timeout=10).text
+        lines = (line.rpartition(" ") for line in text.splitlines())
+        return {
+            name: float(count)
+            for name, _, count in lines
+            if name.startswith("seamlessflow_gateway_requests_total{")
+        }
+
+
+@dataclass
+class Performance:
+    """One agent's session."""
+
+    theatre: Theatre
+    session_id: str
+    base_url: str
+    """Of the OpenAI dialects, ends with /v1."""
+    api_key: str
+    sampled_before: int
+    answered_before: Mapping[str, float]
+    rules: Counter[str] = field(default_factory=Counter)
+
+    def end(self, reward: float) -> r.Trajectory:
+        """Rewards and closes it, and compares what was recorded with what was sampled.
+
+        The agent must have been refused nothing, and nothing may have been sampled elsewhere.
+        """
+        made = self.theatre.stage
+        assert not self.theatre.refused(self.answered_before)
+        made.admin(f"/sessions/{self.session_id}/reward", value=reward).raise_for_status()
+        made.admin(f"/sessions/{self.session_id}/close").raise_for_status()
+        trajectory = made.expect(r.Trajectory, lambda one: one.session_id == self.session_id)
+        same_tokens(trajectory, self.theatre.sampled(self.sampled_before))
+        assert [one.value for one in trajectory.rewards] == [reward]
+        return trajectory
+
+
+def same_tokens(trajectory: r.Trajectory, sampled: list[SampledTurn]) -> None:
+    """Every turn of the engine is in the trajectory, and only they: tokens, log-probs, prompts."""
+    nodes = {node.node_id: node for node in trajectory.nodes}
+
+    def own(node: r.TrajectoryNode, array: bytes, width: int) -> bytes:
+        return array[width * node.start : width * (node.start + node.length)]
+
+    def before(node: r.TrajectoryNode) -> bytes:
+        if node.parent < 0:
+            return b""
+        parent = nodes[node.parent]
+        return before(parent) + own(parent, trajectory.tokens, 4)[: 4 * node.parent_end]
+
+    recorded = {node.turn_id: node for node in trajectory.nodes if node.origin == "policy"}
+    assert sampled
+    assert set(recorded) == {turn.turn_id for turn in sampled}
+    for turn in sampled:
+        node = recorded[turn.turn_id]
+        assert node.delivered, turn.turn_id
+        assert own(node, trajectory.tokens, 4).hex() == turn.tokens
+        assert own(node, trajectory.logprobs, 4).hex() == turn.logprobs
+        assert own(node, trajectory.loss_mask, 1) == b"\1" * node.length, node.masked_reason
+        assert before(node).hex() == turn.prompt
+
+
+@contextmanager
+def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
+    """All processes, ready."""
+    record = directory / "sampled.jsonl"
+    with stage(broker, directory) as made:
+        _publish(made, directory / "policy")
+        made.start_gateway()
+        made.start("manager", "consumers.trajectories")
+        made.start(
+            WORKER,
+            "tests.agents.acting_worker",
+            SEAMLESSFLOW_ROLLOUT__WORKER=WORKER,
+            SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
+            **{RECORD: str(record)},
+        )
+        made.give_role(WORKER, 0)
+        made.await_gateway()
+        yield Theatre(made, record)
+
+
+def _publish(made: Stage, directory: Path) -> None:
+    """Announces a policy that is a tokenizer only."""
+    make_tokenizer(directory)
+    weights = r.PolicyWeights(
+        policy=POLICY,
+        version=0,
+        step=0,
+        directory=str(directory),
+        manifest_sha256="",
+        tokenizer_directory=str(directory),
+        tokenizer_hash=rendering_hash(directory, RENDERER),
+        renderer=RENDERER.to_json(),
+        max_context=MAX_CONTEXT,
+        overrides=Sampling(temperature=1.0),
+        at_ms=now_ms(),
+    )
+    published = r.WeightsPublished(
+        policy=POLICY,
+        version=0,
+        step=0,
+        lineage="test",
+        directory=str(directory),
+        manifest_sha256="",
+        at_ms=now_ms(),
+    )
+    made.producer.send(FLEET.name, weights, key=fleet_key(weights))
+    made.producer.send(CONTROL.name, published)
+    made.producer.flush(30)
