@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
 
-from infra.tokenizer import Tokenizer, unpack
+from infra.tokenizer import TextStream, Tokenizer, unpack
 from infra.tool_calls import MalformedCall, ToolCall
 
 
@@ -19,9 +19,10 @@ from infra.tool_calls import MalformedCall, ToolCall
 class ParsedMessage:
     """What the agent is to see of a completion.
 
-    `content` and `reasoning` have no white space at their ends. `reasoning` is None where the
-    completion has no thinking, empty where it is empty. A malformed tool call stays in `content`
-    word for word, and its reason (`invalid_json`, `unclosed_block`, ...) is in `malformed`.
+    `content` and `reasoning` have no white space at their ends, except where a `PlainStream` read
+    them. `reasoning` is None where the completion has no thinking, empty where it is empty. A
+    malformed tool call stays in `content` word for word, and its reason (`invalid_json`,
+    `unclosed_block`, ...) is in `malformed`.
     """
 
     content: str = ""
@@ -258,6 +259,28 @@ class WholeStream:
     @property
     def message(self) -> ParsedMessage:
         return self._message
+
+
+class PlainStream:
+    """Completions of a prompt without a chat template: all is content, as `text` spells it."""
+
+    def __init__(self, text: TextStream) -> None:
+        self._text = text
+        self._content: list[str] = []
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        return self._add(self._text.feed(unpack(ids)))
+
+    def finish(self) -> MessageDelta:
+        return self._add(self._text.flush())
+
+    @property
+    def message(self) -> ParsedMessage:
+        return ParsedMessage("".join(self._content))
+
+    def _add(self, new: str) -> MessageDelta:
+        self._content.append(new)
+        return MessageDelta(new)
 
 
 class _TrimmedText:

@@ -16,7 +16,14 @@ import renderers
 
 from infra import renderer_probes as probes
 from infra.chat_messages import template_messages
-from infra.completion import Markup, MessageStream, ParsedMessage, TaggedStream, WholeStream
+from infra.completion import (
+    Markup,
+    MessageStream,
+    ParsedMessage,
+    PlainStream,
+    TaggedStream,
+    WholeStream,
+)
 from infra.renderer_settings import RendererError, RendererSettings, rendering_hash
 from infra.tokenizer import TextStream, Tokenizer, TokenizerError, pack, unpack
 from infra.tool_calls import MalformedCall, ToolCall, read_call
@@ -120,6 +127,11 @@ class Renderer:
         if self._markup is None:
             return WholeStream(lambda ids: self._parse_whole(unpack(ids), _offered(tools), tail))
         return self._tagged_stream(self._markup, _offered(tools), tail)
+
+    def raw_stream(self) -> MessageStream:
+        """A stream for a completion of a prompt without a chat template: plain text, nothing in it
+        is markup."""
+        return PlainStream(self.text_stream())
 
     def text_stream(self) -> TextStream:
         """Plain text of ids as they come, without special and stop tokens."""

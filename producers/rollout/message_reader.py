@@ -16,5 +16,8 @@ class MessageReader(Protocol):
     def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> MessageStream:
         """A stream for one completion of `prompt`."""
 
+    def raw_stream(self) -> MessageStream:
+        """A stream for one completion of a prompt without a chat template: plain text."""
+
     def encode(self, text: str) -> bytes:
         """Ids of `text`, int32."""

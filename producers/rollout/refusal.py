@@ -64,6 +64,8 @@ def refusal(
         return _misdirected(f"pinned to version {request.pinned_version}, loaded is {version}")
     if len(request.prompt_ids) % _TOKEN_BYTES or len(request.completion_ids) % _TOKEN_BYTES:
         return bad_request("token ids are not whole int32 numbers")
+    if not 0 <= request.prefill <= len(request.prompt_ids) // _TOKEN_BYTES:
+        return bad_request(f"prefill {request.prefill} is not within the prompt")
     if request.adapter:
         return bad_request(f"adapter {request.adapter}: adapters are not supported")
     if names := unsupported(request.sampling):

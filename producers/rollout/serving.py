@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import orjson
 
+from infra.completion import MessageStream
 from infra.errors import DeliveryFailed
 from infra.kafka import Headers, OnDelivery, Received
 from infra.telemetry import Telemetry
@@ -20,6 +21,7 @@ from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, R
 from producers.rollout.live_turn import LiveTurn
 from producers.rollout.message_reader import MessageReader
 from producers.rollout.refusal import Refusal, bad_request, failed, refusal, too_long
+from producers.rollout.turn_message import template_prompt
 from producers.rollout.turns import Output, Turn, unstarted
 from schemas.records import (
     CancelGeneration,
@@ -147,8 +149,7 @@ class Serving:
         reader = service.reader
         try:
             sampling = sampling_params(request, reader.stop_token_ids, service.max_context)
-            stream = reader.stream(_tools(request.tools), request.prompt_ids)
-            turn = Turn(request, stream, now_ms)
+            turn = Turn(request, _stream(reader, request), now_ms)
         except ValueError as error:
             return bad_request(str(error))
         live = self._enter(turn, headers)
@@ -223,6 +224,13 @@ def _refused(error: Exception) -> Refusal:
     if isinstance(error, PromptTooLong):
         return too_long(error.length, error.limit)
     return bad_request(str(error))
+
+
+def _stream(reader: MessageReader, request: GenerateTurn) -> MessageStream:
+    """Raises `ValueError`."""
+    if request.raw:
+        return reader.raw_stream()
+    return reader.stream(_tools(request.tools), template_prompt(request))
 
 
 @lru_cache(maxsize=256)

@@ -14,13 +14,15 @@ _TOKEN_BYTES = 4
 
 
 class StopText:
-    """`MessageStream` over another one. `stops` are not empty."""
+    """`MessageStream` over another one. `stops` are not empty; `trimmed`: without white space at
+    the end of the content."""
 
-    def __init__(self, inner: MessageStream, stops: Sequence[str]) -> None:
+    def __init__(self, inner: MessageStream, stops: Sequence[str], *, trimmed: bool = True) -> None:
         self.found_after: int | None = None
         """How many tokens were fed up to the one that completed a stop string."""
         self._inner = inner
         self._stops = stops
+        self._trimmed = trimmed
         self._held_back = max(map(len, stops)) - 1
         self._content = ""
         self._given = 0
@@ -46,7 +48,7 @@ class StopText:
         message = self._inner.message
         if self.found_after is None:
             return message
-        return replace(message, content=self._content.rstrip())
+        return replace(message, content=self._shown())
 
     def _read(self, delta: MessageDelta) -> MessageDelta:
         searched = max(0, len(self._content) - self._held_back)
@@ -56,9 +58,12 @@ class StopText:
         if found:
             self.found_after = self._fed
             self._content = self._content[: min(found)]
-            return joined(replace(delta, content=""), self._give(len(self._content.rstrip())))
+            return joined(replace(delta, content=""), self._give(len(self._shown())))
         end = max(self._given, len(self._content) - self._held_back)
         return joined(replace(delta, content=""), self._give(end))
+
+    def _shown(self) -> str:
+        return self._content.rstrip() if self._trimmed else self._content
 
     def _give(self, end: int) -> MessageDelta:
         text = self._content[self._given : end]

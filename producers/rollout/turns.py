@@ -8,19 +8,18 @@ from collections.abc import Iterable
 
 import xxhash
 
-from infra.completion import NOTHING, MessageDelta, MessageStream
-from infra.errors import SeamlessFlowError
-from producers.rollout.assistant_message import delta_json, message_json
+from infra.completion import MessageStream
+from producers.rollout.assistant_message import message_json
 from producers.rollout.engine import FinishReason, TokenChunk
 from producers.rollout.refusal import PAST_DEADLINE, failed
-from producers.rollout.stop_text import StopText, joined
+from producers.rollout.turn_message import TurnMessage
+from producers.rollout.unwritten import Unwritten
 from schemas.records import (
     GenerateTurn,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
     TurnProgressed,
-    VersionSpan,
 )
 
 STREAMED_EVERY_MS = 100
@@ -32,16 +31,6 @@ Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
 _TOKEN_BYTES = 4
 
 
-class ChunkOutOfOrder(SeamlessFlowError):
-    """An engine left tokens out or repeated some; the log would have a hole."""
-
-    def __init__(self, turn_id: str, expected: int, offset: int) -> None:
-        self.turn_id = turn_id
-        self.expected = expected
-        self.offset = offset
-        super().__init__(f"turn {turn_id}: chunk at offset {offset}, expected {expected}")
-
-
 class Turn:
     """`due_ms` is when `advance` wants to be called although no urgent chunk came.
 
@@ -50,27 +39,24 @@ class Turn:
     """
 
     def __init__(self, request: GenerateTurn, stream: MessageStream, now_ms: int) -> None:
+        """`stream` is that of the prompt without its prefill."""
         self.request = request
-        self._stops = StopText(stream, request.sampling.stop) if request.sampling.stop else None
-        self._stream: MessageStream = self._stops or stream
-        self._offset = len(request.completion_ids) // _TOKEN_BYTES
-        self._calls_given = 0
-        if request.completion_ids:
-            self._calls_given = len(self._stream.feed(request.completion_ids).tool_calls)
-        self._ids = b""
-        self._logprobs = b""
-        self._spans: list[VersionSpan] = []
-        self._delta: MessageDelta = NOTHING
+        self._message = TurnMessage(request, stream)
+        self._unwritten = Unwritten(
+            request.turn_id,
+            len(request.completion_ids) // _TOKEN_BYTES,
+            request.sampling.top_logprobs,
+        )
         self._every_ms = STREAMED_EVERY_MS if request.stream else UNSTREAMED_EVERY_MS
         self._written_ms = now_ms
         self._first = True
-        self.urgent = request.stream or self._stops is not None
+        self.urgent = request.stream or self._message.stops is not None
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
     def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> Output | None:
         """Takes in what was sampled; the record that is to be written now, if any.
 
-        Raises `ChunkOutOfOrder`.
+        Raises `ChunkOutOfOrder`, `ChunkIncomplete`.
         """
         reason = self._take(chunks)
         if reason == "abort":
@@ -91,83 +77,62 @@ class Turn:
         return self._interrupted(reason, now_ms)
 
     def _interrupted(self, reason: str, now_ms: int) -> TurnInterrupted:
-        request = self.request
+        request, new = self.request, self._unwritten
         return TurnInterrupted(
             session_id=request.session_id,
             turn_id=request.turn_id,
             dispatch=request.dispatch,
             worker=request.worker,
             incarnation=request.incarnation,
-            token_offset=self._offset,
-            token_ids=self._ids,
-            logprobs=self._logprobs,
-            spans=tuple(self._spans),
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
             at_ms=now_ms,
             delta=self._new_delta(),
             reason=reason,
         )
 
     def _take(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
-        ids, logprobs, reason = [self._ids], [self._logprobs], None
-        end = self._offset + len(self._ids) // _TOKEN_BYTES
-        for chunk in chunks:
-            if chunk.offset != end:
-                raise ChunkOutOfOrder(self.request.turn_id, end, chunk.offset)
-            end += len(chunk.token_ids) // _TOKEN_BYTES
-            ids.append(chunk.token_ids)
-            logprobs.append(chunk.logprobs)
-            reason = chunk.finish_reason
-            for span in chunk.spans:
-                self._add_span(span.start, span.version)
-        if len(ids) > 1:
-            new = b"".join(ids[1:])
-            self._ids, self._logprobs = self._ids + new, b"".join(logprobs)
-            self._delta = joined(self._delta, self._stream.feed(new))
-            if self._stops is not None and self._stops.found_after is not None:
-                return self._cut(self._stops.found_after)
-        return reason
-
-    def _cut(self, length: int) -> FinishReason:
-        """Only the first `length` tokens of the completion belong to it."""
-        kept = max(0, length - self._offset) * _TOKEN_BYTES
-        self._ids, self._logprobs = self._ids[:kept], self._logprobs[:kept]
-        self._spans = [span for span in self._spans if span.start < length]
+        taken = list(chunks)
+        if not taken:
+            return None
+        end = self._message.feed(self._unwritten.take(taken))
+        if end is None:
+            return taken[-1].finish_reason
+        self._unwritten.cut(end)
         return "stop"
 
-    def _add_span(self, start: int, version: int) -> None:
-        if not self._spans or self._spans[-1].version_max != version:
-            self._spans.append(VersionSpan(start=start, version_min=version, version_max=version))
-
     def _progressed(self, now_ms: int) -> TurnProgressed | None:
-        if now_ms < self.due_ms and not (self._first and self.request.stream and self._ids):
+        new = self._unwritten
+        if now_ms < self.due_ms and not (self._first and self.request.stream and new.ids):
             return None
         self.due_ms = min(now_ms + self._every_ms, self.request.deadline_ms)
-        if not self._ids and now_ms < self._written_ms + SILENCE_MS:
+        if not new.ids and now_ms < self._written_ms + SILENCE_MS:
             return None
         request, self._written_ms = self.request, now_ms
-        if self._ids:
-            self._first, self.urgent = False, self._stops is not None
+        if new.ids:
+            self._first, self.urgent = False, self._message.stops is not None
         record = TurnProgressed(
             session_id=request.session_id,
             turn_id=request.turn_id,
             dispatch=request.dispatch,
             worker=request.worker,
             incarnation=request.incarnation,
-            token_offset=self._offset,
-            token_ids=self._ids,
-            logprobs=self._logprobs,
-            spans=tuple(self._spans),
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
             at_ms=now_ms,
             delta=self._new_delta(),
         )
-        self._offset += len(self._ids) // _TOKEN_BYTES
-        self._ids, self._logprobs, self._delta = b"", b"", NOTHING
-        self._spans.clear()
+        new.written()
         return record
 
     def _completed(self, reason: FinishReason, now_ms: int) -> TurnCompleted:
-        self._delta = joined(self._delta, self._stream.finish())
-        message, request = self._stream.message, self.request
+        message, request, new = self._message.finish(), self.request, self._unwritten
         called = reason == "stop" and message.tool_calls
         return TurnCompleted(
             session_id=request.session_id,
@@ -175,10 +140,11 @@ class Turn:
             dispatch=request.dispatch,
             worker=request.worker,
             incarnation=request.incarnation,
-            token_offset=self._offset,
-            token_ids=self._ids,
-            logprobs=self._logprobs,
-            spans=tuple(self._spans),
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
             at_ms=now_ms,
             delta=self._new_delta(),
             finish_reason="tool_calls" if called else reason,
@@ -189,11 +155,7 @@ class Turn:
         )
 
     def _new_delta(self) -> bytes | None:
-        if not self.request.stream:
-            return None
-        delta = delta_json(self._delta, self.request.turn_id, self._calls_given)
-        self._calls_given += len(self._delta.tool_calls)
-        return delta
+        return self._message.take_delta() if self.request.stream else None
 
 
 def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:

@@ -7,7 +7,7 @@ import renderers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.completion import MessageDelta, MessageStream
+from infra.completion import MessageDelta, MessageStream, ParsedMessage
 from infra.tokenizer import Tokenizer, pack, unpack
 from infra.tool_calls import ToolCall
 from tests.unit.rendering.tokenizers_made import byte_tokenizer, make_renderer
@@ -211,3 +211,30 @@ def test_a_completion_cut_inside_its_thinking_says_so() -> None:
 def test_what_follows_a_stop_token_does_not_count() -> None:
     renderer = make_renderer()
     assert renderer.parse(renderer.encode("so<|im_end|>\nmore")).content == "so"
+
+
+@unhurried
+@given(completions(), st.lists(st.integers(0, 99), max_size=5))
+def test_a_raw_completion_is_its_text_without_special_tokens(ids: bytes, cuts: list[int]) -> None:
+    renderer = make_renderer()
+    stream = renderer.raw_stream()
+    whole = joined(fed_in_pieces(stream, ids, cuts))
+    text = Tokenizer(byte_tokenizer()).decode(unpack(ids), skip_special_tokens=True)
+    assert stream.message == ParsedMessage(content=text)
+    assert whole == MessageDelta(text)
+
+
+def test_a_raw_completion_keeps_white_space_and_markup() -> None:
+    renderer = make_renderer()
+    stream = renderer.raw_stream()
+    text = ' \n<think>why</think><tool_call>{"name"\n'
+    assert stream.feed(renderer.encode(f"{text}<|im_end|>")) == MessageDelta(text)
+
+
+def test_a_character_of_a_raw_completion_comes_when_its_bytes_are_there() -> None:
+    renderer = make_renderer()
+    stream = renderer.raw_stream()
+    given = [stream.feed(pack([token])).content for token in unpack(renderer.encode("漢"))]
+    assert given == ["", "", "漢"]
+    stream.feed(renderer.encode("漢")[:-4])
+    assert stream.finish() == MessageDelta("\ufffd")

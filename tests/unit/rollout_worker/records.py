@@ -39,10 +39,16 @@ def chunk(
     tokens: Sequence[int],
     finish_reason: FinishReason | None = None,
     version: int = 7,
+    top: int = 0,
 ) -> TokenChunk:
-    """Tokens of one version."""
+    """Tokens of one version; beside each `top` others, token * 10 and so on."""
     spans = (VersionSpan(offset, version),) if tokens else ()
-    return TokenChunk(offset, pack(tokens), logprobs(len(tokens)), spans, finish_reason)
+    top_ids = pack([10 * token + place for token in tokens for place in range(top)])
+    top_logprobs = logprobs(len(tokens) * top)
+    return TokenChunk(
+        *(offset, pack(tokens), logprobs(len(tokens)), spans, finish_reason),
+        *(top_ids, top_logprobs),
+    )
 
 
 class Letters:
@@ -71,7 +77,15 @@ class LetterReader:
 
     stop_token_ids = (0,)
 
+    def __init__(self) -> None:
+        self.prompts: list[bytes] = []
+        """Of the streams that were not raw."""
+
     def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> Letters:
+        self.prompts.append(prompt)
+        return Letters()
+
+    def raw_stream(self) -> Letters:
         return Letters()
 
     def encode(self, text: str) -> bytes:

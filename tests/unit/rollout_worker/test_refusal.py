@@ -17,6 +17,8 @@ from tests.unit.rollout_worker.records import request
         ({"deadline_ms": 1_000}, 504, "deadline", "infrastructure"),
         ({"policy": "another"}, 503, "no_worker", "infrastructure"),
         ({"pinned_version": 6}, 503, "no_worker", "infrastructure"),
+        ({"prefill": 4}, 400, "bad_request", "environment"),
+        ({"prefill": -1}, 400, "bad_request", "environment"),
         ({"adapter": "lora"}, 400, "bad_request", "environment"),
         ({"sampling": Sampling(min_p=0.1)}, 400, "bad_request", "environment"),
         ({"prompt_ids": pack([1] * 50)}, 400, "prompt_too_long", "policy"),

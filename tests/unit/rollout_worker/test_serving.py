@@ -42,6 +42,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.engine = ManualEngine()
+        self.reader = LetterReader()
         self.written: list[Output] = []
         self.places: list[tuple[int, Headers]] = []
         self.deliveries: list[OnDelivery] = []
@@ -56,7 +57,7 @@ class Desk:
         )
 
     def serve(self, version: int = 7) -> "Desk":
-        self.serving.service = Service(self.engine, LetterReader(), "policy", 50, version)
+        self.serving.service = Service(self.engine, self.reader, "policy", 50, version)
         return self
 
     def send(self, record: Record, now_ms: int = NOW) -> None:
@@ -89,6 +90,23 @@ def test_a_turn_goes_to_the_engine_as_it_was_asked(desk: Desk) -> None:
     asked = desk.engine.submitted["turn/1"]
     assert (asked.prompt, asked.completion) == ([1, 2, 3], codes("ab"))
     assert (asked.sampling.max_tokens, asked.sampling.stop_token_ids) == (9, (0,))
+
+
+def test_the_engine_gets_the_whole_prompt_and_the_reader_what_stands_before_the_answer(
+    desk: Desk,
+) -> None:
+    desk.send(request(prefill=2))
+    assert desk.engine.submitted["turn/1"].prompt == [1, 2, 3]
+    assert desk.reader.prompts == [pack([1])]
+
+
+def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
+    desk.send(request(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
+    desk.sample(" a \nEND", "stop")
+    (record,) = desk.written
+    assert isinstance(record, TurnCompleted)
+    assert record.message == b'{"content":" a \\n","role":"assistant"}'
+    assert desk.reader.prompts == []
 
 
 def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(desk: Desk) -> None:

@@ -1,5 +1,8 @@
 """Chunks of an engine in, records of `sessions` out."""
 
+from dataclasses import replace
+from typing import Any
+
 import orjson
 import pytest
 import xxhash
@@ -10,9 +13,12 @@ from infra.completion import MessageDelta, ParsedMessage
 from infra.tokenizer import pack, unpack
 from infra.tool_calls import ToolCall
 from producers.rollout.engine import FinishReason
-from producers.rollout.turns import ChunkOutOfOrder, Turn, unstarted
+from producers.rollout.script import logprobs
+from producers.rollout.turns import Turn, unstarted
+from producers.rollout.unwritten import ChunkIncomplete, ChunkOutOfOrder
 from schemas.records import (
     Sampling,
+    TokenTensor,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
@@ -266,3 +272,102 @@ def test_a_stop_string_may_begin_before_a_continuation() -> None:
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
     assert record.message == b'{"content":"ab","role":"assistant"}'
+
+
+FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}
+
+
+def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
+    turn = Turn(request(stream=True, **FORCED), Letters(), 1_000)
+    first = turn.advance([chunk(0, codes("od"))], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert (first.token_offset, unpack(first.token_ids)) == (0, codes("od"))
+    assert first.delta == b'{"content":"good"}'
+    last = turn.advance([chunk(2, codes("!"), "stop")], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert last.delta == b'{"content":"!"}'
+    assert last.message == b'{"content":"good!","role":"assistant"}'
+    assert last.prompt_length == 3
+    assert last.prompt_hash == xxhash.xxh3_128_digest(FORCED["prompt_ids"])
+
+
+def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
+    idle = Turn(request(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
+    assert idle.delta is None
+    begun = Turn(request(stream=True, **FORCED), Letters(), 1_000)
+    assert begun.end([chunk(0, codes("o"))], "preempted", 1_001).delta == b'{"content":"goo"}'
+    given = request(stream=True, completion_ids=pack(codes("o")), **FORCED)
+    record = Turn(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.delta == b'{"content":"d"}'
+    assert record.message == b'{"content":"good","role":"assistant"}'
+
+
+def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
+    given = request(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
+    record = Turn(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "tool_calls"
+    assert record.delta is not None
+    assert [call["index"] for call in orjson.loads(record.delta)["tool_calls"]] == [0, 1]
+
+
+def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
+    sampling = Sampling(max_tokens=100, stop=("goodbye",))
+    turn = Turn(request(sampling=sampling, **FORCED), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("odbye and more"))], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert unpack(record.token_ids) == codes("odbye")
+    assert record.message == b'{"content":"","role":"assistant"}'
+
+
+def test_a_raw_answer_keeps_its_white_space() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    turn = Turn(request(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("  a \nEND"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.delta == b'{"content":"  a \\n"}'
+    assert record.message == b'{"content":"  a \\n","role":"assistant"}'
+
+
+def tensors(from_token: int, tokens: list[int]) -> tuple[TokenTensor, ...]:
+    """Two most likely tokens beside each, as `chunk` makes them."""
+    rows = [10 * token + place for token in tokens for place in range(2)]
+    ids = TokenTensor(
+        name="topk_ids",
+        from_token=from_token,
+        to_token=from_token + len(tokens),
+        dtype="int32",
+        shape=(len(tokens), 2),
+        data=pack(rows),
+    )
+    data = logprobs(2 * len(tokens))
+    return ids, replace(ids, name="topk_logprobs", dtype="float32", data=data)
+
+
+def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
+    sampling = Sampling(max_tokens=100, top_logprobs=2, stop=("c",))
+    given = request(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
+    turn = Turn(given, Letters(), 1_000)
+    first = turn.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert first.tensors == tensors(2, [65, 66])
+    last = turn.advance([chunk(4, codes("bcd"), "length", top=2)], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert last.tensors == tensors(4, codes("bc"))
+
+
+def test_a_turn_handed_back_has_the_most_likely_tokens_of_what_it_hands_back() -> None:
+    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    assert turn.end([chunk(0, [65], top=2)], "preempted", 1_001).tensors == tensors(0, [65])
+    empty = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    assert empty.end([], "preempted", 1_001).tensors == ()
+
+
+@pytest.mark.parametrize("field", ["logprobs", "top_ids", "top_logprobs"])
+def test_tokens_without_all_that_belongs_to_them_are_an_error(field: str) -> None:
+    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    lacking: dict[str, Any] = {field: b""}
+    with pytest.raises(ChunkIncomplete) as incomplete:
+        turn.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)
+    assert incomplete.value.field == field
