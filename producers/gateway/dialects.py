@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from producers.gateway import chat_request, chat_response, openai_shape
+from producers.gateway import (
+    chat_request,
+    chat_response,
+    completions_request,
+    completions_response,
+    openai_shape,
+)
 from producers.gateway.dialect import Dialect
 
 
@@ -15,7 +21,19 @@ class OpenAiChat:
     error_body = staticmethod(openai_shape.error_body)
 
 
+class OpenAiCompletions:
+    """`POST /v1/completions`."""
+
+    parse = staticmethod(completions_request.parse)
+    completion = staticmethod(completions_response.completion)
+    events = staticmethod(completions_response.Completions)
+    error_body = staticmethod(openai_shape.error_body)
+
+
 OPENAI: Dialect = OpenAiChat()
 """Also the shape of errors where no dialect is spoken."""
 
-DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OPENAI}
+DIALECTS: Mapping[str, Dialect] = {
+    "/v1/chat/completions": OPENAI,
+    "/v1/completions": OpenAiCompletions(),
+}
