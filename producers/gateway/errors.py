@@ -4,10 +4,17 @@
 `ClientGone` ends a call that nobody waits for.
 """
 
+import re
+
 from infra.errors import SeamlessFlowError
+
+PROMPT_TOO_LONG = "prompt_too_long"
+"""Reason of manager and worker; each vendor has words of its own for it, which agents look for."""
 
 _LOWEST, _HIGHEST = 400, 599
 _CANCELLED = 499
+_LONGEST_MESSAGE = 2000
+_LENGTHS = re.compile(r"the prompt has (\d+) tokens, the context (?:holds )?(\d+)")
 
 
 class ClientGone(SeamlessFlowError):
@@ -21,10 +28,16 @@ class ApiError(SeamlessFlowError):
         self, status: int, message: str, *, code: str = "", param: str | None = None
     ) -> None:
         self.status = status if _LOWEST <= status <= _HIGHEST else 500
-        self.message = message
+        self.message = message[:_LONGEST_MESSAGE]
         self.code = code
-        self.param = param
-        super().__init__(f"{self.status} {code}: {message}")
+        self.param = None if param is None else param[:_LONGEST_MESSAGE]
+        super().__init__(f"{self.status} {code}: {self.message}")
+
+    @property
+    def prompt_lengths(self) -> tuple[int, int] | None:
+        """Tokens of a prompt that is too long, and of the context it does not fit into."""
+        found = _LENGTHS.search(self.message) if self.code == PROMPT_TOO_LONG else None
+        return None if found is None else (int(found[1]), int(found[2]))
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

@@ -9,6 +9,10 @@ from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
 _DONE = b"data: [DONE]\n\n"
+_TOO_LONG = (
+    "This model's maximum context length is {limit} tokens. However, your messages resulted in "
+    "{length} tokens. Please reduce the length of the messages."
+)
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -21,15 +25,20 @@ _TYPES = {
 
 
 def error_body(error: ApiError) -> bytes:
-    """An error in OpenAI's shape."""
+    """An error in OpenAI's shape; a prompt that is too long in its words as well."""
+    message, code = error.message, error.code or None
+    if error.prompt_lengths is not None:
+        length, limit = error.prompt_lengths
+        message = _TOO_LONG.format(limit=limit, length=length)
+        code = "context_length_exceeded"
     kind = _TYPES.get(
         error.status, "server_error" if error.status >= 500 else "invalid_request_error"
     )
     body = {
-        "message": error.message,
+        "message": message,
         "type": kind,
         "param": error.param,
-        "code": error.code or None,
+        "code": code,
     }
     return orjson.dumps({"error": body})
 

@@ -187,7 +187,7 @@ def test_several_choices_are_several_turns(
 @pytest.mark.parametrize(
     ("status", "reason", "error"),
     [
-        (400, "prompt_too_long", openai.BadRequestError),
+        (400, "bad_request", openai.BadRequestError),
         (404, "unknown_session", openai.NotFoundError),
         (409, "session_closed", openai.ConflictError),
         (429, "too_many_turns", openai.RateLimitError),
@@ -213,6 +213,38 @@ def test_a_refusal_has_its_status_streamed_or_not(
     assert raised.value.status_code == status
     assert raised.value.code == reason
     assert raised.value.body["message"] == "in words"  # type: ignore[index]
+
+
+def test_a_prompt_that_is_too_long_is_refused_in_the_words_of_openai(
+    client: openai.OpenAI, manager: ScriptedManager, session: str
+) -> None:
+    detail = "the prompt has 9 tokens, the context holds 8 with the answer"
+    manager.scripts[session] = lambda turn: [
+        answered(turn, 400, "prompt_too_long", turn_id=turn.turn_id, detail=detail)
+    ]
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 8") as raised:
+        client.chat.completions.create(model="m", messages=[USER])
+    assert raised.value.code == "context_length_exceeded"
+
+
+def test_what_an_engine_cannot_do_is_said_in_the_shape_of_openai(
+    client: openai.OpenAI, manager: ScriptedManager, session: str
+) -> None:
+    detail = "this engine has no structured output: json_schema is not supported"
+    manager.scripts[session] = lambda turn: [
+        finished(turn, message={}, status=400, reason="bad_request", detail=detail)
+    ]
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="no structured output") as raised:
+            client.chat.completions.create(
+                model="m",
+                messages=[USER],
+                stream=stream,
+                response_format={"type": "json_object"},
+            )
+        assert raised.value.type == "invalid_request_error"
+    turn = manager.await_command(RequestTurn, session)
+    assert turn.sampling.json_schema == '{"type":"object"}'
 
 
 def test_a_turn_that_fails_has_its_status(

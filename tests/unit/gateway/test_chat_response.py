@@ -2,6 +2,7 @@ import struct
 from typing import Any
 
 import orjson
+import pytest
 
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.chat_request import parse
@@ -9,6 +10,7 @@ from producers.gateway.chat_response import Chunks, completion
 from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.openai_shape import error_body
+from producers.rollout.refusal import too_long
 from schemas.records import ReplyFinished, TokenTensor
 
 MESSAGE = b'{"content":"hi","role":"assistant"}'
@@ -184,6 +186,29 @@ def test_errors_have_the_shape_of_openai() -> None:
             "code": "invalid_value",
         }
     }
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        too_long(9, 8).detail,
+        "the prompt has 9 tokens, the context holds 8 with the answer",
+    ],
+    ids=["of the worker", "of the manager"],
+)
+def test_a_prompt_that_is_too_long_is_refused_in_the_words_of_openai(detail: str) -> None:
+    refusal = orjson.loads(error_body(refused(400, "prompt_too_long", detail)))["error"]
+    assert refusal["code"] == "context_length_exceeded"
+    assert refusal["type"] == "invalid_request_error"
+    assert refusal["message"] == (
+        "This model's maximum context length is 8 tokens. However, your messages resulted in "
+        "9 tokens. Please reduce the length of the messages."
+    )
+
+
+def test_an_error_does_not_repeat_all_of_what_was_wrong() -> None:
+    error = ApiError(400, "x" * 1_000_000, param="y" * 1_000_000)
+    assert len(error_body(error)) < 5000
 
 
 def test_what_the_manager_refuses_keeps_its_status_and_reason() -> None:
