@@ -15,8 +15,8 @@ from torch import Tensor
 from producers.rollout.engine import TokenChunk
 from producers.rollout.forward import Forward
 from producers.rollout.passes import Rows, decode, decoding_first, prefill
-from producers.rollout.request import Request, last_chunk, token_chunks
-from producers.rollout.sampling import sample
+from producers.rollout.request import NO_TOP, Request, TopRow, last_chunk, token_chunks
+from producers.rollout.sampling import most_likely, sample
 from producers.rollout.slots import SlotTable
 
 Emission = tuple[Request, TokenChunk]
@@ -109,7 +109,8 @@ class Batch:
         self.sampled_tokens += len(rows)
         requests = [self._running[ticket] for ticket in self.slots.ticket[rows].tolist()]
         offsets = batch.offset_B.tolist()
-        chunks = token_chunks(requests, offsets, tokens, logprobs, self.version, self._limit)
+        tops = _tops(logits_BV, requests)
+        chunks = token_chunks(requests, offsets, tokens, logprobs, tops, self.version, self._limit)
         emissions = list(zip(requests, chunks, strict=True))
         for request, chunk in emissions:
             if chunk.finish_reason is not None:
@@ -127,3 +128,17 @@ class Batch:
         completed = int(self.slots.known[row]) - request.prompt_length
         self.slots.release(row)
         return completed
+
+
+def _tops(logits_BV: Tensor, requests: list[Request]) -> list[TopRow]:
+    """The most likely tokens of the rows whose requests want to see them."""
+    tops = [NO_TOP] * len(requests)
+    rows = [row for row, request in enumerate(requests) if request.sampling.top_logprobs]
+    if rows:
+        counts = [requests[row].sampling.top_logprobs for row in rows]
+        ids_RK, logprobs_RK = most_likely(logits_BV[rows], max(counts))
+        ids, logprobs = ids_RK.cpu().numpy(), logprobs_RK.cpu().numpy()
+        for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            top_ids, top_logprobs = ids[place, :count], logprobs[place, :count]
+            tops[row] = top_ids.astype("<i4").tobytes(), top_logprobs.astype("<f4").tobytes()
+    return tops

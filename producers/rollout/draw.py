@@ -26,6 +26,8 @@ def sampling_params(
         top_k=max(asked.top_k or 0, 0),
         stop_token_ids=tuple(stop_token_ids),
         seed=None if asked.seed is None else turn_seed(request, asked.seed),
+        top_logprobs=asked.top_logprobs,
+        json_schema=asked.json_schema,
     )
 
 

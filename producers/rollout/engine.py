@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+MOST_TOP_LOGPROBS = 20
+"""What OpenAI allows, and what vLLM reports without being told otherwise."""
+
 FinishReason = Literal["stop", "length", "abort"]
 PauseMode = Literal["keep", "abort"]
 
@@ -50,6 +53,9 @@ class SamplingParams:
             raise ValueError(f"top_p is {self.top_p}, must be above 0 and at most 1")
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}, must be at least 0")
+        if not 0 <= self.top_logprobs <= MOST_TOP_LOGPROBS:
+            reason = f"must be at least 0 and at most {MOST_TOP_LOGPROBS}"
+            raise ValueError(f"top_logprobs is {self.top_logprobs}, {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,8 @@ class Engine(Protocol):
         """Queue a request; also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
-        Raises `RequestInvalid` (`PromptTooLong`, and what this engine cannot do: a JSON schema
-        without structured output), or `EngineStateInvalid` when failed or closed.
+        Raises `RequestInvalid` (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot
+        do), or `EngineStateInvalid` when failed or closed.
         """
 
     def abort(self, request_id: str | None) -> None:

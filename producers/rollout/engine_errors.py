@@ -27,6 +27,16 @@ class PromptTooLong(RequestInvalid):
         super().__init__(request_id, f"{length} tokens, the context limit is {limit}")
 
 
+class SamplingUnsupported(RequestInvalid):
+    """The request asks for something that another engine may be able to do, this one is not."""
+
+
+def no_structured_output(request_id: str) -> SamplingUnsupported:
+    """The refusal of an engine that cannot hold its text to a JSON schema."""
+    reason = "this engine has no structured output: response_format json_schema is not supported"
+    return SamplingUnsupported(request_id, reason)
+
+
 class EngineStateInvalid(EngineError):
     """The call does not fit the engine's `state`: running, asleep, failed, closed."""
 

@@ -67,9 +67,9 @@ def refusal(
     if not 0 <= request.prefill <= len(request.prompt_ids) // _TOKEN_BYTES:
         return bad_request(f"prefill {request.prefill} is not within the prompt")
     if request.adapter:
-        return bad_request(f"adapter {request.adapter}: adapters are not supported")
+        return unsupported_value(f"adapter {request.adapter}: adapters are not supported")
     if names := unsupported(request.sampling):
-        return bad_request(f"sampling by {', '.join(names)} is not supported")
+        return unsupported_value(f"sampling by {', '.join(names)} is not supported")
     if (length := len(request.prompt_ids) // _TOKEN_BYTES) >= max_context:
         return too_long(length, max_context)
     return None
@@ -91,6 +91,11 @@ def too_long(length: int, limit: int) -> Refusal:
 def bad_request(detail: str) -> Refusal:
     """The agent asks for something that cannot be done."""
     return Refusal(400, "bad_request", detail, "environment")
+
+
+def unsupported_value(detail: str) -> Refusal:
+    """The agent asks for something that is not done here."""
+    return Refusal(400, "unsupported_value", detail, "environment")
 
 
 def _misdirected(detail: str) -> Refusal:

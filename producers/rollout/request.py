@@ -13,7 +13,14 @@ from producers.rollout.engine import (
     TokenChunk,
     VersionSpan,
 )
-from producers.rollout.engine_errors import PromptTooLong, RequestInvalid
+from producers.rollout.engine_errors import (
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+
+TopRow = tuple[bytes, bytes]
+"""The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""
 
 _SEED_MASK = 2**64 - 1
 
@@ -36,9 +43,14 @@ class Request:
         self.seed &= _SEED_MASK
 
     def check(self, vocabulary: int, limit: int) -> None:
-        """Raises `RequestInvalid`, `PromptTooLong`."""
+        """Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`."""
         if self.prompt_length == 0:
             raise RequestInvalid(self.request_id, "the prompt is empty")
+        if self.sampling.json_schema is not None:
+            raise no_structured_output(self.request_id)
+        if self.sampling.top_logprobs > vocabulary:
+            reason = f"top_logprobs is {self.sampling.top_logprobs}, of {vocabulary} tokens in all"
+            raise RequestInvalid(self.request_id, reason)
         if len(self.tokens) > limit:
             raise PromptTooLong(self.request_id, len(self.tokens), limit)
         outside = (self.tokens < 0) | (self.tokens >= vocabulary)
@@ -60,6 +72,9 @@ class Request:
         return self.finish_reason(completed, int(self.tokens[-1]), limit)
 
 
+NO_TOP: TopRow = (b"", b"")
+
+
 def token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
     """Little-endian int32 bytes as an array. Raises `RequestInvalid`."""
     if len(data) % 4:
@@ -72,13 +87,14 @@ def token_chunks(
     offsets: Sequence[int],
     tokens: npt.NDArray[np.int64],
     logprobs: npt.NDArray[np.float32],
+    tops: Sequence[TopRow],
     version: int,
     limit: int,
 ) -> Iterator[TokenChunk]:
     """The chunk of each request that got one token."""
     id_bytes, logprob_bytes = tokens.astype("<i4").tobytes(), logprobs.astype("<f4").tobytes()
-    values = zip(requests, offsets, tokens.tolist(), strict=True)
-    for index, (request, offset, token) in enumerate(values):
+    values = zip(requests, offsets, tokens.tolist(), tops, strict=True)
+    for index, (request, offset, token, top) in enumerate(values):
         part = slice(4 * index, 4 * index + 4)
         yield TokenChunk(
             offset,
@@ -86,6 +102,7 @@ def token_chunks(
             logprob_bytes[part],
             (VersionSpan(offset, version),),
             request.finish_reason(offset + 1, token, limit),
+            *top,
         )
 
 

@@ -58,6 +58,13 @@ def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
     return tokens_B, logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
 
 
+def most_likely(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` most likely tokens int64[R, count], best first; their raw log-probabilities."""
+    logprobs_RV = torch.log_softmax(logits_RV, dim=-1, dtype=torch.float32)
+    top = logprobs_RV.topk(count, dim=-1)
+    return top.indices, top.values
+
+
 def _drawn(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
     """The first token at which the cumulative weight passes the uniform share of the total."""
     cumulative_BV = weights_BV.cumsum(dim=-1, dtype=torch.float64)

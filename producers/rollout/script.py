@@ -73,3 +73,16 @@ class Script:
 def logprobs(count: int) -> bytes:
     """Log-probabilities of that many tokens."""
     return _LOGPROB_BYTES * count
+
+
+def most_likely(ids: bytes, count: int) -> tuple[bytes, bytes]:
+    """Ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
+
+    The token itself, and behind it the first of the vocabulary: no model says which.
+    """
+    tokens_N1 = np.frombuffer(ids, "<i4")[:, None]
+    others_K = np.arange(count - 1, dtype="<i4")
+    others_NK = others_K + (others_K >= tokens_N1)
+    logprobs_K = np.array([LOGPROB, *(-2.0 - others_K)], "<f4")
+    rows_NK = np.concatenate([tokens_N1, others_NK], axis=1).astype("<i4")
+    return rows_NK.tobytes(), logprobs_K.tobytes() * len(tokens_N1)

@@ -17,8 +17,13 @@ from producers.rollout.engine import (
     TokenChunk,
     VersionSpan,
 )
-from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
-from producers.rollout.script import Script, logprobs
+from producers.rollout.engine_errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+from producers.rollout.script import Script, logprobs, most_likely
 
 STEP_S = 0.005
 """How often tokens come where they have a speed."""
@@ -49,9 +54,11 @@ def scripted_request(
     on_chunk: ChunkCallback,
     limit: int,
 ) -> ScriptedRequest:
-    """Raises `RequestInvalid`, `PromptTooLong`."""
+    """Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`."""
     if not prompt or len(prompt) % _TOKEN_BYTES or len(completion) % _TOKEN_BYTES:
         raise RequestInvalid(request_id, "prompt and completion must be whole token ids")
+    if sampling.json_schema is not None:
+        raise no_structured_output(request_id)
     length, offset = len(prompt) // _TOKEN_BYTES, len(completion) // _TOKEN_BYTES
     if length + offset > limit:
         raise PromptTooLong(request_id, length + offset, limit)
@@ -176,8 +183,10 @@ class ScriptedLoop:
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None
     ) -> TokenChunk:
         ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
+        count = request.sampling.top_logprobs
+        top = most_likely(ids, count) if count else ()
         span = VersionSpan(start, self.version)
-        return TokenChunk(start, ids, logprobs(end - start), (span,), reason)
+        return TokenChunk(start, ids, logprobs(end - start), (span,), reason, *top)
 
     def _deliver(self, request: ScriptedRequest, chunk: TokenChunk) -> None:
         try:

@@ -17,10 +17,22 @@ from infra.telemetry import Telemetry
 from producers.rollout.admission import Admission
 from producers.rollout.draw import sampling_params
 from producers.rollout.engine import Engine
-from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
+from producers.rollout.engine_errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    SamplingUnsupported,
+)
 from producers.rollout.live_turn import LiveTurn
 from producers.rollout.message_reader import MessageReader
-from producers.rollout.refusal import Refusal, bad_request, failed, refusal, too_long
+from producers.rollout.refusal import (
+    Refusal,
+    bad_request,
+    failed,
+    refusal,
+    too_long,
+    unsupported_value,
+)
 from producers.rollout.turn_message import template_prompt
 from producers.rollout.turns import Output, Turn, unstarted
 from schemas.records import (
@@ -223,6 +235,8 @@ class Serving:
 def _refused(error: Exception) -> Refusal:
     if isinstance(error, PromptTooLong):
         return too_long(error.length, error.limit)
+    if isinstance(error, SamplingUnsupported):
+        return unsupported_value(error.reason)
     return bad_request(str(error))
 
 

@@ -42,6 +42,9 @@ class Generation:
         self.completion = list(completion)
         self.chunks: list[TokenChunk] = []
         self.logprobs: list[float] = []
+        self.tops: list[dict[int, float]] = []
+        """The most likely tokens beside each, most likely first."""
+        self._top = sampling.top_logprobs
         self._hold_at = hold_at
         self._held = threading.Event()
         self._let_go = threading.Event()
@@ -87,9 +90,17 @@ class Generation:
         assert [span.start for span in chunk.spans] == ([chunk.offset] if ids else [])
         self.completion += ids
         self.logprobs += np.frombuffer(chunk.logprobs, "<f4").tolist()
+        self.tops += _rows(chunk, len(ids), self._top)
         self.chunks.append(chunk)
         if len(self.completion) == self._hold_at:
             self._held.set()
             self._let_go.wait(DEADLINE_S)
         if chunk.finish_reason is not None:
             self._finished.set()
+
+
+def _rows(chunk: TokenChunk, tokens: int, top: int) -> list[dict[int, float]]:
+    shape = (tokens, top)
+    ids = np.frombuffer(chunk.top_ids, "<i4").reshape(shape).tolist()
+    logprobs = np.frombuffer(chunk.top_logprobs, "<f4").reshape(shape).tolist()
+    return [dict(zip(*row, strict=True)) for row in zip(ids, logprobs, strict=True) if top]

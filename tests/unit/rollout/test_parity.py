@@ -9,7 +9,13 @@ from transformers import PreTrainedModel
 from producers.rollout.engine import SamplingParams
 from tests.unit.rollout.conftest import StartEngine
 from tests.unit.rollout.generation import Generation
-from tests.unit.rollout.models import greedy_by_generate, model, plain_logprobs, prompt
+from tests.unit.rollout.models import (
+    greedy_by_generate,
+    model,
+    plain_logprobs,
+    plain_top,
+    prompt,
+)
 
 TOLERANCE = 1e-4
 
@@ -96,6 +102,27 @@ def test_logprobs_are_raw_whatever_the_sampling(start: StartEngine) -> None:
     for each in generations:
         each.finish()
     assert_plain(source, generations)
+
+
+def test_the_most_likely_tokens_are_those_of_a_plain_forward(start: StartEngine) -> None:
+    source = model()
+    engine = start(source)
+    asked = [
+        Generation(
+            engine,
+            prompt(12, count),
+            SamplingParams(20, temperature=2.0, top_k=5, top_logprobs=count),
+            f"r{count}",
+        )
+        for count in (0, 1, 5, 20)
+    ]
+    for each in asked:
+        each.finish()
+        count = len(each.tops[0]) if each.tops else 0
+        ids, logprobs = plain_top(source, each.tokens, 12, count)
+        assert [list(row) for row in each.tops] == ids[: len(each.tops)]
+        found = [list(row.values()) for row in each.tops]
+        np.testing.assert_allclose(found, logprobs[: len(each.tops)], rtol=0, atol=TOLERANCE)
 
 
 def test_a_continuation_on_another_engine_goes_on_as_the_first_would_have(

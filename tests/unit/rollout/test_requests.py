@@ -88,7 +88,15 @@ def test_what_cannot_be_served_is_refused_with_the_facts(start: StartEngine) -> 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}]
+    "wrong",
+    [
+        {"max_tokens": 0},
+        {"temperature": -1.0},
+        {"top_p": 0.0},
+        {"top_k": -1},
+        {"top_logprobs": -1},
+        {"top_logprobs": 21},
+    ],
 )
 def test_sampling_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from producers.rollout.engine import Engine, SamplingParams, TokenChunk
-from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
+from producers.rollout.engine_errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    SamplingUnsupported,
+)
 from tests.unit.rollout.generation import Generation, as_bytes, eventually
 
 LONG = SamplingParams(200)
@@ -74,6 +79,29 @@ class EngineContract:
         for bad in (b"", b"123"):
             with pytest.raises(RequestInvalid):
                 engine.submit("r", bad, b"", LONG, nothing)
+
+    def test_a_schema_is_refused_by_an_engine_without_structured_output(
+        self, engine: Engine
+    ) -> None:
+        asked = SamplingParams(5, json_schema="{}")
+        with pytest.raises(SamplingUnsupported) as refused:
+            engine.submit("r", as_bytes(PROMPT), b"", asked, nothing)
+        assert "structured output" in refused.value.reason
+
+    def test_the_most_likely_tokens_come_with_those_that_ask_for_them(self, engine: Engine) -> None:
+        asked = SamplingParams(6, temperature=0, top_logprobs=3)
+        with_top = Generation(engine, PROMPT, asked, "with")
+        more = Generation(engine, PROMPT, SamplingParams(6, top_logprobs=20), "more")
+        without = Generation(engine, PROMPT, SamplingParams(6), "without")
+        assert {each.finish() for each in (with_top, more, without)} == {"length"}
+        assert [len(row) for row in with_top.tops] == [3] * 6
+        assert [len(row) for row in more.tops] == [20] * 6
+        assert without.tops == []
+        for token, logprob, row in zip(
+            with_top.completion, with_top.logprobs, with_top.tops, strict=True
+        ):
+            assert next(iter(row.items())) == (token, logprob)
+            assert list(row.values()) == sorted(row.values(), reverse=True)
 
     def test_an_abort_ends_one_request_or_all(self, engine: Engine) -> None:
         engine.pause("keep")

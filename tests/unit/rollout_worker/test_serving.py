@@ -10,7 +10,12 @@ from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
 from infra.tokenizer import pack
 from producers.rollout.admission import Admission
-from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
+from producers.rollout.engine_errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
 from producers.rollout.live_turn import LiveTurn
 from producers.rollout.serving import SCAN_MS, Service, Serving
 from producers.rollout.turns import Output
@@ -107,6 +112,12 @@ def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
     assert isinstance(record, TurnCompleted)
     assert record.message == b'{"content":" a \\n","role":"assistant"}'
     assert desk.reader.prompts == []
+
+
+def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(desk: Desk) -> None:
+    desk.send(request(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
+    sampling = desk.engine.submitted["turn/1"].sampling
+    assert (sampling.top_logprobs, sampling.json_schema) == (5, "{}")
 
 
 def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(desk: Desk) -> None:
@@ -228,6 +239,7 @@ def test_a_deadline_ends_a_running_turn(desk: Desk) -> None:
     [
         (PromptTooLong("turn/1", 60, 40), "prompt_too_long", "policy"),
         (RequestInvalid("turn/1", "token 9999"), "bad_request", "environment"),
+        (no_structured_output("turn/1"), "unsupported_value", "environment"),
     ],
 )
 def test_what_the_engine_refuses_fails(
