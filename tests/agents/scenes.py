@@ -36,6 +36,11 @@ def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
     return scenes[named[1]][said]
 
 
+def answer(scene: str) -> str:
+    """What an agent shows its user at the scene's end."""
+    return SCENES[scene][-1].rpartition("</think>")[2].strip()
+
+
 def call(name: str, **arguments: object) -> str:
     """A tool call as a Qwen3 spells it."""
     spelt = json.dumps({"name": name, "arguments": arguments})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.installed import Installed
-from tests.agents.scenes import SCENES
+from tests.agents.scenes import answer
 from tests.agents.theatre import Theatre
 
 pytestmark = pytest.mark.agents
@@ -24,5 +24,5 @@ def test_a_tool_loop_on_chat_completions_is_one_chain(
         OPENAI_API_KEY=session.api_key,
     )
 
-    assert said.strip() == SCENES["adding"][-1].rpartition("\n\n")[2]
+    assert said.strip() == answer("adding")
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
