@@ -2,7 +2,8 @@
 
 CHAT = "chatcmpl-"
 COMPLETION = "cmpl-"
-_PREFIXES = (CHAT, COMPLETION, "msg_", "resp_")
+MESSAGE = "msg_"
+_PREFIXES = (CHAT, COMPLETION, MESSAGE, "resp_")
 
 
 def turn_of(response_id: str) -> str:
