@@ -73,7 +73,8 @@ class TokenChunk:
     `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
     no tokens (an abort always holds none: all tokens so far came in earlier chunks). Where they
     were asked for, `top_ids` (int32) and `top_logprobs` (float32) hold a row of `top_logprobs`
-    entries a token, most likely first, under the same raw distribution.
+    entries a token, most likely first, under the same raw distribution. An abort with `refused`
+    is of this request's own making: it asks for what the engine only now found it cannot do.
     """
 
     offset: int
@@ -83,6 +84,7 @@ class TokenChunk:
     finish_reason: FinishReason | None
     top_ids: bytes = b""
     top_logprobs: bytes = b""
+    refused: str = ""
 
 
 ChunkCallback = Callable[[TokenChunk], None]

@@ -42,11 +42,14 @@ class Request:
         self.stops = frozenset(self.sampling.stop_token_ids)
         self.seed &= _SEED_MASK
 
-    def check(self, vocabulary: int, limit: int) -> None:
-        """Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`."""
+    def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
+        """`schemas`: whether the engine has structured output.
+
+        Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`.
+        """
         if self.prompt_length == 0:
             raise RequestInvalid(self.request_id, "the prompt is empty")
-        if self.sampling.json_schema is not None:
+        if self.sampling.json_schema is not None and not schemas:
             raise no_structured_output(self.request_id)
         if self.sampling.top_logprobs > vocabulary:
             reason = f"top_logprobs is {self.sampling.top_logprobs}, of {vocabulary} tokens in all"

@@ -11,7 +11,7 @@ import xxhash
 from infra.completion import MessageStream
 from producers.rollout.assistant_message import message_json
 from producers.rollout.engine import FinishReason, TokenChunk
-from producers.rollout.refusal import PAST_DEADLINE, failed
+from producers.rollout.refusal import PAST_DEADLINE, failed, unsupported_value
 from producers.rollout.turn_message import TurnMessage
 from producers.rollout.unwritten import Unwritten
 from schemas.records import (
@@ -50,6 +50,7 @@ class Turn:
         self._every_ms = STREAMED_EVERY_MS if request.stream else UNSTREAMED_EVERY_MS
         self._written_ms = now_ms
         self._first = True
+        self._refused = ""
         self.urgent = request.stream or self._message.stops is not None
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
@@ -60,6 +61,8 @@ class Turn:
         """
         reason = self._take(chunks)
         if reason == "abort":
+            if self._refused:
+                return failed(self.request, unsupported_value(self._refused), now_ms)
             return self._interrupted("engine_failed", now_ms)
         if reason is not None:
             return self._completed(reason, now_ms)
@@ -98,6 +101,7 @@ class Turn:
         taken = list(chunks)
         if not taken:
             return None
+        self._refused = taken[-1].refused
         end = self._message.feed(self._unwritten.take(taken))
         if end is None:
             return taken[-1].finish_reason

@@ -102,6 +102,15 @@ def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
     assert unpack(record.token_ids) == codes("ab")
 
 
+def test_what_the_engine_refuses_late_fails_the_turn() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    refused = replace(chunk(0, [], "abort"), refused="no such grammar")
+    record = turn.advance([refused], 1_500)
+    assert isinstance(record, TurnFailed)
+    assert (record.status, record.reason) == (400, "unsupported_value")
+    assert record.detail == "no such grammar"
+
+
 def test_ending_a_turn_hands_back_what_was_not_written() -> None:
     turn = Turn(request(stream=True), Letters(), 1_000)
     turn.advance([chunk(0, codes("a"))], 1_010)
