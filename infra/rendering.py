@@ -24,6 +24,7 @@ from infra.completion import (
     TaggedStream,
     WholeStream,
 )
+from infra.forced_calls import NoOpening, find_opening
 from infra.renderer_settings import RendererError, RendererSettings, rendering_hash
 from infra.tokenizer import TextStream, Tokenizer, TokenizerError, pack, unpack
 from infra.tool_calls import MalformedCall, ToolCall, read_call
@@ -85,6 +86,35 @@ class Renderer:
                 template_messages(messages), tools=_offered(tools), add_generation_prompt=True
             )
         return pack(ids)
+
+    def forced_call(
+        self, prompt: bytes, messages: Messages, tools: Tools | None, name: str | None
+    ) -> bytes:
+        """Ids that open a call of function `name`, or of any function, behind the `prompt` of
+        `messages`.
+
+        They are to be the prompt's last ones (`GenerateTurn.prefill`): what is sampled behind them
+        goes on inside the call. Thinking that the prompt opened is closed first. Raises
+        `RendererError` where this template has no such opening, or `prompt` does not end where an
+        answer begins.
+        """
+        offered = _offered(tools)
+
+        def render(messages: Messages, ask: bool) -> list[int]:
+            ids: list[int] = self._library.render_ids(
+                template_messages(messages), tools=offered, add_generation_prompt=ask
+            )
+            return ids
+
+        with self._refusals():
+            opening = find_opening(render, self._tokenizer, messages, name)
+            if not prompt.endswith(pack(opening.generation_prompt)):
+                raise NoOpening("the prompt does not end where an answer begins")
+            for own, ids in opening.calls.items():
+                read = self.parse(pack(ids), tools, prompt).tool_calls
+                if [call.name for call in read] != [name or own]:
+                    raise NoOpening(f"a call of {name or own} that is opened so is not read")
+        return pack(opening.ids)
 
     def tail(self, prompt: bytes) -> bytes:
         """The part of a prompt that `bridge` and `parse` read: from its last stop token on.

@@ -57,6 +57,7 @@ def role_acquired(roles: Roles, outcome: Acquired, now_ms: int) -> r.RoleAcquire
         slot_offset=outcome.slot_offset,
         version=outcome.step.weights.version,
         took_ms=outcome.took_ms,
+        policy=roles.policy,
     )
 
 

@@ -67,6 +67,7 @@ def test_a_turn_is_sampled_parsed_and_written_with_its_trace(stage: Stage, token
     assert (done.worker, done.incarnation, done.dispatch) == ("one", role.incarnation, 1)
     (place,) = [item for item in stage.log if item.record == done]
     assert (place.key, list(place.headers)) == ("session-t-one", trace)
+    assert role.policy == asked.policy
 
 
 def test_a_streamed_turn_comes_in_pieces_that_are_the_message(stage: Stage) -> None:
