@@ -1,0 +1,105 @@
+"""The Anthropic messages dialect, to the agent: whole answers and errors. Pure.
+
+A message is called `msg_<turn id>`. Its thinking is signed with the turn id, which nobody checks.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.errors import ApiError
+from producers.gateway.messages_tools import call_input
+from producers.gateway.response_ids import MESSAGE
+from schemas.records import ReplyFinished
+
+_TOO_LONG = "prompt is too long: {} tokens > {} maximum"
+_STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
+_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def completion(
+    turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> bytes:
+    """The body of a whole answer."""
+    answer = answers[0]
+    read = orjson.loads(answer.message or b"{}")
+    body = {
+        **head(turn_id, request),
+        "content": _content(read, turn_id, request),
+        "stop_reason": stop_reason(answer),
+        "usage": usage(answer.prompt_tokens, answer.completion_tokens),
+    }
+    return orjson.dumps(body)
+
+
+def error_body(error: ApiError) -> bytes:
+    """An error in Anthropic's shape; a prompt that is too long in its words as well."""
+    message = error.message
+    if error.prompt_lengths is not None:
+        message = _TOO_LONG.format(*error.prompt_lengths)
+    usual = "api_error" if error.status >= 500 else "invalid_request_error"
+    told: dict[str, object] = {"type": _TYPES.get(error.status, usual), "message": message}
+    if error.code:
+        told["details"] = {"error_code": error.code, "param": error.param}
+    return orjson.dumps({"type": "error", "error": told, "request_id": None})
+
+
+def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
+    """The members of a message that has no content yet."""
+    return {
+        "id": MESSAGE + turn_id,
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def stop_reason(answer: ReplyFinished) -> str:
+    """Why it ended. The engine does not tell a stop sequence from the end of a turn."""
+    return _STOP_REASONS.get(answer.finish_reason, "end_turn")
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """Token counts; what an engine had cached is not known."""
+    return {
+        "input_tokens": prompt_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": completion_tokens,
+    }
+
+
+def _content(
+    message: Mapping[str, Any], turn_id: str, request: CanonicalRequest
+) -> list[dict[str, object]]:
+    blocks: list[dict[str, object]] = []
+    thought, wanted = message.get("reasoning_content"), request.echoed["thinking"]
+    if thought and wanted != "hidden":
+        shown = thought if wanted == "shown" else ""
+        blocks.append({"type": "thinking", "thinking": shown, "signature": turn_id})
+    if text := message.get("content"):
+        blocks.append({"type": "text", "text": text})
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        arguments = orjson.Fragment(call_input(function["arguments"]))
+        blocks.append(
+            {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
+        )
+    return blocks
