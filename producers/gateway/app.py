@@ -14,6 +14,7 @@ import orjson
 from infra.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry import Telemetry
 from producers.gateway.callers import Callers
+from producers.gateway.counting import Counting
 from producers.gateway.dialect import Dialect
 from producers.gateway.dialects import DIALECTS, OPENAI
 from producers.gateway.errors import ApiError, ClientGone
@@ -43,6 +44,7 @@ class App:
         self._settings = settings
         self._metrics = metrics
         self._turns = Turns(link, settings, metrics, tracing)
+        self._counting = Counting(link, settings, tracing)
         self._sessions = Sessions(link, settings, self._keys, url, tracing)
         self._started = int(time.time())
         self._in_flight = 0
@@ -53,6 +55,7 @@ class App:
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self._in_flight)
         self._routes: Mapping[str, tuple[str, str, Handler]] = {
             **{path: ("POST", path, self._turn(dialect)) for path, dialect in DIALECTS.items()},
+            "/v1/messages/count_tokens": ("POST", "count_tokens", self._count_tokens),
             "/v1/models": ("GET", "models", self._models),
             "/sessions": ("POST", "open", self._open),
             "/sessions/*/reward": ("POST", "reward", self._reward),
@@ -104,6 +107,14 @@ class App:
                 self._leave()
 
         return serve
+
+    async def _count_tokens(self, exchange: Exchange, session: str | None) -> None:
+        caller = self._callers.caller(exchange.headers, session)
+        self._enter()
+        try:
+            await self._counting.serve(exchange, caller)
+        finally:
+            self._leave()
 
     async def _open(self, exchange: Exchange, _: str | None) -> None:
         self._keys.require_admin(exchange.headers)

@@ -27,6 +27,7 @@ from schemas.records import (
     AssignReward,
     CancelTurn,
     CloseSession,
+    CountTokens,
     GatewayHeartbeat,
     OpenSession,
     ReplyAddress,
@@ -34,7 +35,7 @@ from schemas.records import (
 )
 from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
-Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
+Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
 _HEARTBEAT_S = 1.0
 _LOOK_S = 0.1
 _ENVELOPE_BYTES = 1024
