@@ -21,6 +21,7 @@ from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
 from infra.settings import KafkaSettings
 from schemas import records as r
+from schemas.identity import session_name
 from schemas.records import Record, Reward, Sampling
 from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
@@ -58,10 +59,15 @@ class Bench:
     readers: dict[str, Reader]
     seen: dict[str, list[Record]] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    workers: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    next_beat: float = 0.0
 
-    def announce(self, worker: str, slot: int, incarnation: str = "i1") -> None:
-        """A worker takes the rollout role, as its heartbeat and its acknowledgement say."""
-        self.beat(worker, slot, incarnation)
+    def announce(
+        self, worker: str, slot: int, incarnation: str = "i1", policy: str = POLICY
+    ) -> None:
+        """A worker takes the rollout role; its heart beats as long as the test waits."""
+        self.workers[worker] = (slot, incarnation, policy)
+        self.beat(worker, slot, incarnation, policy)
         self.send(
             CONTROL.name,
             r.RoleAcquired(
@@ -74,10 +80,11 @@ class Bench:
                 version=0,
                 took_ms=0,
                 at_ms=now_ms(),
+                policy=policy,
             ),
         )
 
-    def beat(self, worker: str, slot: int, incarnation: str = "i1") -> None:
+    def beat(self, worker: str, slot: int, incarnation: str = "i1", policy: str = POLICY) -> None:
         """The worker's heartbeat."""
         heartbeat = r.WorkerHeartbeat(
             worker=worker,
@@ -89,14 +96,15 @@ class Bench:
             slot=slot,
             state="ready",
             version=0,
+            policy=policy,
             at_ms=now_ms(),
         )
         self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
-    def publish_policy(self) -> None:
+    def publish_policy(self, policy: str = POLICY) -> None:
         """Policy weights, version 0."""
         record = r.PolicyWeights(
-            policy=POLICY,
+            policy=policy,
             version=0,
             step=0,
             directory="",
@@ -110,9 +118,11 @@ class Bench:
         )
         self.send(FLEET.name, record, key=fleet_key(record))
 
-    def send(self, topic: str, record: Record, key: str | None = None) -> None:
+    def send(
+        self, topic: str, record: Record, key: str | None = None, partition: int | None = None
+    ) -> None:
         """Appends and waits for the acknowledgement."""
-        self.producer.send(topic, record, key=key)
+        self.producer.send(topic, record, key=key, partition=partition)
         self.producer.flush(30)
 
     def command(self, record: Record) -> None:
@@ -129,9 +139,16 @@ class Bench:
                     kept.remove(record)
                     return record
             kept += [received.record for received in self.readers[topic].poll(0.1)]
+            self._keep_beating()
             for process in self.processes:
                 assert process.poll() in (None, -9), "a manager ended by itself"
         raise AssertionError(f"no {kind.__name__} on {topic}; there were {kept}")
+
+    def _keep_beating(self) -> None:
+        if time.monotonic() > self.next_beat:
+            self.next_beat = time.monotonic() + 1
+            for worker, (slot, incarnation, policy) in self.workers.items():
+                self.beat(worker, slot, incarnation, policy)
 
     def take(self, topic: str) -> list[Record]:
         """Everything that came on a topic and was not taken yet."""
@@ -176,7 +193,7 @@ class Bench:
         """Answers a turn as its worker would; returns the sampled ids."""
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
         rest = sampled[len(asked.completion_ids) :]
-        content = self.renderer.parse(sampled).content
+        content = text if asked.raw else self.renderer.parse(sampled).content
         self.output(
             r.TurnCompleted,
             asked,
@@ -207,7 +224,7 @@ class Bench:
             at_ms=now_ms(),
             **more,
         )
-        self.send(SESSIONS.name, record, key=asked.session_id)
+        self.send(SESSIONS.name, record, key=asked.session_id, partition=asked.partition)
 
     def finished(self, turn_id: str) -> r.ReplyFinished:
         """The answer to a turn."""
@@ -218,7 +235,9 @@ class Bench:
         self.command(r.AssignReward(**_command(session_id), reward=Reward(value=value)))
         self.command(r.CloseSession(**_command(session_id)))
         return self.expect(
-            "trajectories", r.Trajectory, lambda record: record.session_id == session_id
+            "trajectories",
+            r.Trajectory,
+            lambda record: session_name(record.session_id) == session_id,
         )
 
     def start_manager(self, slot: str = "0", **settings: str) -> subprocess.Popen[bytes]:
