@@ -61,6 +61,14 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """From here on the events of these partitions are read for the given assignment."""
+
+    partitions: list[int]
+    assignment: int
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A transaction is over."""
 
@@ -68,7 +76,7 @@ class Committed:
     took: bool
 
 
-Item = list[Received] | Assigned | Revoked | Committed | BaseException
+Item = list[Received] | Assigned | Reading | Revoked | Committed | BaseException
 
 
 class Manager:
@@ -82,6 +90,9 @@ class Manager:
         self._partitions: dict[int, Partition] = {}
         self._held: dict[int, list[Received]] = {}
         """Commands of partitions that are not owned yet."""
+        self._awaited: dict[int, int] = {}
+        """Assignment that a partition's events are not read for yet; what comes before that was
+        under way for an earlier one."""
         self._replies: dict[int, list[tuple[Received, Folded]]] = {}
         """Events found while rebuilding whose replies nobody may have sent."""
         self._renderers: dict[str, Renderer] = {}
@@ -150,6 +161,8 @@ class Manager:
         match item:
             case Assigned():
                 self._assign(item)
+            case Reading():
+                self._begin(item)
             case Revoked():
                 self._revoke(item)
             case Committed():
@@ -182,7 +195,7 @@ class Manager:
 
     def _session_event(self, received: Received) -> None:
         partition = self._partitions.get(received.partition)
-        if partition is None:
+        if partition is None or partition.number in self._awaited:
             return
         owned = partition.owned
         folded = partition.fold(received, self._strictness)
@@ -238,12 +251,24 @@ class Manager:
             partition = Partition(number, progress, owner, next_request=offset)
             self._partitions[number] = partition
             self._held[number], self._replies[number] = [], []
+            self._awaited[number] = self._assignments
             self._claim(partition)
         starts = {
             (SESSIONS.name, number): progress.rebuild if progress.rebuild >= 0 else BEGINNING
             for number, (_, progress) in assigned.partitions.items()
         }
-        self._sessions.call(lambda reader: reader.add(starts))
+        reading = Reading(list(assigned.partitions), self._assignments)
+
+        def begin(reader: Reader) -> None:
+            reader.add(starts)
+            self._inbox.put(reading)
+
+        self._sessions.call(begin)
+
+    def _begin(self, reading: Reading) -> None:
+        for number in reading.partitions:
+            if self._awaited.get(number) == reading.assignment:
+                del self._awaited[number]
 
     def _revoke(self, revoked: Revoked) -> None:
         self._committer.idle.wait(_REVOKE_TIMEOUT_S)
@@ -253,6 +278,7 @@ class Manager:
     def _forget(self, numbers: list[int]) -> None:
         for number in numbers:
             del self._partitions[number]
+            self._awaited.pop(number, None)
             self._held.pop(number, None)
             self._replies.pop(number, None)
         gone = [(SESSIONS.name, number) for number in numbers]

@@ -1,0 +1,21 @@
+"""What the properties share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from infra.renderer_settings import RendererSettings
+from infra.rendering import Renderer
+from seamlessflow.demo.tokenizer import make_tokenizer
+
+
+@pytest.fixture(scope="session")
+def renderers(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Renderer]:
+    """The real Qwen3 renderer on a tiny tokenizer: as the model has it, and with all thinking."""
+    directory: Path = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(directory)
+    return [
+        Renderer.load(directory, RendererSettings("qwen3", thinking_retention=retention))
+        for retention in (None, "all")
+    ]

@@ -1,0 +1,255 @@
+"""The trajectory manager without its threads and connections: the same code reads, folds, decides,
+writes and commits; the world says when.
+
+Everything on its way to the main loop stands in the manager's own inbox, in the order it came.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from consumers.trajectories.actor import Actor
+from consumers.trajectories.committer import Job
+from consumers.trajectories.fleet import Fleet
+from consumers.trajectories.manager import Assigned, Committed, Item, Manager, Revoked
+from consumers.trajectories.partition import Partition, Progress
+from consumers.trajectories.settings import ManagerSettings
+from infra.kafka import Received
+from infra.metrics import Metrics
+from infra.rendering import Renderer
+from infra.settings import TelemetrySettings
+from infra.telemetry import telemetry
+from schemas.topics import CONTROL, FLEET, REQUESTS
+from tests.properties.choices import Choices
+from tests.properties.topics import Place, Sending, Topics
+
+NO_PROGRESS_MS = 20_000
+_SETTINGS = ManagerSettings()
+_TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")
+_METRICS = Metrics()
+
+
+@dataclass
+class Group:
+    """What the broker knows of the group: who has which partition, and what is committed."""
+
+    committed: dict[int, tuple[int, str]]
+    owners: dict[int, "StagedManager"]
+
+
+class StagedReader:
+    """Stands for the thread that reads `sessions`: what it is told waits for its next poll."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.positions: dict[Place, int] = {}
+        self._topics = topics
+        self._calls: list[Callable[[StagedReader], None]] = []
+
+    def call(self, action: Callable[["StagedReader"], None]) -> None:
+        """Done between two polls."""
+        self._calls.append(action)
+
+    def add(self, starts: Mapping[Place, int]) -> None:
+        """Reads these as well."""
+        self.positions.update({place: max(0, start) for place, start in starts.items()})
+
+    def remove(self, places: list[Place]) -> None:
+        """Reads these no longer."""
+        for place in places:
+            self.positions.pop(place, None)
+
+    def poll(self, most: int) -> list[Received]:
+        """What is new."""
+        batch: list[Received] = []
+        for place, start in self.positions.items():
+            found = self._topics.read(place, start, most)
+            self.positions[place] = start + len(found)
+            batch += found
+        return batch
+
+    def obey(self) -> None:
+        """Does what it was told meanwhile."""
+        calls, self._calls = self._calls, []
+        for action in calls:
+            action(self)
+
+
+class StagedCommitter:
+    """Stands for the thread with the transactional producer."""
+
+    def __init__(self, finish: Callable[[], bool]) -> None:
+        self.job: Job | None = None
+        self.idle = _Idle(finish)
+
+    def submit(self, job: Job) -> None:
+        """Keeps it until the world lets it be committed."""
+        assert self.job is None, "one job at a time"
+        self.job = job
+
+
+class _Idle:
+    def __init__(self, finish: Callable[[], bool]) -> None:
+        self._finish = finish
+
+    def wait(self, timeout_s: float) -> bool:
+        """The transaction needs nothing of the main loop, so it ends while that waits."""
+        return self._finish()
+
+
+class StagedManager(Manager):
+    """Only what the base class's own `__init__` connects or starts is another here."""
+
+    def __init__(
+        self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
+    ) -> None:
+        self.alive = True
+        self.frozen = False
+        self.topics = topics
+        self.group = group
+        self.sending = Sending(topics)
+        self.requests: dict[int, int] = {}
+        """Where it reads `requests`."""
+        self.reader = StagedReader(topics)
+        self.committer = StagedCommitter(self.finish_commit)
+        self._control = len(topics.records[CONTROL.name, 0])
+        self._policies = 0
+        self._settings = _SETTINGS
+        self._now_ms = clock
+        self._id = name
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._partitions: dict[int, Partition] = {}
+        self._awaited = {}
+        self._held = {}
+        self._replies = {}
+        self._fleet = Fleet()
+        self._telemetry = _TELEMETRY
+        self._metrics = _METRICS
+        self._producer = self.sending  # type: ignore[assignment]
+        self._sessions = self.reader  # type: ignore[assignment]
+        self._committer = self.committer  # type: ignore[assignment]
+        self._actor = self.actor(renderer, clock)
+        self._in_flight = None
+        self._assignments = 0
+        self._leaving = False
+        self._next_commit = 0.0
+        self._commits = 0
+        self._renderers = {renderer.hash: renderer}
+        self.hear(len(topics.records[FLEET.name, 0]))
+
+    def actor(self, renderer: Renderer, clock: Callable[[], int]) -> Actor:
+        """What carries its decisions out."""
+        return Actor(
+            self._producer,
+            self._fleet,
+            self._renderer,
+            self._partitions,
+            NO_PROGRESS_MS,
+            250,
+            _TELEMETRY,
+            _METRICS,
+            clock,
+        )
+
+    @property
+    def awake(self) -> bool:
+        """Whether it does anything."""
+        return self.alive and not self.frozen
+
+    def assigned(self, partition: int) -> None:
+        """The group gave it a partition."""
+        offset, metadata = self.group.committed.get(partition, (0, ""))
+        self.requests[partition] = offset
+        self._inbox.put(Assigned({partition: (offset, Progress.decode(metadata))}))
+
+    def revoked(self, partition: int) -> threading.Event:
+        """The group wants a partition back, or found that it was away too long."""
+        done = threading.Event()
+        self.requests.pop(partition, None)
+        self._inbox.put(Revoked([partition], done))
+        return done
+
+    def poll_requests(self, most: int) -> bool:
+        """The thread of `requests` polls; whether there was anything."""
+        batch: list[Received] = []
+        for partition, start in self.requests.items():
+            found = self.topics.read((REQUESTS.name, partition), start, most)
+            self.requests[partition] = start + len(found)
+            batch += found
+        if batch:
+            self._inbox.put(batch)
+        return bool(batch)
+
+    def poll_sessions(self, most: int) -> bool:
+        """The thread of `sessions` polls; whether there was anything."""
+        batch = self.reader.poll(most)
+        if batch:
+            self._inbox.put(batch)
+        self.reader.obey()
+        return bool(batch)
+
+    def hear(self, most: int) -> bool:
+        """Takes in records of `control` and `fleet`."""
+        control = self.topics.read((CONTROL.name, 0), self._control, most)
+        fleet = self.topics.read((FLEET.name, 0), self._policies, most)
+        self._control += len(control)
+        self._policies += len(fleet)
+        for received in (*fleet, *control):
+            self._receive(received)
+        return bool(control or fleet)
+
+    def handle(self, most: int) -> bool:
+        """The main loop takes in what has come; whether there was anything."""
+        handled = False
+        try:
+            for _ in range(most):
+                self._handle(self._inbox.get_nowait())
+                handled = True
+        except Empty:
+            pass
+        return handled
+
+    def look(self) -> None:
+        """The rest of a turn of the main loop."""
+        self._actor.overdue()
+        self._actor.serve_waiting()
+        self._next_commit = 0.0
+        self._commit()
+
+    def owns(self, partition: int) -> bool:
+        """Whether it acts for a partition."""
+        held = self._partitions.get(partition)
+        return held is not None and held.owned
+
+    def open_sessions(self) -> list[str]:
+        """Sessions it acts for that are not finalized."""
+        return [name for held in self._partitions.values() for name in held.sessions]
+
+    def unfinished(self) -> bool:
+        """Whether there is anything it still has to do."""
+        return bool(self.open_sessions()) or any(
+            held.emitted or not held.owned for held in self._partitions.values()
+        )
+
+    def finish_commit(self) -> bool:
+        """The transaction ends: it takes if all of it is this member's still."""
+        job = self.committer.job
+        if job is None:
+            return False
+        if not self.sending.settled(job.sent):
+            self.sending.flush()
+        self.committer.job = None
+        took = all(self.group.owners.get(partition) is self for partition in job.offsets)
+        if took:
+            for made in job.trajectories.values():
+                for trajectory in made:
+                    self.topics.append("trajectories", 0, trajectory)
+            for partition, (offset, progress) in job.offsets.items():
+                self.group.committed[partition] = (offset, progress.encode())
+        self._inbox.put(Committed(job, took))
+        return True
+
+    def kill(self, choices: Choices) -> None:
+        """Ends without a word."""
+        self.sending.die(choices)
+        self.alive = False
