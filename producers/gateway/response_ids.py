@@ -3,7 +3,8 @@
 CHAT = "chatcmpl-"
 COMPLETION = "cmpl-"
 MESSAGE = "msg_"
-_PREFIXES = (CHAT, COMPLETION, MESSAGE, "resp_")
+RESPONSE = "resp_"
+_PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
 
 
 def turn_of(response_id: str) -> str:

@@ -1,0 +1,202 @@
+"""The OpenAI Responses dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+
+Parameters that would change the answer and are not supported are refused by name; others that are
+not known are ignored, and those of the protocol are repeated in the answer. `allowed_tools` are the
+only ones the model is shown. Nothing is kept for `store`, but a response can be gone on from.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from producers.gateway.answer_format import json_schema
+from producers.gateway.canonical import CanonicalRequest, canonical_json, ordered_json
+from producers.gateway.errors import ApiError, bad
+from producers.gateway.parameters import Check, flag, given, text, unsupported, whole
+from producers.gateway.response_ids import RESPONSE
+from producers.gateway.responses_input import additional_tools, canonical_input
+from producers.gateway.responses_tools import (
+    Offered,
+    function_name,
+    functions_json,
+    read_tools,
+)
+from producers.gateway.sampling_parameters import NOT_DONE, refuse, sampling
+from schemas.records import Sampling
+
+DIALECT = "openai.responses"
+LOGPROBS = "message.output_text.logprobs"
+MOST_LOGPROBS = 20
+_INT32 = 2**31 - 1
+
+
+def parse(body: bytes, max_choices: int) -> CanonicalRequest:
+    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    request = given(body)
+    refuse(request, _REFUSED)
+    tools = _tools(request)
+    functions = read_tools(tools)
+    choice, shown = _tool_choice(request.get("tool_choice", "auto"), functions)
+    included = _included(request.get("include", []))
+    own = _instructions(request.get("instructions", ""))
+    return CanonicalRequest(
+        dialect=DIALECT,
+        model=text("model", request.get("model")),
+        messages=own + canonical_input(request.get("input")),
+        tools=functions_json([functions[tool] for tool in functions if tool.function in shown]),
+        template_args=None,
+        sampling=_sampling(request, LOGPROBS in included),
+        tool_choice=choice,
+        choices=1,
+        stream=flag("stream", request.get("stream", False)),
+        include_usage=False,
+        wants_logprobs=LOGPROBS in included,
+        previous_turn=_previous(request.get("previous_response_id")),
+        own_messages=len(own),
+        echoed=_echoed(request) | {"tools": tools},
+    )
+
+
+def _echoed(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the answer repeats. Raises `ApiError` for what could not be written again."""
+    echoed = {name: request[name] for name in ECHOED if name in request}
+    for name in echoed:
+        ordered_json(echoed[name], name)
+    return echoed
+
+
+def _tools(request: Mapping[str, Any]) -> list[Any]:
+    tools = request.get("tools", [])
+    if not isinstance(tools, list):
+        raise bad("tools", "tools must be a list")
+    tools = tools + additional_tools(request.get("input"))
+    ordered_json(tools, "tools")
+    return tools
+
+
+def _instructions(value: object) -> tuple[bytes, ...]:
+    content = text("instructions", value)
+    message = {"role": "system", "content": content}
+    return (canonical_json(message, "instructions"),) if content else ()
+
+
+def _included(value: object) -> Collection[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise bad("include", "include must be a list of texts")
+    return value
+
+
+def _previous(value: object) -> str | None:
+    if value is None:
+        return None
+    name = text("previous_response_id", value)
+    if not name.startswith(RESPONSE):
+        raise ApiError(
+            400,
+            f"there is no response {name!r} to go on from",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    return name.removeprefix(RESPONSE)
+
+
+def _sampling(request: Mapping[str, Any], wants_logprobs: bool) -> Sampling:
+    more: dict[str, object] = {}
+    if "max_output_tokens" in request:
+        check = whole(1, _INT32)
+        more["max_tokens"] = check("max_output_tokens", request["max_output_tokens"])
+    most = whole(0, MOST_LOGPROBS)("top_logprobs", request.get("top_logprobs", 0))
+    if most and wants_logprobs:
+        more["top_logprobs"] = most
+    schema = _answer_format(request.get("text", {}))
+    if schema is not None:
+        more["json_schema"] = schema
+    return sampling({name: request[name] for name in request if name not in _NOT_HERE}, **more)
+
+
+def _answer_format(value: object) -> str | None:
+    if not isinstance(value, dict):
+        raise bad("text", "text must be an object")
+    match value.get("format"):
+        case None:
+            return None
+        case {"type": "json_schema", "schema": dict(schema)}:
+            wrapped = {"type": "json_schema", "json_schema": {"schema": schema}}
+            return json_schema("text.format", wrapped)
+        case {"type": "json_schema"}:
+            raise bad("text.format.schema", "text.format.schema must be an object")
+        case other:
+            return json_schema("text.format", other)
+
+
+def _tool_choice(value: object, functions: Collection[Offered]) -> tuple[str, Collection[str]]:
+    """The choice, and the functions that are shown to the model."""
+    names = [tool.function for tool in functions]
+    match value:
+        case "auto" | "none":
+            return (str(value) if names else "auto"), names
+        case "required":
+            wanted = "required"
+        case {"type": "function" | "custom" | "local_shell"}:
+            wanted = _named("tool_choice", value, functions)
+        case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(tools)}:
+            return _allowed(mode, tools, functions)
+        case _:
+            raise bad("tool_choice", "tool_choice must be auto, none, required or a tool offered")
+    if not names:
+        raise bad("tool_choice", "tool_choice needs tools")
+    return wanted, names
+
+
+def _allowed(
+    mode: str, tools: list[Any], functions: Collection[Offered]
+) -> tuple[str, Collection[str]]:
+    place = "tool_choice.tools"
+    names = [_named(f"{place}[{n}]", tool, functions) for n, tool in enumerate(tools)]
+    if not names:
+        raise bad(place, f"{place} must name at least one tool")
+    return mode, names
+
+
+def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
+    """The function that is meant; without its namespace a tool of any is."""
+    if isinstance(tool, dict):
+        name = str(tool.get("name", tool.get("type")))
+        wanted = function_name(name, tool.get("namespace"))
+        for one in functions:
+            if wanted in (one.function, one.name):
+                return one.function
+    raise bad(place, f"{place} names a tool that is not in tools")
+
+
+_NOT_HERE = ("max_tokens", "max_completion_tokens")
+_REFUSED: Mapping[str, Check] = {
+    **NOT_DONE,
+    "background": unsupported(False),
+    "conversation": unsupported(),
+    "prompt": unsupported(),
+    "moderation": unsupported(),
+    "context_management": unsupported([]),
+    "chat_template_kwargs": unsupported({}),
+    "n": unsupported(1),
+}
+ECHOED = (
+    "include",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
