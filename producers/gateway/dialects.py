@@ -8,6 +8,9 @@ from producers.gateway import (
     completions_request,
     completions_response,
     openai_shape,
+    responses_events,
+    responses_request,
+    responses_response,
 )
 from producers.gateway.dialect import Dialect
 
@@ -30,10 +33,20 @@ class OpenAiCompletions:
     error_body = staticmethod(openai_shape.error_body)
 
 
+class OpenAiResponses:
+    """`POST /v1/responses`."""
+
+    parse = staticmethod(responses_request.parse)
+    completion = staticmethod(responses_response.completion)
+    events = staticmethod(responses_events.ResponseEvents)
+    error_body = staticmethod(openai_shape.error_body)
+
+
 OPENAI: Dialect = OpenAiChat()
 """Also the shape of errors where no dialect is spoken."""
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": OPENAI,
     "/v1/completions": OpenAiCompletions(),
+    "/v1/responses": OpenAiResponses(),
 }
