@@ -37,6 +37,12 @@ class PromptRenderer(Protocol):
         """The whole prompt."""
         ...
 
+    def forced_call(
+        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
+    ) -> bytes:
+        """Ids that begin a call of function `name`, or of any, behind the prompt."""
+        ...
+
     def tail(self, prompt: bytes) -> bytes:
         """The part of a prompt that `bridge` reads."""
         ...

@@ -19,6 +19,7 @@ from tests.unit.trajectories.story import (
     dispatched,
     ids,
     message,
+    opened,
     progressed,
     rewarded,
     started,
@@ -36,6 +37,11 @@ class OneTokenAMessage:
 
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
         return ids(*range(1, len(messages) + 1))
+
+    def forced_call(
+        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
+    ) -> bytes:
+        return ids(70, 71 if name else 72)
 
     def tail(self, prompt: bytes) -> bytes:
         return prompt
@@ -168,6 +174,47 @@ def test_a_bent_distribution_is_recorded(bent: dict[str, Any], reason: str) -> N
     event = decision.events[0]
     assert isinstance(event, r.TurnStarted)
     assert (event.behavior_exact, event.inexact_reason) == (False, reason)
+
+
+@pytest.mark.parametrize(
+    ("choice", "begun"), [("auto", ()), ("none", ()), ("required", (70, 72)), ("f", (70, 71))]
+)
+def test_a_tool_call_that_is_insisted_on_is_begun_in_the_prompt(
+    choice: str, begun: tuple[int, ...]
+) -> None:
+    decision = decide(told().known, request(tool_choice=choice, tools=b"[]"), context())
+
+    event, ((_, generate),) = decision.events[0], decision.prompts
+    assert isinstance(event, r.TurnStarted) and isinstance(generate, r.GenerateTurn)
+    assert event.suffix_ids == generate.prompt_ids == ids(1, *begun)
+    assert (event.prompt_length, event.prefill, generate.prefill) == (
+        1 + len(begun),
+        len(begun),
+        len(begun),
+    )
+    assert event.behavior_exact == (not begun)
+
+
+def test_a_named_session_is_opened_first_and_the_request_decided_again() -> None:
+    terms = r.SessionTerms(policy="p", max_idle_ms=7)
+
+    decision = decide(None, request(terms=terms), context(now_ms=255))
+
+    (event,) = decision.events
+    assert isinstance(event, r.SessionOpened)
+    assert (event.session_id, event.name, event.max_idle_ms) == ("s~ff", "s", 7)
+    assert decision.decide_again
+    assert decide(told(closed()).known, request(terms=terms), context()).decide_again
+    assert not decide(told().known, request(terms=terms), context()).decide_again
+
+
+def test_events_of_a_named_session_carry_its_id() -> None:
+    story = told(started("a"))
+    story.known.opened = opened(session_id="s~1", name="s")
+
+    decision = decide(story.known, request("b"), context())
+
+    assert {event.session_id for event in decision.events} == {"s~1"}  # type: ignore[attr-defined]
 
 
 def test_a_command_that_was_carried_out_does_nothing() -> None:
