@@ -16,7 +16,7 @@ from infra.telemetry import Telemetry
 from producers.gateway.callers import Callers
 from producers.gateway.counting import Counting
 from producers.gateway.dialect import Dialect
-from producers.gateway.dialects import DIALECTS, OPENAI
+from producers.gateway.dialects import DIALECTS, dialect_at
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link import Link
@@ -71,7 +71,7 @@ class App:
         began = time.perf_counter()
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
-        error_body = DIALECTS.get(path, OPENAI).error_body
+        error_body = dialect_at(path).error_body
         try:
             if method and exchange.method != method:
                 raise ApiError(405, f"{path} takes {method}", code="method_not_allowed")

@@ -7,6 +7,9 @@ from producers.gateway import (
     chat_response,
     completions_request,
     completions_response,
+    messages_events,
+    messages_request,
+    messages_response,
     openai_shape,
     responses_events,
     responses_request,
@@ -42,11 +45,26 @@ class OpenAiResponses:
     error_body = staticmethod(openai_shape.error_body)
 
 
+class AnthropicMessages:
+    """`POST /v1/messages`."""
+
+    parse = staticmethod(messages_request.parse)
+    completion = staticmethod(messages_response.completion)
+    events = staticmethod(messages_events.MessageEvents)
+    error_body = staticmethod(messages_response.error_body)
+
+
 OPENAI: Dialect = OpenAiChat()
-"""Also the shape of errors where no dialect is spoken."""
+ANTHROPIC: Dialect = AnthropicMessages()
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": OPENAI,
     "/v1/completions": OpenAiCompletions(),
     "/v1/responses": OpenAiResponses(),
+    "/v1/messages": ANTHROPIC,
 }
+
+
+def dialect_at(path: str) -> Dialect:
+    """Whose errors a path has, where no dialect is spoken as well."""
+    return DIALECTS.get(path) or (ANTHROPIC if path.startswith("/v1/messages") else OPENAI)

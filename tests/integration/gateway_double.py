@@ -21,6 +21,7 @@ from infra.settings import KafkaSettings
 from producers.gateway.tokens import Keys, derived_admin_key
 from schemas.records import (
     CommandAnswered,
+    CountTokens,
     OpenSession,
     Record,
     ReplyAddress,
@@ -98,7 +99,10 @@ def _hello(turn: RequestTurn) -> list[Record]:
 
 
 class ScriptedManager:
-    """Answers sessions' commands with 200 and turns as `scripts` say, by session."""
+    """Answers sessions' commands with 200 and turns as `scripts` say, by session.
+
+    It counts a token a message.
+    """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         create_topics(kafka, [REQUESTS, REPLIES, FLEET])
@@ -152,6 +156,8 @@ class ScriptedManager:
             self.send(address, *script(record))
         elif isinstance(record, OpenSession) and record.policy == "unknown":
             self.send(address, answered(record, 503, "unknown_policy"))
+        elif isinstance(record, CountTokens):
+            self.send(address, answered(record, tokens=len(record.messages)))
         elif address is not None:
             self.send(address, answered(record))
 
