@@ -18,8 +18,8 @@ from infra.telemetry import Span, Telemetry
 from producers.gateway.callers import Caller
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Dialect, Events
-from producers.gateway.errors import ApiError, ClientGone
-from producers.gateway.exchange import Exchange, HeaderList
+from producers.gateway.errors import ApiError, ClientGone, bad
+from producers.gateway.exchange import Exchange
 from producers.gateway.inbox import Expected, Inbox
 from producers.gateway.link import Link
 from producers.gateway.settings import GatewaySettings
@@ -47,11 +47,6 @@ class Call:
     turns: list[Expected] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
-    @property
-    def headers(self) -> HeaderList:
-        """Response headers: the id by which logs name the call."""
-        return [(b"x-request-id", self.turn_id.encode())]
-
 
 class Turns:
     """Serves turns of all sessions."""
@@ -77,6 +72,7 @@ class Turns:
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         request = dialect.parse(body, settings.max_choices)
         call = self._call(request, caller, exchange.headers)
+        exchange.request_id = exchange.request_id or call.turn_id.encode()
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)
         try:
             self._send(call, exchange.headers)
@@ -170,7 +166,7 @@ class Turns:
                 answers.setdefault(choice, finished(reply))
         ordered = [answers[choice] for choice in range(call.request.choices)]
         body = dialect.completion(call.turn_id, call.created, call.request, ordered)
-        await exchange.answer(200, body, call.headers)
+        await exchange.answer(200, body)
 
     async def _stream(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:
         events = dialect.events(call.turn_id, call.created, call.request)
@@ -192,7 +188,7 @@ class Turns:
                 continue
             if not exchange.status:
                 self._first_reply.observe(self._loop.time() - began)
-            await exchange.event(data, call.headers, last=answer.complete)
+            await exchange.event(data, last=answer.complete)
         self._repeated.inc(answer.repeated)
 
     def _leave(self, call: Call) -> None:
@@ -229,8 +225,12 @@ def _client_gone(inbox: Inbox, _: object) -> None:
 
 
 def _choice_key(key: bytes, choice: int) -> str:
-    """Each choice is a turn of its own, so each needs a key of its own."""
-    named = _text(key)[:_LONGEST_KEY]
+    """Each choice is a turn of its own, so each needs a key of its own. Raises `ApiError`."""
+    if len(key) > _LONGEST_KEY:
+        name = "idempotency-key"
+        raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
+    # One character for each byte, so that keys that differ stay different.
+    named = key.decode("latin-1")
     return f"{named}.{choice}" if choice else named
 
 
