@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -174,6 +175,30 @@ def test_tool_calls_are_streamed(
     assert (call.id, call.type, call.function.arguments) == ("call_x_0", "function", '{"a":1}')
 
 
+def test_choices_are_streamed_side_by_side_each_with_its_calls(
+    client: openai.OpenAI, manager: ScriptedManager, session: str
+) -> None:
+    def script(turn: RequestTurn) -> list[Record]:
+        call = {**CALL, "id": f"call_x{turn.choice}_0"}
+        message = {"tool_calls": [call]}
+        return [finished(turn, f"{turn.choice}", message=message, finish_reason="tool_calls")]
+
+    manager.scripts[session] = script
+    asked: Any = {"tools": [TOOL], "tool_choice": "required", "stop": ["END"]}
+    with client.chat.completions.stream(model="m", messages=[USER], n=2, **asked) as stream:
+        choices = stream.get_final_completion().choices
+    for number, choice in enumerate(choices):
+        assert (choice.index, choice.finish_reason) == (number, "tool_calls")
+        assert choice.message.content == f"{number}"
+        assert choice.message.tool_calls is not None
+        assert [call.id for call in choice.message.tool_calls] == [f"call_x{number}_0"]
+    whole = client.chat.completions.create(model="m", messages=[USER], n=2, **asked)
+    assert [choice.message.content for choice in whole.choices] == ["0", "1"]
+    for number in (1, 2, 3, 4):
+        turn = manager.await_command(RequestTurn, session, number)
+        assert (turn.tool_choice, turn.sampling.stop) == ("required", ("END",))
+
+
 def test_several_choices_are_several_turns(
     client: openai.OpenAI, manager: ScriptedManager, session: str
 ) -> None:
@@ -289,6 +314,26 @@ def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> Non
             client.chat.completions.create(model="m", messages=[USER])
         with pytest.raises(openai.AuthenticationError):
             client.models.list()
+
+
+def test_a_stream_that_waits_for_long_is_kept_alive(
+    prefixed: KafkaSettings, manager: ScriptedManager, session: str
+) -> None:
+    asked = threading.Event()
+    manager.scripts[session] = lambda turn: (
+        [finished(turn, "late")] if asked.wait(DEADLINE_S) else []
+    )
+    with gateway_process(prefixed, stream_keep_alive_s=0.2) as patient:
+        body = {"model": "m", "messages": [USER], "stream": True}
+        headers = {"authorization": f"Bearer {patient.keys.session_token(session)}"}
+        url = f"{patient.url}/v1/chat/completions"
+        with httpx.stream("POST", url, json=body, headers=headers, timeout=DEADLINE_S) as answer:
+            lines = answer.iter_lines()
+            first = next(lines)
+            asked.set()
+            rest = "".join(lines)
+    assert first == ": keep-alive"
+    assert "late" in rest and rest.endswith("data: [DONE]")
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
