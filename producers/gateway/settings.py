@@ -66,6 +66,12 @@ class GatewaySettings(Section):
         ge=0,
         description="Seconds a turn goes on after its client left, so that a retry can join it",
     )
+    stream_keep_alive_s: float = Field(
+        15,
+        gt=0,
+        description="Seconds after which a streaming client is told that its call is alive; from "
+        "then on its status is 200, and a failure comes as an event",
+    )
     shutdown_timeout_s: float = Field(
         30, ge=0, description="Seconds calls under way may take at shutdown"
     )

@@ -10,6 +10,8 @@ from producers.gateway.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
 _TOKEN_BYTES = 4
+_COMMENT = b": keep-alive\n\n"
+"""What may stand before an answer in every dialect."""
 
 
 class StreamedAnswer:
@@ -36,6 +38,8 @@ class StreamedAnswer:
 
     def take(self, choice: int, reply: Reply) -> bytes:
         """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
+        if isinstance(reply, ReplyDelta) and not reply.token_count:
+            return self._events.keep_alive() if self._open else _COMMENT
         if isinstance(reply, ReplyDelta):
             return self._opening(reply.prompt_tokens) + self._delta(choice, reply)
         answer = finished(reply)
@@ -53,8 +57,6 @@ class StreamedAnswer:
         return self._events.open(prompt_tokens)
 
     def _delta(self, choice: int, reply: ReplyDelta) -> bytes:
-        if not reply.token_count:
-            return self._events.keep_alive()
         if not self._delivered[choice].take(reply):
             self.repeated += 1
             return b""

@@ -30,6 +30,8 @@ from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 _MANAGER_MARGIN_S = 2.0
 # A call answered sooner need not be watched, which saves a tenth of its CPU.
 _WATCH_AFTER_S = 0.1
+# What a reply is that says no more than that the turn is still held.
+_QUIET = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
 _LONGEST_KEY = 256
 _RETRY_DIGITS = 9
 
@@ -46,6 +48,13 @@ class Call:
     inbox: Inbox = field(default_factory=Inbox)
     turns: list[Expected] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
+    keep_alive: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """Nothing more is to happen by itself."""
+        for timer in (self.timer, self.keep_alive):
+            if timer is not None:
+                timer.cancel()
 
 
 class Turns:
@@ -84,8 +93,7 @@ class Turns:
             call.span.fail(str(error))
             raise
         finally:
-            if call.timer is not None:
-                call.timer.cancel()
+            call.end()
             call.span.end()
             self._leave(call)
 
@@ -106,9 +114,20 @@ class Turns:
         """From now on a call ends when its client leaves or its time is over."""
         left_s = self._patience_s - _WATCH_AFTER_S
         call.timer = self._loop.call_later(left_s, call.inbox.put, _late())
+        if call.request.stream:
+            self._keep_alive(call)
         # Ends by itself with the exchange, however that ends.
         watch = self._loop.create_task(exchange.gone())
         watch.add_done_callback(partial(_client_gone, call.inbox))
+
+    def _keep_alive(self, call: Call) -> None:
+        """A client that streams hears something long before it would give up."""
+        seconds = self._settings.stream_keep_alive_s
+        call.keep_alive = self._loop.call_later(seconds, self._was_quiet, call)
+
+    def _was_quiet(self, call: Call) -> None:
+        call.inbox.put((0, _QUIET))
+        self._keep_alive(call)
 
     def _send(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
         for choice, body_hash in enumerate(call.request.body_hashes()):

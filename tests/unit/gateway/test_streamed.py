@@ -56,6 +56,20 @@ def text(data: bytes, choice: int = 0) -> str:
     return read
 
 
+def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
+    answer = streamed()
+    held = ReplyDelta(**IDS, token_offset=0, token_count=0)
+
+    before, begun, between = (
+        answer.take(0, held),
+        answer.take(0, delta(0, "a")),
+        answer.take(0, held),
+    )
+
+    assert before == between == b": keep-alive\n\n"
+    assert text(begun) == "a"
+
+
 def test_deltas_in_order_make_the_message() -> None:
     answer = streamed()
     data = answer.take(0, delta(0, "ab")) + answer.take(0, delta(2, "c"))
