@@ -20,6 +20,7 @@ from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
 from producers.rollout.live_turn import LiveTurn
 from producers.rollout.message_reader import MessageReader
+from producers.rollout.probing import EngineProbe
 from producers.rollout.reporter import Reporter
 from producers.rollout.role_keeper import RoleKeeper, new_incarnation
 from producers.rollout.roles import Roles
@@ -78,7 +79,8 @@ def build(
         undelivered,
         traces,
     )
-    device = Device(engines or engine_factory(mine), load_reader, slot.follow, inbox.put)
+    probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
+    device = Device(engines or engine_factory(mine), load_reader, slot.follow, inbox.put, probe)
     reporter = Reporter(producer, roles, facts, now_ms())
     keeper = RoleKeeper(roles, serving, device, reporter, traces)
     return Worker(inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms)

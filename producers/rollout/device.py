@@ -2,8 +2,9 @@
 
 Loading a model takes as long as it takes; meanwhile the main loop goes on writing tokens and
 heartbeats. The order inside each step is the contract of the design: verify, pause, load, resume;
-abort, sleep. What fails before the engine was touched is `NotStarted`; after that it is `Failed`,
-and the engine is never resumed.
+abort, sleep. An engine is probed before it serves, but not under turns that were kept: they go on
+at once, and a probe would wait in line with them. What fails before the engine was touched is
+`NotStarted`; after that it is `Failed`, and the engine is never resumed.
 """
 
 import queue
@@ -25,6 +26,7 @@ from producers.rollout.device_outcomes import (
 )
 from producers.rollout.engine import Engine
 from producers.rollout.message_reader import MessageReader
+from producers.rollout.probe import PROMPT_TEXT
 from producers.rollout.role_steps import Acquire, Load, Release, Weights
 from schemas.records import PolicyWeights
 
@@ -39,6 +41,16 @@ class EngineFactory(Protocol):
         """An engine that runs and serves `weights`."""
 
 
+class EngineCheck(Protocol):
+    """Whether an engine may serve; `EngineProbe` asks it. Both raise `EngineProbeFailed`."""
+
+    def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
+        """Of one that was just built."""
+
+    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
+        """Of one that was asleep, or has other weights; nothing is sampled on it now."""
+
+
 class Device:
     """`begin` returns at once; outcomes go to `report`, from the device thread."""
 
@@ -48,8 +60,10 @@ class Device:
         load_reader: Callable[[PolicyWeights], MessageReader],
         follow_slot: Callable[[int], int],
         report: Callable[[Outcome], None],
+        check: EngineCheck,
     ) -> None:
         self._engines = engines
+        self._check = check
         self._load_reader = load_reader
         self._follow_slot = follow_slot
         self._report = report
@@ -101,17 +115,21 @@ class Device:
         return Loaded(step, reader, _since(started))
 
     def _engine_with(self, weights: Weights, reader: MessageReader) -> Engine:
+        prompt = reader.encode(PROMPT_TEXT)
         if self._engine is None:
             self._engine = self._engines.build(weights, reader)
+            self._check.whole(self._engine, prompt, weights.version)
             return self._engine
         engine = self._engine
         if self._asleep:
             engine.wake()
             self._asleep = False
-            self._change(engine, weights)
         elif engine.health().version != weights.version:
             engine.pause("keep")
-            self._change(engine, weights)
+        else:
+            return engine
+        self._change(engine, weights)
+        self._check.short(engine, prompt, weights.version)
         return engine
 
     def _change(self, engine: Engine, weights: Weights) -> None:

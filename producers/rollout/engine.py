@@ -120,6 +120,11 @@ class Engine(Protocol):
     `close` raise `EngineStateInvalid`.
     """
 
+    @property
+    def logprob_tolerance(self) -> float:
+        """How far the log-probability of a token may be off when the same is sampled once more:
+        rounding, as its element type has it. A worker serves only with an engine that keeps it."""
+
     def submit(
         self,
         request_id: str,
@@ -166,3 +171,8 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End all requests with "abort" and stop the thread. Blocks; may be called twice."""
+
+
+def logprob_tolerance(dtype: str) -> float:
+    """What rounding makes of it for an element type; one not known is taken for a half one."""
+    return 1e-3 if dtype in ("float32", "float64") else 0.1

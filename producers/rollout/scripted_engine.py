@@ -31,6 +31,10 @@ class ScriptedEngine:
         self._thread = threading.Thread(target=self._loop.run, name="scripted-engine", daemon=True)
         self._thread.start()
 
+    @property
+    def logprob_tolerance(self) -> float:
+        return 0.0
+
     def submit(
         self,
         request_id: str,

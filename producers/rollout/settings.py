@@ -59,6 +59,18 @@ class RolloutSection(Section):
         description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
         "memory (bytes)",
     )
+    probe_deadline_s: float = Field(
+        120,
+        gt=0,
+        description="Seconds in which an engine has to answer the questions that decide "
+        "whether it may serve",
+    )
+    probe_tolerance: float | None = Field(
+        None,
+        ge=0,
+        description="How far a log-probability may be off when the same token is sampled once "
+        "more; none: as the engine's element type has it",
+    )
     torch: TorchSection = Field(default_factory=TorchSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
 

@@ -18,7 +18,13 @@ from producers.rollout.batching import Batch
 from producers.rollout.checkpoint import read_weights
 from producers.rollout.commands import CommandQueue
 from producers.rollout.compatibility import plan_cache
-from producers.rollout.engine import ChunkCallback, EngineHealth, PauseMode, SamplingParams
+from producers.rollout.engine import (
+    ChunkCallback,
+    EngineHealth,
+    PauseMode,
+    SamplingParams,
+    logprob_tolerance,
+)
 from producers.rollout.engine_errors import EngineStateInvalid, EngineTimeout
 from producers.rollout.engine_loop import EngineLoop
 from producers.rollout.forward import Forward
@@ -56,6 +62,7 @@ class TorchEngine:
         module: torch.nn.Module = model  # whose `to` is typed
         module.train(False).requires_grad_(False)
         module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
+        self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
         self._deadline_s = settings.deadline_s
         self._commands = CommandQueue(settings.deadline_s)
@@ -77,6 +84,10 @@ class TorchEngine:
             use_safetensors=True,
         )
         return cls(model, settings, version)
+
+    @property
+    def logprob_tolerance(self) -> float:
+        return logprob_tolerance(self._dtype)
 
     def submit(
         self,

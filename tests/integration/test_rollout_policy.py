@@ -17,7 +17,7 @@ from schemas import records as r
 from schemas.records import Record
 from seamlessflow.demo.model import make_model
 from tests.integration.rollout_stage import Stage, staged
-from tests.unit.rollout.models import plain_logprobs
+from tests.unit.rollout.models import plain_logprobs, plain_top
 
 pytestmark = pytest.mark.kafka
 
@@ -157,6 +157,30 @@ def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
             assert span.version_min == span.version_max
             found[span.start : end] = [span.version_min] * (end - span.start)
     return found
+
+
+def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
+    stage: Stage, versions: list[Version]
+) -> None:
+    role = serving(stage, "tells", 5, versions[0])
+    asked = r.Sampling(max_tokens=200, temperature=1.7, top_logprobs=5)
+    stage.generate(role, "t-tells", prompt(0), sampling=asked, stream=True)
+    stage.completed("t-tells")
+    records = stage.outputs("t-tells")
+    ids, _ = ids_and_logprobs(records)
+    found: dict[str, list[bytes]] = {"topk_ids": [], "topk_logprobs": []}
+    for record in records:
+        assert isinstance(record, r.TurnProgressed | r.TurnCompleted)
+        tokens = len(record.token_ids) // 4
+        for tensor in record.tensors:
+            assert tensor.from_token == record.token_offset
+            assert tensor.to_token == record.token_offset + tokens
+            assert tensor.shape == (tokens, 5)
+            found[tensor.name].append(tensor.data or b"")
+    top_ids, top_logprobs = plain_top(versions[0].model(), prompt(0) + ids, 5, 5)
+    assert unpack(b"".join(found["topk_ids"])) == [token for row in top_ids for token in row]
+    told = np.frombuffer(b"".join(found["topk_logprobs"]), "<f4").reshape(-1, 5)
+    np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
 
 
 def test_spoilt_weights_are_never_served(stage: Stage, versions: list[Version]) -> None:

@@ -11,21 +11,27 @@ import xxhash
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
 from infra.settings import KafkaSettings
-from infra.tokenizer import pack
+from infra.tokenizer import pack, unpack
 from producers.rollout.engine import Engine
 from producers.rollout.message_reader import MessageReader
+from producers.rollout.probe import EngineProbeFailed
 from producers.rollout.role_steps import Weights
 from producers.rollout.script import Script
 from producers.rollout.scripted_engine import ScriptedEngine
 from producers.rollout.worker import EngineBroke
 from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS
+from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.integration.rollout_stage import DEADLINE_S, OTHER_PARTITION, Stage, now_ms, staged
+from tests.unit.rollout_worker.broken_engines import Altered, of_another_version
 
 pytestmark = pytest.mark.kafka
 
 AT_ONCE = {"text": "code 3", "tokens": 12}
+CALL = (
+    '<think>\n\n</think>\n\n<tool_call>\n{"name": "lookup", "arguments": {"key": 3}}\n</tool_call>'
+)
 SLOWLY = {"text": "code 3", "tokens": 400, "tokens_per_second": 200}
 
 
@@ -227,6 +233,64 @@ def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(stage: Stage)
     assert isinstance(worker.error, EngineBroke)
     assert "ArithmeticError" in str(worker.error)
     stage.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("breaks", "failed"))
+
+
+class Untrue:
+    """Engines that sample under another version than was loaded."""
+
+    def verify(self, weights: Weights) -> None:
+        pass
+
+    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+        return Altered(ScriptedEngine(Script(pack([65]), 400)), of_another_version)
+
+
+def test_an_engine_that_fails_its_probe_never_gets_the_role(stage: Stage) -> None:
+    publish(stage, "untrue", 0)
+    worker = stage.start("untrue", "policy-untrue", Untrue())
+    stage.assign("untrue", "rollout", 12)
+    worker.join()
+    assert isinstance(worker.error, EngineProbeFailed)
+    assert (worker.error.field, worker.error.expected, worker.error.got) == ("version", 0, 9)
+    stage.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("untrue", "failed"))
+    assert not any(
+        isinstance(item.record, r.RoleAcquired) and item.record.worker == "untrue"
+        for item in stage.log
+    )
+
+
+def test_a_raw_turn_is_answered_by_its_text(stage: Stage, tokenizer: Path) -> None:
+    role = scripted(stage, "raw", 13, {"text": " <think> 3\n", "tokens": 20})
+    stage.generate(role, "t-raw", raw=True, stream=True)
+    done = stage.completed("t-raw")
+    renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
+    text = renderer.decode(done.token_ids[:-4])
+    assert orjson.loads(done.message) == {"role": "assistant", "content": text}
+    assert text.startswith(" <think> 3\n <think>")
+
+
+def test_a_forced_call_is_one_message_with_its_beginning(stage: Stage, tokenizer: Path) -> None:
+    renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
+    messages = [{"role": "user", "content": "3?"}]
+    prompt = renderer.render(messages, [LOOKUP])
+    beginning = renderer.forced_call(prompt, messages, [LOOKUP], "lookup")
+    rest = CALL[len(renderer.decode(beginning)) :]
+    tokens = len(renderer.encode(rest)) // 4
+    role = scripted(stage, "forced", 14, {"text": rest, "tokens": tokens})
+    forced = unpack(beginning)
+    stage.generate(
+        role,
+        "t-forced",
+        [*unpack(prompt), *forced],
+        prefill=len(forced),
+        tools=orjson.dumps([LOOKUP]),
+    )
+    done = stage.completed("t-forced")
+    assert done.finish_reason == "tool_calls"
+    assert renderer.decode(done.token_ids[:-4]) == rest
+    assert done.prompt_length == len(prompt) // 4 + len(forced)
+    (call,) = orjson.loads(done.message)["tool_calls"]
+    assert call["function"] == {"name": "lookup", "arguments": '{"key": 3}'}
 
 
 def test_a_record_that_is_lost_ends_its_dispatch_and_nothing_else(

@@ -30,6 +30,7 @@ class ManualEngine:
     """`calls` is everything but submissions; `refusal` is raised by the next submit."""
 
     version: int = 0
+    logprob_tolerance: float = 0.0
     submitted: dict[str, Submitted] = field(default_factory=dict)
     calls: Calls = field(default_factory=list)
     refusal: Exception | None = None

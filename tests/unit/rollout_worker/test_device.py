@@ -17,6 +17,7 @@ from producers.rollout.device_outcomes import (
 )
 from producers.rollout.engine import Engine
 from producers.rollout.message_reader import MessageReader
+from producers.rollout.probe import EngineProbeFailed
 from producers.rollout.role_steps import Acquire, Load, Release, Step, Weights
 from schemas.records import PolicyWeights
 from tests.unit.rollout_worker.manual_engine import ManualEngine
@@ -29,13 +30,17 @@ class Spoilt(SeamlessFlowError):
 
 
 class Bench:
-    """A device over a manual engine; `calls` of the engine also hold what the device did else."""
+    """A device over a manual engine; `calls` of the engine also hold what the device did else.
+
+    It is factory and probe at once.
+    """
 
     def __init__(self) -> None:
         self.engine = ManualEngine()
         self.spoilt: set[int] = set()
+        self.untrusted: set[int] = set()
         self.outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        self.device = Device(self, self._load_reader, self._follow, self.outcomes.put)
+        self.device = Device(self, self._load_reader, self._follow, self.outcomes.put, self)
 
     def verify(self, weights: Weights) -> None:
         self.engine.calls.append(("verify", weights.version))
@@ -46,6 +51,17 @@ class Bench:
         self.engine.calls.append(("build", weights.version))
         self.engine.version = weights.version
         return self.engine
+
+    def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
+        self._probe("whole", version)
+
+    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
+        self._probe("short", version)
+
+    def _probe(self, length: str, version: int) -> None:
+        self.engine.calls.append((length, version))
+        if version in self.untrusted:
+            raise EngineProbeFailed("greedy", "version", version, 0)
 
     def do(self, step: Step) -> Outcome:
         """Carries a step out and forgets the calls before it."""
@@ -80,7 +96,13 @@ def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(bench: Bench) 
     outcome = bench.do(acquire())
     assert isinstance(outcome, Acquired)
     assert (outcome.slot_offset, outcome.engine) == (99, bench.engine)
-    assert bench.engine.calls == [("verify", 0), ("reader",), ("build", 0), ("follow", 4)]
+    assert bench.engine.calls == [
+        ("verify", 0),
+        ("reader",),
+        ("build", 0),
+        ("whole", 0),
+        ("follow", 4),
+    ]
 
 
 def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(bench: Bench) -> None:
@@ -113,6 +135,7 @@ def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(bench: Bench)
         ("wake",),
         ("load_weights", "v5", 5),
         ("resume",),
+        ("short", 5),
         ("follow", 4),
     ]
     bench.do(Release(3))
@@ -147,6 +170,18 @@ def test_an_engine_that_fails_to_load_is_never_resumed(bench: Bench) -> None:
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, OSError)
     assert bench.engine.calls == [("verify", 1), ("pause", "keep")]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["built", "woken"])
+def test_an_engine_that_fails_its_probe_gets_no_slot(bench: Bench, again: bool) -> None:
+    if again:
+        bench.do(acquire(0))
+        bench.do(Release(2))
+    bench.untrusted.add(1)
+    outcome = bench.do(acquire(1))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, EngineProbeFailed)
+    assert ("follow", 4) not in bench.engine.calls
 
 
 def test_closing_ends_the_engine(bench: Bench) -> None:

@@ -1,0 +1,255 @@
+"""Engines that break a promise, each in one way, over one that keeps them all."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from producers.rollout.engine import (
+    ChunkCallback,
+    Engine,
+    EngineHealth,
+    PauseMode,
+    SamplingParams,
+    TokenChunk,
+    VersionSpan,
+)
+from producers.rollout.engine_errors import RequestInvalid
+
+NARROWED_T = 0.7
+
+
+class Wrapped:
+    """All as the engine inside does it; `submitted` counts the requests."""
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner = inner
+        self.submitted = 0
+
+    @property
+    def logprob_tolerance(self) -> float:
+        return self.inner.logprob_tolerance
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        self.submitted += 1
+        self.inner.submit(request_id, prompt, completion, sampling, on_chunk)
+
+    def abort(self, request_id: str | None) -> None:
+        self.inner.abort(request_id)
+
+    def pause(self, mode: PauseMode) -> None:
+        self.inner.pause(mode)
+
+    def resume(self) -> None:
+        self.inner.resume()
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        self.inner.load_weights(directory, version)
+
+    def sleep(self) -> int:
+        return self.inner.sleep()
+
+    def wake(self) -> None:
+        self.inner.wake()
+
+    def health(self) -> EngineHealth:
+        return self.inner.health()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Altered(Wrapped):
+    """Each chunk goes through `alter`; None: it is lost."""
+
+    def __init__(self, inner: Engine, alter: Callable[[TokenChunk], TokenChunk | None]) -> None:
+        super().__init__(inner)
+        self._alter = alter
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        def altered(chunk: TokenChunk) -> None:
+            if (instead := self._alter(chunk)) is not None:
+                on_chunk(instead)
+
+        super().submit(request_id, prompt, completion, sampling, altered)
+
+
+def without_logprobs(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, logprobs=b"")
+
+
+def without_the_likely(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, top_ids=b"", top_logprobs=b"")
+
+
+def not_a_number(chunk: TokenChunk) -> TokenChunk:
+    logprobs = np.full(len(chunk.token_ids) // 4, np.nan, "<f4")
+    return replace(chunk, logprobs=logprobs.tobytes())
+
+
+def probabilities(chunk: TokenChunk) -> TokenChunk:
+    """Instead of their logarithms."""
+    return replace(chunk, logprobs=np.exp(np.frombuffer(chunk.logprobs, "<f4")).tobytes())
+
+
+def without_spans(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, spans=())
+
+
+def of_another_version(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, spans=tuple(VersionSpan(span.start, 9) for span in chunk.spans))
+
+
+def spans_of_the_chunk(chunk: TokenChunk) -> TokenChunk:
+    """Counted in the chunk, not in the completion."""
+    return replace(chunk, spans=tuple(VersionSpan(0, span.version) for span in chunk.spans))
+
+
+def shifted_ids(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, token_ids=_next(chunk.token_ids))
+
+
+def shifted_vocabulary(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, token_ids=_next(chunk.token_ids), top_ids=_next(chunk.top_ids))
+
+
+def offsets_with_gaps(chunk: TokenChunk) -> TokenChunk:
+    shift = chunk.offset + 1
+    return replace(
+        chunk, offset=shift, spans=tuple(VersionSpan(shift, s.version) for s in chunk.spans)
+    )
+
+
+def half_a_token(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, token_ids=chunk.token_ids[:-1])
+
+
+def nothing(chunk: TokenChunk) -> None:
+    """The engine hangs."""
+
+
+def endless(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, finish_reason=None)
+
+
+def always_stopped(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, finish_reason=chunk.finish_reason and "stop")
+
+
+def never_stopped(chunk: TokenChunk) -> TokenChunk:
+    return replace(chunk, finish_reason=chunk.finish_reason and "length")
+
+
+def unnormalised(chunk: TokenChunk) -> TokenChunk:
+    """Logits for log-probabilities."""
+    logprobs = np.frombuffer(chunk.logprobs, "<f4") / 100
+    tops = np.frombuffer(chunk.top_logprobs, "<f4") / 100
+    return replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
+
+
+def _next(ids: bytes) -> bytes:
+    return (np.frombuffer(ids, "<i4") + 1).astype("<i4").tobytes()
+
+
+class Bent(Wrapped):
+    """Reports log-probabilities of the distribution that it drew from."""
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        def bent(chunk: TokenChunk) -> None:
+            tops = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, sampling.top_logprobs)
+            scaled = tops / sampling.temperature
+            total = np.log(np.exp(scaled).sum(axis=1))
+            own = np.frombuffer(chunk.logprobs, "<f4") / sampling.temperature - total
+            logprobs = own.astype("<f4").tobytes()
+            top_logprobs = (scaled - total[:, None]).astype("<f4").tobytes()
+            on_chunk(replace(chunk, logprobs=logprobs, top_logprobs=top_logprobs))
+
+        narrowed = sampling.temperature not in (0, 1)
+        take = bent if narrowed else on_chunk
+        super().submit(request_id, prompt, completion, sampling, take)
+
+
+class Forgetful(Wrapped):
+    """Samples as if there were no completion yet."""
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        done = len(completion) // 4
+
+        def moved(chunk: TokenChunk) -> None:
+            spans = tuple(VersionSpan(done + span.start, span.version) for span in chunk.spans)
+            on_chunk(replace(chunk, offset=done + chunk.offset, spans=spans))
+
+        rest = replace(sampling, max_tokens=sampling.max_tokens - done)
+        super().submit(request_id, prompt, b"", rest, moved)
+
+
+class Unstoppable(Wrapped):
+    """Knows no stop tokens."""
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        free = replace(sampling, stop_token_ids=())
+        super().submit(request_id, prompt, completion, free, on_chunk)
+
+
+class Deaf(Wrapped):
+    """Cannot be aborted."""
+
+    def abort(self, request_id: str | None) -> None:
+        pass
+
+
+class Refusing(Wrapped):
+    """Takes no request."""
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        raise RequestInvalid(request_id, "no place")
+
+
+class Stale(Wrapped):
+    """Holds other weights than it was told to load."""
+
+    def health(self) -> EngineHealth:
+        return replace(self.inner.health(), version=1)
