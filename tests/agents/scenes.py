@@ -1,8 +1,9 @@
 """What the model of these tests says: lines of a play, chosen by the prompt. Pure.
 
-A task names its scene, `[scene arithmetic]`; the model says the scene's lines in order, one a turn.
-How many it has said is read from the prompt too, so it has no memory and answers a repeated
-request alike. A prompt that names no scene (a title, a summary) gets `ASIDE`.
+A task names its scene, `[scene adding]`; the model says the scene's lines in order, one a turn. How
+many it has said is read from the prompt too, so it has no memory and answers a repeated request
+alike. `[scene repair in /some/place]` says where: `PLACE` in the lines. A prompt that names no
+scene (a title, a summary) gets `ASIDE`.
 
 Lines are spelt as a Qwen3 samples them, tool calls and thinking included.
 """
@@ -10,18 +11,20 @@ Lines are spelt as a Qwen3 samples them, tool calls and thinking included.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 ASIDE = "A short answer."
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """By this command mini-swe-agent knows that the model is done."""
 
-_NAMED = re.compile(r"\[scene ([a-z-]+)\]")
+PLACE = "{place}"
+_NAMED = re.compile(r"\[scene ([a-z-]+)(?: in ([^]]+))?\] ")
 _ASSISTANT = "<|im_start|>assistant"
 
 
-def cue(scene: str) -> str:
-    """The words in a task that name its scene."""
-    return f"[scene {scene}]"
+def cue(scene: str, place: Path | None = None) -> str:
+    """The words that begin a task and name its scene."""
+    return f"[scene {scene}] " if place is None else f"[scene {scene} in {place}] "
 
 
 def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
@@ -33,7 +36,7 @@ def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
     if named is None:
         return ASIDE
     said = prompt.count(_ASSISTANT, named.end()) - 1
-    return scenes[named[1]][said]
+    return scenes[named[1]][said].replace(PLACE, named[2] or "")
 
 
 def answer(scene: str) -> str:
@@ -59,7 +62,28 @@ _ADDING = [
 ]
 
 _FIX = "sed -i 's/a - b/a + b/' calc.py"
+_PATCH = """apply_patch <<'EOF'
+*** Begin Patch
+*** Update File: calc.py
+@@
+ def add(a, b):
+-    return a - b
++    return a + b
+*** End Patch
+EOF"""
 _TEST = "python -m pytest -q"
+_REPAIRED = "It subtracted. Now it adds, and the test passes."
+
+
+def _claude_code(**edit: object) -> list[str]:
+    calc = f"{PLACE}/calc.py"
+    return [
+        thought("First look.") + "I look at the code.\n" + call("Read", file_path=calc),
+        thought("It subtracts.") + call("Edit", file_path=calc, **edit),
+        "Do the tests pass?\n" + call("Bash", command=_TEST, description="Runs the tests"),
+        thought("They do.") + _REPAIRED,
+    ]
+
 
 SCENES: Mapping[str, Sequence[str]] = {
     "adding": _ADDING,
@@ -69,4 +93,12 @@ SCENES: Mapping[str, Sequence[str]] = {
         "Do the tests pass?\n" + call("bash", command=_TEST),
         "They do.\n" + call("bash", command=SUBMIT),
     ],
+    "codex": [
+        thought("First look.") + "I look at the code.\n" + call("exec_command", cmd="cat calc.py"),
+        thought("It subtracts.") + call("exec_command", cmd=_PATCH),
+        "Do the tests pass?\n" + call("exec_command", cmd=_TEST),
+        thought("They do.") + _REPAIRED,
+    ],
+    "claude-code": _claude_code(old_string="a - b", new_string="a + b"),
+    "claude-code-wordy": _claude_code(old_string="a - b", new_string="a + b", replace_all=False),
 }

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.agents
 
 
 @pytest.mark.parametrize("how", ["run", "stream"])
-@pytest.mark.parametrize("api", ["chat"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
 def test_openai_agents_is_one_chain(
     system: Theatre, installed: Installed, tmp_path: Path, api: str, how: str
 ) -> None:
@@ -31,7 +31,7 @@ def test_openai_agents_is_one_chain(
 
 
 @pytest.mark.parametrize("how", ["run", "stream"])
-@pytest.mark.parametrize("api", ["chat"])
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_pydantic_ai_is_one_chain(
     system: Theatre, installed: Installed, tmp_path: Path, api: str, how: str
 ) -> None:

@@ -1,0 +1,52 @@
+"""Claude Code, non-interactive, on the Anthropic messages dialect."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents.installed import Installed
+from tests.agents.repository import TASK, Repository, repository
+from tests.agents.scenes import answer, cue
+from tests.agents.theatre import Performance, Theatre
+
+pytestmark = pytest.mark.agents
+
+CLAUDE = "@anthropic-ai/claude-code/cli-wrapper.cjs"
+
+
+def claude(installed: Installed, session: Performance, broken: Repository, task: str) -> str:
+    """Runs it to its end; returns its last message."""
+    return installed.run(
+        installed.node(
+            CLAUDE,
+            *("--print", task, "--model", "policy"),
+            *("--allowedTools", "Agent,Bash,Edit,Read,Write"),
+        ),
+        broken.directory,
+        CLAUDE_CONFIG_DIR=str(broken.directory.parent / "claude"),
+        ANTHROPIC_BASE_URL=session.base_url.removesuffix("/v1"),
+        ANTHROPIC_AUTH_TOKEN=session.api_key,
+        ANTHROPIC_DEFAULT_HAIKU_MODEL="policy",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("scene", "rules"),
+    [
+        # Claude Code writes members that its model left out into the call it sends back.
+        ("claude-code", {"root": 1, "extend": 2, "render": 1}),
+        ("claude-code-wordy", {"root": 1, "extend": 3}),
+    ],
+)
+def test_a_repaired_repository_is_rewarded(
+    system: Theatre, installed: Installed, tmp_path: Path, scene: str, rules: dict[str, int]
+) -> None:
+    session, broken = system.open(scene), repository(tmp_path / "repository")
+
+    said = claude(installed, session, broken, cue(scene, broken.directory) + TASK)
+
+    assert said.strip() == answer(scene)
+    after = broken.passes(installed)
+    assert after
+    assert session.end(float(after)).match_rules == rules

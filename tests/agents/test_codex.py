@@ -1,0 +1,58 @@
+"""Codex, non-interactive, on the Responses dialect."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents.installed import Installed
+from tests.agents.repository import TASK, Repository, repository
+from tests.agents.scenes import answer, cue
+from tests.agents.theatre import MAX_CONTEXT, Performance, Theatre
+
+pytestmark = pytest.mark.agents
+
+CODEX = "@openai/codex/bin/codex.js"
+CONFIG = """
+model = "policy"
+model_provider = "seamlessflow"
+model_context_window = {context}
+check_for_update_on_startup = false
+
+[model_providers.seamlessflow]
+name = "SeamlessFlow"
+base_url = "{base_url}"
+env_key = "SEAMLESSFLOW_KEY"
+wire_api = "responses"
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+"""
+
+
+def codex(installed: Installed, session: Performance, broken: Repository, task: str) -> str:
+    """Runs it to its end; returns its last message."""
+    home = broken.directory.parent / "codex"
+    home.mkdir()
+    (home / "config.toml").write_text(CONFIG.format(context=MAX_CONTEXT, base_url=session.base_url))
+    return installed.run(
+        installed.node(CODEX, "exec", "--dangerously-bypass-approvals-and-sandbox", task),
+        broken.directory,
+        CODEX_HOME=str(home),
+        SEAMLESSFLOW_KEY=session.api_key,
+    )
+
+
+def test_a_repaired_repository_is_rewarded(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.open("codex"), repository(tmp_path / "repository")
+
+    said = codex(installed, session, broken, cue("codex") + TASK)
+
+    assert said.strip() == answer("codex")
+    after = broken.passes(installed)
+    assert after
+    assert session.end(float(after)).match_rules == {"root": 1, "extend": 3}
