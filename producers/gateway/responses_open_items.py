@@ -37,6 +37,18 @@ class Writer:
         self._number += 1
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
+    def delta(self, head: bytes, text: str) -> bytes:
+        """The one that comes a token: behind a `delta_head`."""
+        number = self._number
+        self._number += 1
+        return b'%b,"sequence_number":%d,"delta":%b}\n\n' % (head, number, orjson.dumps(text))
+
+
+def delta_head(kind: str, place: Mapping[str, object]) -> bytes:
+    """All of a delta that is alike from one to the next."""
+    data = orjson.dumps({"type": kind, **place})
+    return b"event: %b\ndata: %b" % (kind.encode(), data[:-1])
+
 
 class OpenMessage:
     """What the model says."""
@@ -46,6 +58,7 @@ class OpenMessage:
         self._id = item_id("message", turn_id, index)
         self._index = index
         self._place = {"item_id": self._id, "output_index": index, "content_index": 0}
+        self._delta = delta_head("response.output_text.delta", {**self._place, "logprobs": []})
         self._texts: list[str] = []
         self._logprobs: list[Item] = []
 
@@ -59,6 +72,8 @@ class OpenMessage:
     def more(self, text: str, logprobs: Sequence[Item]) -> bytes:
         """More of it."""
         self._texts.append(text)
+        if not logprobs:
+            return self._write.delta(self._delta, text)
         self._logprobs += logprobs
         kind = "response.output_text.delta"
         return self._write(kind, **self._place, delta=text, logprobs=logprobs)
@@ -82,6 +97,7 @@ class OpenReasoning:
         self._index = index
         self._encrypted = encrypted
         self._place = {"item_id": self._id, "output_index": index, "content_index": 0}
+        self._delta = delta_head("response.reasoning_text.delta", self._place)
         self._texts: list[str] = []
 
     def begin(self) -> bytes:
@@ -94,7 +110,7 @@ class OpenReasoning:
     def more(self, text: str) -> bytes:
         """More of it."""
         self._texts.append(text)
-        return self._write("response.reasoning_text.delta", **self._place, delta=text)
+        return self._write.delta(self._delta, text)
 
     def close(self, status: str) -> tuple[bytes, Item]:
         """Its last events, and all of it."""

@@ -247,9 +247,13 @@ def test_tools_of_a_namespace_bear_its_name_and_are_described_with_it_once() -> 
 
 
 def test_tools_that_come_with_the_input_are_the_requests() -> None:
-    brought = {"type": "additional_tools", "role": "developer", "tools": [TOOL]}
-    assert parsed(input=[brought, USER]).tools == parsed(tools=[TOOL]).tools
-    assert parsed(input=[brought, USER], tools=[TOOL]).tools == parsed(tools=[TOOL]).tools
+    brought = {"type": "additional_tools", "role": "developer", "tools": [TOOL, GROUP]}
+    request = parsed(input=[brought, USER])
+    assert (request.tools, request.messages) == (
+        parsed(tools=[TOOL, GROUP]).tools,
+        parsed(input=[USER]).messages,
+    )
+    assert parsed(input=[brought, brought, USER], tools=[TOOL]).tools == request.tools
 
 
 @pytest.mark.parametrize("kind", ["web_search", "image_generation", "tool_search"])
