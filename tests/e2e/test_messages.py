@@ -1,0 +1,81 @@
+"""Anthropic's client through everything: what it sends back extends the turn it answers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from infra.settings import KafkaSettings
+from tests.agents.scenes import answer, cue
+from tests.agents.theatre import Theatre, theatre
+
+pytestmark = pytest.mark.kafka
+ADD: Any = {
+    "name": "add",
+    "description": "Adds two numbers.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+}
+SYSTEM: Any = [
+    {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch={};"},
+    {"type": "text", "text": "You add with your tool.", "cache_control": {"type": "ephemeral"}},
+]
+
+
+@pytest.fixture(scope="module")
+def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
+    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
+        yield made
+
+
+def asked(messages: list[Any]) -> dict[str, Any]:
+    """A request, its billing header another each time as Claude Code's is."""
+    billing = {**SYSTEM[0], "text": SYSTEM[0]["text"].format(len(messages))}
+    return {
+        "model": "policy",
+        "system": [billing, SYSTEM[1]],
+        "messages": messages,
+        "tools": [ADD],
+        "thinking": {"type": "adaptive"},
+    }
+
+
+def said(
+    client: anthropic.Anthropic, messages: list[Any], *, streamed: bool
+) -> anthropic.types.Message:
+    if not streamed:
+        whole: anthropic.types.Message = client.messages.create(**asked(messages), max_tokens=2000)
+        return whole
+    with client.messages.stream(**asked(messages), max_tokens=2000) as stream:
+        return stream.get_final_message()
+
+
+def results(message: anthropic.types.Message) -> list[Any]:
+    return [
+        {"type": "tool_result", "tool_use_id": block.id, "content": str(sum(block.input.values()))}  # type: ignore[arg-type]
+        for block in message.content
+        if block.type == "tool_use"
+    ]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_tool_loop_is_one_chain(system: Theatre, streamed: bool) -> None:
+    session = system.open(f"messages-{'streamed' if streamed else 'whole'}")
+    messages: list[Any] = [{"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}]
+    with anthropic.Anthropic(
+        base_url=session.base_url.removesuffix("/v1"), api_key=session.api_key
+    ) as client:
+        counted = client.messages.count_tokens(**asked(messages)).input_tokens
+        message = said(client, messages, streamed=streamed)
+        assert message.usage.input_tokens == counted
+        while found := results(message):
+            assert message.stop_reason == "tool_use"
+            messages += [message.to_param(), {"role": "user", "content": found}]
+            message = said(client, messages, streamed=streamed)
+    assert message.stop_reason == "end_turn"
+    assert message.content[-1].type == "text" and message.content[-1].text == answer("adding")
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
