@@ -48,6 +48,8 @@ class Stage:
     records: list[Record] = field(default_factory=list)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     assignments: int = 0
+    current: Path = Path()
+    """The newest weights."""
 
     @property
     def url(self) -> str:
@@ -94,6 +96,7 @@ class Stage:
             self.directory / "weights", facts, lambda draft: make_model(draft, seed), sync=False
         )
         self._announce_weights(version, directory, digest)
+        self.current = directory
         return directory
 
     def _announce_weights(self, version: int, directory: Path, digest: str) -> None:
@@ -144,6 +147,24 @@ class Stage:
             ),
         )
         return self.expect(r.RoleAcquired, lambda record: record.assignment == number)
+
+    def preempt(self, worker: str, incarnation: str) -> None:
+        """Asks a worker's rollout process to make way for its trainer."""
+        self.assignments += 1
+        self.producer.send(
+            CONTROL.name,
+            r.RoleAssigned(
+                epoch=0,
+                at_ms=now_ms(),
+                assignment=self.assignments,
+                worker=worker,
+                incarnation=incarnation,
+                role="train",
+                slot=None,
+                reason="test",
+                deadline_ms=now_ms() + 60_000,
+            ),
+        )
 
     def lose(self, worker: str, incarnation: str) -> None:
         """Says what the scheduler would say of a worker that is silent."""

@@ -5,20 +5,16 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import openai
 import orjson
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from infra.settings import KafkaSettings
 from schemas import records as r
+from tests.e2e.parity import assert_parity
 from tests.e2e.stage import POLICY, Stage, stage
 
 pytestmark = pytest.mark.kafka
-PARITY = 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +44,6 @@ def end(made: Stage, session_id: str) -> r.Trajectory:
     made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
     made.admin(f"/sessions/{session_id}/close").raise_for_status()
     return made.expect(r.Trajectory, lambda record: record.session_id == session_id)
-
-
-def plain_logprobs(weights: Path, tokens: bytes) -> npt.NDArray[np.float32]:
-    """Log-prob of each token behind the first, by one plain forward pass."""
-    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
-    ids_T = torch.from_numpy(np.frombuffer(tokens, np.int32).astype(np.int64))
-    with torch.inference_mode():
-        logits_TV = model(ids_T[None]).logits[0]
-    chosen = torch.log_softmax(logits_TV[:-1], -1).gather(1, ids_T[1:, None])
-    found: npt.NDArray[np.float32] = chosen[:, 0].numpy()
-    return found
-
-
-def assert_parity(weights: Path, trajectory: r.Trajectory) -> None:
-    """The first chain's recorded log-probs are those of a plain forward pass."""
-    last = trajectory.nodes[-1]
-    end = last.start + last.length
-    ours = np.frombuffer(trajectory.logprobs, np.float32)[1:end]
-    mask = np.frombuffer(trajectory.loss_mask, np.uint8)[1:end].astype(bool)
-    plain = plain_logprobs(weights, trajectory.tokens[: 4 * end])
-    assert mask.any()
-    np.testing.assert_allclose(ours[mask], plain[mask], atol=PARITY)
 
 
 def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) -> None:

@@ -1,0 +1,153 @@
+"""Weights change, workers go, nobody serves: the agent sees one slow answer without a gap."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import openai
+import orjson
+import pytest
+
+from infra.settings import KafkaSettings
+from schemas import records as r
+from tests.e2e.parity import assert_parity, versions
+from tests.e2e.stage import POLICY, Stage, stage
+
+pytestmark = pytest.mark.kafka
+AT_ONCE = 8
+ROUNDS = 10
+CLIENT_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[Stage]:
+    """Gateway and manager; policy version 0; no worker yet."""
+    with stage(broker, tmp_path) as made:
+        made.publish_weights(0, seed=1)
+        made.start_gateway()
+        made.start("manager", "consumers.trajectories")
+        made.await_gateway()
+        yield made
+
+
+def serve(made: Stage, *workers: str) -> dict[str, r.RoleAcquired]:
+    """Starts workers and lets them roll out."""
+    for worker in workers:
+        made.start_worker(worker)
+    return {worker: made.give_role(worker, slot) for slot, worker in enumerate(workers)}
+
+
+def client_of(made: Stage, session_id: str) -> openai.OpenAI:
+    body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
+    return openai.OpenAI(
+        base_url=body["base_url"], api_key=body["api_key"], timeout=CLIENT_TIMEOUT_S
+    )
+
+
+def read_stream(made: Stage, session_id: str) -> str:
+    """One streamed turn; the text that came in pieces."""
+    chunks = client_of(made, session_id).chat.completions.create(
+        model=POLICY,
+        messages=[{"role": "user", "content": "key 7"}],
+        max_tokens=480,
+        stream=True,
+    )
+    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+
+
+def read_whole(client: openai.OpenAI) -> str:
+    """One turn that is not streamed; the id of the answer."""
+    return client.chat.completions.create(
+        model=POLICY, messages=[{"role": "user", "content": "key 7"}], max_tokens=16
+    ).id
+
+
+def end(made: Stage, session_id: str) -> r.Trajectory:
+    made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
+    made.admin(f"/sessions/{session_id}/close").raise_for_status()
+    return made.expect(r.Trajectory, lambda record: record.session_id == session_id)
+
+
+def disturbed_turns(
+    made: Stage, name: str, disturb: Callable[[r.TurnDispatched], object]
+) -> list[r.Trajectory]:
+    """Sessions of one streamed turn each, with something done once the first of them samples."""
+    sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
+    with ThreadPoolExecutor(AT_ONCE) as agents:
+        texts: list[Future[str]] = [agents.submit(read_stream, made, one) for one in sessions]
+        progressed = made.expect(r.TurnProgressed, lambda one: one.session_id in sessions)
+        dispatched = made.expect(
+            r.TurnDispatched, lambda one: one.session_id == progressed.session_id
+        )
+        disturb(dispatched)
+    for session_id, text in zip(sessions, texts, strict=True):
+        said = made.expect(r.TurnCompleted, lambda one, of=session_id: one.session_id == of)  # type: ignore[misc]
+        assert (orjson.loads(said.message)["content"] or "") == text.result()
+    return [end(made, session_id) for session_id in sessions]
+
+
+def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: Stage) -> None:
+    serve(flow, "w0")
+    for version in range(1, ROUNDS):
+        weights = {version - 1: flow.current}
+        found = disturbed_turns(
+            flow,
+            f"v{version}",
+            lambda _, of=version: flow.publish_weights(of, seed=of),  # type: ignore[misc]
+        )
+        weights[version] = flow.current
+        mixed = [one for one in found if len(versions(one)) == 2]
+        for trajectory in mixed:
+            assert_parity(weights, trajectory)
+        if mixed:
+            return
+    pytest.fail(f"no turn was under way when weights changed, in {ROUNDS} rounds")
+
+
+def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: Stage) -> None:
+    incarnations = {w: one.incarnation for w, one in serve(flow, "w0", "w1").items()}
+
+    found = disturbed_turns(
+        flow, "p", lambda one: flow.preempt(one.worker, incarnations[one.worker])
+    )
+
+    flow.expect(r.RoleReleased)
+    assert sum(one.interrupted_turns for one in found) >= 1
+    for trajectory in found:
+        assert_parity(flow.current, trajectory)
+
+
+def test_turns_of_a_killed_worker_go_on_elsewhere(flow: Stage) -> None:
+    serve(flow, "w0", "w1")
+
+    def kill(one: r.TurnDispatched) -> None:
+        os.kill(flow.processes[one.worker].pid, signal.SIGKILL)
+        flow.lose(one.worker, one.incarnation)
+
+    found = disturbed_turns(flow, "k", kill)
+
+    assert sum(one.interrupted_turns for one in found) >= 1
+    for trajectory in found:
+        assert_parity(flow.current, trajectory)
+
+
+@pytest.mark.slow
+def test_agents_outlast_a_fleet_without_workers_for_longer_than_their_time_out(
+    flow: Stage,
+) -> None:
+    """A stream is kept alive; a plain call times out, is retried, and joins its turn."""
+    plain = client_of(flow, "plain")
+    with ThreadPoolExecutor(2) as agents:
+        streamed = agents.submit(read_stream, flow, "streamed")
+        answered = agents.submit(read_whole, plain)
+        joined = flow.expect(r.TurnJoined)
+        serve(flow, "w0")
+        assert answered.result() == f"chatcmpl-{joined.turn_id}"
+        assert streamed.result()
+
+    for session_id in ("plain", "streamed"):
+        trajectory = end(flow, session_id)
+        assert trajectory.turns == 1
+        assert_parity(flow.current, trajectory)
