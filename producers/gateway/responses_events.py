@@ -39,10 +39,12 @@ class ResponseEvents:
         self._open: OpenMessage | OpenReasoning | OpenCall | None = None
         self._items: list[Item] = []
         self._scores: list[Item] = []
+        self._begun = False
         self._silent = True
 
     def open(self, prompt_tokens: int) -> bytes:
         """The response, before anything of it."""
+        self._begun = True
         state = orjson.Fragment(self._states.begun())
         return self._write("response.created", response=state) + self._write(
             "response.in_progress", response=state
@@ -76,13 +78,13 @@ class ResponseEvents:
         return self._write(kind, response=state)
 
     def failed(self, error: ApiError) -> bytes:
-        """What ends a stream that fails after it began."""
+        """What ends a stream that fails after it began, if only with a sign of life."""
+        data = b"" if self._begun else self.open(0)
         told = orjson.loads(error_body(error))["error"]
         flat = {name: told[name] for name in ("code", "message", "param")}
         state = orjson.Fragment(self._states.failed(self._items, error))
-        return self._write("error", **flat, error=told) + self._write(
-            "response.failed", response=state
-        )
+        data += self._write("error", **flat, error=told)
+        return data + self._write("response.failed", response=state)
 
     def keep_alive(self) -> bytes:
         """A comment, which every reader of events skips."""

@@ -71,6 +71,8 @@ def events(data: bytes) -> list[Any]:
     """Each event, checked."""
     read = []
     for event in data.split(b"\n\n")[:-1]:
+        if event.startswith(b":"):
+            continue
         name, _, body = event.partition(b"\ndata: ")
         read.append(orjson.loads(body))
         assert name == b"event: " + read[-1]["type"].encode()
@@ -346,6 +348,12 @@ def test_a_stream_that_fails_says_so_twice_and_keeps_what_was_whole() -> None:
     assert failed["response"]["status"] == "failed"
     assert failed["response"]["error"] == {"code": "server_error", "message": "too late"}
     assert [item["type"] for item in failed["response"]["output"]] == ["reasoning"]
+
+
+def test_a_stream_that_fails_before_it_was_opened_is_opened() -> None:
+    writer = ResponseEvents("t", 1, request(stream=True))
+    read = events(writer.keep_alive() + writer.failed(ApiError(504, "too late")))
+    assert kinds(read) == ["created", "in_progress", "error", "failed"]
 
 
 def test_more_of_a_call_that_has_ended_is_an_error() -> None:
