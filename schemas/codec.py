@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader
 
-from schemas.generate import references
+from schemas.generate import in_dependency_order, references
 from schemas.records import RECORDS, Record
 from schemas.registry import (
+    NAMESPACE,
     Schema,
     history,
     parsed,
@@ -21,6 +22,7 @@ from schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
+from schemas.writing import Write, record_writer, writer
 
 _MARKER = b"\xc3\x01"
 _HEADER_BYTES = 10
@@ -39,11 +41,6 @@ class _Format:
         self.schema = parsed(schema)
         self.header = _MARKER + bytes.fromhex(schema_fingerprint(schema))
         types = {field["name"]: field["type"] for field in raw[name]["fields"]}
-        self.rewritten = [
-            field
-            for field, avro in types.items()
-            if references(avro) or (isinstance(avro, dict) and "values" in avro)
-        ]
         self.composed = {
             field: avro
             for field, avro in types.items()
@@ -54,11 +51,8 @@ class _Format:
 
 def encode(record: Record) -> bytes:
     """The record's single-object encoding. Raises `ValueError` or `TypeError` for wrong fields."""
-    form = _FORMATS[type(record).__name__]
-    buffer = BytesIO()
-    buffer.write(form.header)
-    schemaless_writer(buffer, form.schema, _datum(record))
-    return buffer.getvalue()
+    header, write = _WRITERS[type(record)]
+    return header + write(record)
 
 
 def decode(data: bytes) -> Record:
@@ -70,24 +64,6 @@ def decode(data: bytes) -> Record:
         return reader(data)
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
-
-
-def _datum(record: Record) -> dict[str, Any]:
-    fields = vars(record)
-    rewritten = _FORMATS[type(record).__name__].rewritten
-    if not rewritten:
-        return fields
-    return {**fields, **{name: _plain(fields[name]) for name in rewritten}}
-
-
-def _plain(value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(value, Record):
-        return _datum(value)
-    if isinstance(value, Mapping):
-        return dict(sorted(value.items()))
-    return [_datum(item) for item in value]
 
 
 def _record(form: _Format, datum: dict[str, Any]) -> Record:
@@ -121,6 +97,17 @@ def _reader(form: _Format, written: Any, same: bool) -> Callable[[bytes], Record
     return read
 
 
+def _writers() -> dict[type[Record], tuple[bytes, Write]]:
+    by_name: dict[str, Write] = {}
+    for name in in_dependency_order(_RAW):
+        fields = {field["name"]: writer(field["type"], by_name) for field in _RAW[name]["fields"]}
+        by_name[f"{NAMESPACE}.{name}"] = record_writer(fields)
+    return {
+        form.record: (form.header, by_name[f"{NAMESPACE}.{name}"])
+        for name, form in _FORMATS.items()
+    }
+
+
 def _readers() -> dict[bytes, Callable[[bytes], Record]]:
     readers = {form.header: _reader(form, form.schema, True) for form in _FORMATS.values()}
     for name, versions in history().items():
@@ -135,4 +122,5 @@ _RAW: Mapping[str, Schema] = raw_schemas()
 _FORMATS = {name: _Format(name, _RAW) for name in _RAW}
 for _form in _FORMATS.values():
     _form.converters = [(name, _converter(avro)) for name, avro in _form.composed.items()]
+_WRITERS = _writers()
 _READERS = _readers()

@@ -4,6 +4,7 @@ The schemas are the source; the dataclasses are what mypy and the programs see o
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Record:
 
 def records_source(raw: dict[str, Schema]) -> str:
     """The text of `records.py`."""
-    names = _in_dependency_order(raw)
+    names = in_dependency_order(raw)
     return _HEADER + "".join(_class_source(raw[name]) for name in names) + _registry_source(names)
 
 
@@ -93,7 +94,8 @@ def _registry_source(names: list[str]) -> str:
     return f"\n\nRECORDS: Mapping[str, type[Record]] = {{\n{rows}}}\n"
 
 
-def _in_dependency_order(raw: dict[str, Schema]) -> list[str]:
+def in_dependency_order(raw: Mapping[str, Schema]) -> list[str]:
+    """All records, each behind those that it refers to."""
     ordered: list[str] = []
 
     def visit(name: str) -> None:

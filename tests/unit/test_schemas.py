@@ -93,6 +93,33 @@ def test_a_record_survives_encoding() -> None:
     assert decode(encode(record)) == record
 
 
+@pytest.mark.parametrize("name", RAW)
+def test_another_avro_library_reads_what_is_written(name: str) -> None:
+    schema, header = parsed(self_contained(name, RAW)), 10
+    for _ in range(20):
+        given, buffer = generate_one(schema), BytesIO()
+        schemaless_writer(buffer, schema, given)
+        fingerprint = bytes.fromhex(schema_fingerprint(self_contained(name, RAW)))
+        written = encode(decode(b"\xc3\x01" + fingerprint + buffer.getvalue()))
+
+        assert schemaless_reader(BytesIO(written[header:]), schema, None) == given
+
+
+@pytest.mark.parametrize(
+    "number", [0, 1, -1, 63, 64, 4095, 4096, 2**31, -(2**31), 2**63 - 1, -(2**63)]
+)
+def test_numbers_survive_encoding(number: int) -> None:
+    assert decode(encode(Sampling(seed=number))) == Sampling(seed=number)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seed": 2**63}, {"seed": 0.5}, {"seed": "1"}, {"stop": (b"a",)}, {"top_p": "1"}]
+)
+def test_wrong_fields_are_not_written(wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode(Sampling(**wrong))
+
+
 def test_equal_maps_are_equal_bytes_whatever_their_order() -> None:
     one = Sampling(logit_bias={"1": 1.0, "2": 2.0})
     two = Sampling(logit_bias={"2": 2.0, "1": 1.0})
