@@ -14,6 +14,7 @@ from producers.gateway.chat_messages import canonical_messages, canonical_tools
 from producers.gateway.errors import bad
 from producers.gateway.parameters import (
     Check,
+    bounded,
     flag,
     given,
     includes_usage,
@@ -28,6 +29,7 @@ DIALECT = "openai.chat"
 MOST_LOGPROBS = 20
 
 
+@bounded
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
     request = given(body)

@@ -11,6 +11,7 @@ from producers.gateway.canonical import CanonicalRequest, canonical_json
 from producers.gateway.errors import bad
 from producers.gateway.parameters import (
     Check,
+    bounded,
     flag,
     given,
     includes_usage,
@@ -27,6 +28,7 @@ DEFAULT_MAX_TOKENS = 16
 _MOST_IDS = 2**31
 
 
+@bounded
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
     request = given(body)

@@ -14,6 +14,7 @@ from producers.gateway.messages_history import canonical_history
 from producers.gateway.messages_tools import canonical_choice, canonical_tools
 from producers.gateway.parameters import (
     Check,
+    bounded,
     flag,
     given,
     number,
@@ -39,6 +40,7 @@ class Prompt(NamedTuple):
     tools: bytes | None
 
 
+@bounded
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
     request = given(body)
@@ -63,6 +65,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     )
 
 
+@bounded
 def prompt(body: bytes) -> Prompt:
     """Reads what a request to count tokens asks about. Raises `ApiError` (400)."""
     request = given(body)

@@ -5,12 +5,15 @@ that names the parameter.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 
 from producers.gateway.errors import ApiError, bad
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Check = Callable[[str, Any], object]
 MOST_STOPS = 16
 
@@ -24,6 +27,19 @@ def given(body: bytes) -> dict[str, Any]:
     if not isinstance(request, dict):
         raise ApiError(400, "the body must be a JSON object", code="invalid_json")
     return {name: value for name, value in request.items() if value is not None}
+
+
+def bounded(read: Callable[P, R]) -> Callable[P, R]:
+    """`read`, but what is nested more deeply than it can look at is refused with 400 as well."""
+
+    @wraps(read)
+    def within_bounds(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return read(*args, **kwargs)
+        except RecursionError:
+            raise ApiError(400, "the body is nested too deeply", code="invalid_json") from None
+
+    return within_bounds
 
 
 def text(name: str, value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from producers.gateway.answer_format import json_schema
 from producers.gateway.canonical import CanonicalRequest, canonical_json, ordered_json
 from producers.gateway.errors import ApiError, bad
-from producers.gateway.parameters import Check, flag, given, text, unsupported, whole
+from producers.gateway.parameters import Check, bounded, flag, given, text, unsupported, whole
 from producers.gateway.response_ids import RESPONSE
 from producers.gateway.responses_input import additional_tools, canonical_input
 from producers.gateway.responses_tools import (
@@ -29,6 +29,7 @@ MOST_LOGPROBS = 20
 _INT32 = 2**31 - 1
 
 
+@bounded
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
     request = given(body)
