@@ -9,10 +9,9 @@ def main() -> None:
     """Reads the settings and serves until asked to end."""
     settings = load(RolloutSettings)
 
-    from producers.rollout.bootstrap import observed
+    from producers.rollout.restarts import serve
 
-    with observed(settings) as worker:
-        run_sync(worker.run)
+    run_sync(lambda stop: serve(settings, stop))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,13 @@ def build(
         traces,
     )
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    device = Device(engines or engine_factory(mine), load_reader, slot.follow, inbox.put, probe)
+    device = Device(
+        engines or engine_factory(mine, settings.data_dir / "logs"),
+        load_reader,
+        slot.follow,
+        inbox.put,
+        probe,
+    )
     reporter = Reporter(producer, roles, facts, now_ms())
     keeper = RoleKeeper(roles, serving, device, reporter, traces)
     return Worker(inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms)

@@ -11,6 +11,7 @@ from producers.rollout.role_steps import Weights
 from producers.rollout.script import Script
 from producers.rollout.scripted_engine import ScriptedEngine
 from producers.rollout.settings import RolloutSection
+from producers.rollout.vllm_engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
 """How long a call to the engine's thread may take; loading a model is not such a call."""
@@ -32,12 +33,8 @@ class TorchEngines:
         self._settings = settings
 
     def verify(self, weights: Weights) -> None:
-        """Reads every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
-        if weights.kind != "full":
-            raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")
-        manifest = verify(Path(weights.directory), weights.manifest_sha256)
-        if manifest.version != weights.version:
-            raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")
+        """See `verify_full`."""
+        verify_full(weights)
 
     def build(self, weights: Weights, reader: MessageReader) -> Engine:
         """Raises `ModelUnsupported`."""
@@ -58,6 +55,24 @@ class TorchEngines:
         return TorchEngine.from_directory(Path(weights.directory), settings, weights.version)
 
 
+class VllmEngines:
+    """Engines that sample from the policy, each in a server that it starts."""
+
+    def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
+        self._settings = settings
+        self._log_dir = log_dir
+
+    def verify(self, weights: Weights) -> None:
+        """See `verify_full`."""
+        verify_full(weights)
+
+    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+        """Raises `VllmNotStarted`, `WeightsRejected`."""
+        settings, directory = self._settings, Path(weights.directory)
+        log_file = self._log_dir / f"vllm-{settings.worker}.log"
+        return VllmEngine(settings.vllm, settings.capacity, directory, weights.version, log_file)
+
+
 class ScriptedEngines:
     """Engines that say the same each time. Weights are a number to them; no file is read."""
 
@@ -75,6 +90,21 @@ class ScriptedEngines:
         return ScriptedEngine(script, weights.version, max_running=self._settings.capacity)
 
 
-def engine_factory(settings: RolloutSection) -> EngineFactory:
-    """The one for `settings.engine`."""
-    return ScriptedEngines(settings) if settings.engine == "scripted" else TorchEngines(settings)
+def engine_factory(settings: RolloutSection, log_dir: Path) -> EngineFactory:
+    """The one for `settings.engine`; processes that it starts log to files in `log_dir`."""
+    match settings.engine:
+        case "torch":
+            return TorchEngines(settings)
+        case "vllm":
+            return VllmEngines(settings, log_dir)
+        case "scripted":
+            return ScriptedEngines(settings)
+
+
+def verify_full(weights: Weights) -> None:
+    """Reads every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
+    if weights.kind != "full":
+        raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")
+    manifest = verify(Path(weights.directory), weights.manifest_sha256)
+    if manifest.version != weights.version:
+        raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")

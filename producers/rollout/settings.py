@@ -1,5 +1,6 @@
 """Settings of a rollout process. Importable without torch, Kafka or renderers."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -28,6 +29,55 @@ class TorchSection(Section):
     )
 
 
+class VllmSection(Section):
+    """The vLLM engine: a server in a Python environment of its own, started by the worker."""
+
+    python: Path = Field(
+        Path(".venv-vllm/bin/python"),
+        description="Python of the environment that has vLLM; scripts/vllm-cpu makes one for a CPU",
+    )
+    url: str | None = Field(
+        None,
+        description="A server that runs already, for this worker alone, such as "
+        "http://127.0.0.1:8000, in development mode and with --enable-scale-out; none: start one",
+    )
+    arguments: tuple[str, ...] = Field(
+        (), description="Further arguments of the server, such as --tensor-parallel-size=2"
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Element type of weights and KV; auto: as the model's files have it"
+    )
+    max_length: int | None = Field(
+        None, ge=2, description="Most tokens of prompt and completion; none: as many as the model"
+    )
+    kv_bytes: int | None = Field(
+        4 * 1024**3,
+        ge=1,
+        description="Memory for keys and values, in bytes; none: as vLLM likes, most of the device",
+    )
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="Threads of one operation on a CPU, bound to no core; none: bound to all, "
+        "which is wrong where two servers share a machine",
+    )
+    gpu: bool = Field(
+        False,
+        description="It runs on a GPU: its memory can be freed for a trainer, and requests may "
+        "have a seed (on a CPU vLLM 0.32 ends when such a prompt is computed in parts)",
+    )
+    start_timeout_s: float = Field(600, gt=0, description="Seconds in which it has to be ready")
+    call_timeout_s: float = Field(
+        300, gt=0, description="Seconds that a call may take, such as the loading of new weights"
+    )
+    stall_timeout_s: float = Field(
+        300, gt=0, description="Seconds without a token, while it samples, after which it is lost"
+    )
+    restarts: int = Field(
+        3, ge=0, description="How often in ten minutes a server that was lost is started anew"
+    )
+
+
 class ScriptedSection(Section):
     """The engine without a model, for benchmarks and tests."""
 
@@ -50,8 +100,10 @@ class RolloutSection(Section):
         ("rollout",), min_length=1, description="Roles the worker can take, over all its processes"
     )
     policy: str = Field("policy", min_length=1, description="Policy to serve")
-    engine: Literal["torch", "scripted"] = Field(
-        "torch", description="torch samples from the policy; scripted says the same each time"
+    engine: Literal["torch", "vllm", "scripted"] = Field(
+        "torch",
+        description="torch samples from the policy in this process, vllm in a server; scripted "
+        "says the same each time",
     )
     capacity: int = Field(32, ge=1, description="Most turns that are sampled at once")
     hardware: dict[str, float] = Field(
@@ -72,6 +124,7 @@ class RolloutSection(Section):
         "more; none: as the engine's element type has it",
     )
     torch: TorchSection = Field(default_factory=TorchSection)
+    vllm: VllmSection = Field(default_factory=VllmSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
 
 

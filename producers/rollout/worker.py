@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineBroke(SeamlessFlowError):
-    """The engine failed while it served; its turns were handed back. Only a new process helps."""
+    """The engine failed while it served; its turns were handed back. Only a new one helps."""
 
     def __init__(self, error: str) -> None:
         self.error = error
@@ -84,12 +84,14 @@ class Worker:
         threading.Thread(target=self._wait_for, args=(stop,), daemon=True).start()
         self._fleet.start()
         self._slot.start()
-        with self._ending():
-            self._report(self._clock())
-            while (now_ms := self._clock()) < self._end_ms:
-                self._work(now_ms)
-        self._reporter.vanish()
-        self._producer.close(CLOSE_S)
+        try:
+            with self._ending():
+                self._report(self._clock())
+                while (now_ms := self._clock()) < self._end_ms:
+                    self._work(now_ms)
+            self._reporter.vanish()
+        finally:
+            self._producer.close(CLOSE_S)
 
     def _work(self, now_ms: int) -> None:
         due_ms = min(self._serving.due_ms, self._reporter.due_ms, self._end_ms)
