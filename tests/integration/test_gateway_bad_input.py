@@ -8,18 +8,31 @@ from collections.abc import Iterator
 import httpx
 import orjson
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
+from infra.kafka import Reader
 from infra.settings import KafkaSettings
 from schemas.records import RequestTurn
+from schemas.topics import REQUESTS
 from tests.integration.gateway_double import (
     DEADLINE_S,
     GatewayProcess,
     ScriptedManager,
     gateway_process,
+    until,
 )
+from tests.unit.gateway.bodies import BODIES
+from tests.unit.gateway.damage import damaged
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
+LIMIT = 200_000
+COMMANDS = {
+    "/sessions": {"policy": "p", "metadata": {"a": "b"}, "sample": 1, "max_age_s": 60},
+    "/sessions/s/reward": {"value": 0.5, "name": "n", "turn": "chatcmpl-1", "final": True},
+    "/sessions/s/close": {"status": "complete", "reason": "r", "await_reward_s": 1},
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +49,7 @@ def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
 
 @pytest.fixture(scope="module")
 def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
-    with gateway_process(prefixed, max_body_bytes=200_000, body_timeout_s=0.5) as running:
+    with gateway_process(prefixed, max_body_bytes=LIMIT, body_timeout_s=0.5) as running:
         yield running
 
 
@@ -157,3 +170,139 @@ def test_a_name_that_is_none_is_not_repeated(
     ]
     answer = httpx.post(gateway.url + CHAT, headers=headers, json=BODY)
     assert f"chatcmpl-{answer.headers['x-request-id']}" == answer.json()["id"]
+
+
+def assert_told(answer: httpx.Response, path: str) -> None:
+    """An error in the shape of who is spoken to at this path."""
+    told = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert told["error"]["message"] and told["error"]["type"]
+    if path.startswith("/v1/messages"):
+        assert told["type"] == "error"
+    else:
+        assert told["error"].keys() == {"message", "type", "param", "code"}
+
+
+def assert_unharmed(
+    gateway: GatewayProcess, manager: ScriptedManager, kafka: KafkaSettings
+) -> None:
+    """The gateway goes on, and all it wrote can be read."""
+    assert gateway.process.poll() is None
+    assert httpx.get(f"{gateway.url}/health").status_code == 200
+    answer = httpx.post(gateway.url + CHAT, headers=gateway.bearing("well"), json=BODY)
+    assert answer.status_code == 200
+    reader = Reader(kafka, "ends-of-requests")
+    partitions = [(REQUESTS.name, number) for number in range(REQUESTS.partitions)]
+    written = sum(reader.ends(partitions).values())
+    reader.close()
+    until(lambda: len(manager.received) >= written, "all records to be read")
+    assert len(manager.received) == written
+
+
+@pytest.mark.parametrize("path", [*BODIES, "/v1/messages/count_tokens"])
+def test_damaged_bodies_are_answered_and_do_no_harm(
+    gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings, path: str
+) -> None:
+    whole = BODIES.get(path, BODIES["/v1/messages"])
+    session = f"damaged-{uuid.uuid4().hex[:8]}"
+    with httpx.Client(
+        base_url=gateway.url, headers=gateway.bearing(session), timeout=DEADLINE_S
+    ) as client:
+
+        @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+        @given(damaged(whole))
+        def answers(body: bytes) -> None:
+            assume(len(body) < LIMIT)
+            answer = client.post(path, content=body)
+            if answer.status_code != 200:
+                assert 400 <= answer.status_code < 500
+                assert_told(answer, path)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)
+
+
+@pytest.mark.parametrize("path", [*BODIES, "/sessions"])
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "chunked"])
+def test_a_body_over_the_limit_is_refused_at_every_path(
+    gateway: GatewayProcess, path: str, announced: bool
+) -> None:
+    body = b" " * (LIMIT + 1)
+    headers = gateway.admin if path == "/sessions" else gateway.bearing("s")
+    answer = httpx.post(
+        gateway.url + path,
+        headers=headers,
+        content=body if announced else iter([body[:LIMIT], body[LIMIT:]]),
+    )
+    assert answer.status_code == 413
+    assert_told(answer, path)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_missing_key_is_told_in_the_shape_of_each_dialect(
+    gateway: GatewayProcess, path: str
+) -> None:
+    answer = httpx.post(gateway.url + path, json={})
+    assert answer.status_code == 401
+    assert_told(answer, path)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_damaged_session_commands_are_answered(
+    gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings, path: str
+) -> None:
+    with httpx.Client(base_url=gateway.url, headers=gateway.admin, timeout=DEADLINE_S) as client:
+
+        @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+        @given(damaged(COMMANDS[path]))
+        def answers(body: bytes) -> None:
+            assume(len(body) < LIMIT)
+            answer = client.post(path, content=body)
+            if answer.status_code not in (200, 201):
+                assert answer.status_code == 400
+                assert_told(answer, path)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)
+
+
+def test_strange_headers_do_no_harm(
+    gateway: GatewayProcess,
+    manager: ScriptedManager,
+    prefixed: KafkaSettings,
+) -> None:
+    names = (
+        "x-session-id",
+        "x-seamlessflow-module",
+        "x-seamlessflow-agent",
+        "user-agent",
+        "idempotency-key",
+        "x-stainless-retry-count",
+        "x-request-id",
+        "traceparent",
+        "tracestate",
+        "content-type",
+        "content-encoding",
+        "accept-encoding",
+        "expect",
+        "x-api-key",
+        "anthropic-version",
+    )
+    printable = st.binary(max_size=300).map(
+        lambda value: bytes(byte for byte in value if byte >= 32 and byte != 127).strip()
+    )
+    body = orjson.dumps(BODY)
+    with httpx.Client(base_url=gateway.url, timeout=DEADLINE_S) as client:
+
+        @settings(max_examples=150, suppress_health_check=list(HealthCheck))
+        @given(st.dictionaries(st.sampled_from(names), printable, max_size=4))
+        def answers(headers: dict[str, bytes]) -> None:
+            sent = [(name.encode(), value) for name, value in headers.items()]
+            bearing = gateway.bearing("headers")["authorization"].encode()
+            answer = client.post(CHAT, content=body, headers=[*sent, (b"authorization", bearing)])
+            if answer.status_code != 200:
+                assert 400 <= answer.status_code < 500
+                assert_told(answer, CHAT)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)
