@@ -26,9 +26,8 @@ def plain_logprobs(weights: Path, tokens: bytes) -> npt.NDArray[np.float32]:
 
 def assert_parity(weights: Path | Mapping[int, Path], trajectory: r.Trajectory) -> None:
     """Of a single chain, each trained token under the weights of its version."""
-    by_version = (
-        weights if isinstance(weights, Mapping) else dict.fromkeys(versions(trajectory), weights)
-    )
+    if isinstance(weights, Path):
+        weights = dict.fromkeys(versions(trajectory), weights)
     last = trajectory.nodes[-1]
     end = last.start + last.length
     ours = np.frombuffer(trajectory.logprobs, np.float32)[1:end]
