@@ -77,6 +77,7 @@ class App:
                 raise ApiError(405, f"{path} takes {method}", code="method_not_allowed")
             await handler(exchange, session)
         except ApiError as error:
+            error.request_id = exchange.request_id.decode()
             await exchange.answer(error.status, error_body(error), error.headers)
         except ClientGone:
             exchange.status = _CLIENT_GONE

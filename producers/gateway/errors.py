@@ -31,6 +31,8 @@ class ApiError(SeamlessFlowError):
         self.message = message[:_LONGEST_MESSAGE]
         self.code = code
         self.param = None if param is None else param[:_LONGEST_MESSAGE]
+        self.request_id = ""
+        """What logs call the call, once it is known."""
         super().__init__(f"{self.status} {code}: {self.message}")
 
     @property

@@ -110,7 +110,10 @@ class Exchange:
             raise ApiError(415, message, code="unsupported_encoding", param="content-encoding")
 
     def _named(self) -> HeaderList:
-        return [(b"x-request-id", self.request_id)] if self.request_id else []
+        if not self.request_id:
+            return []
+        # OpenAI's clients read the one, Anthropic's the other.
+        return [(b"x-request-id", self.request_id), (b"request-id", self.request_id)]
 
 
 def _request_id(named: bytes) -> bytes:

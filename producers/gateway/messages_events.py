@@ -61,7 +61,7 @@ class MessageEvents:
 
     def failed(self, error: ApiError) -> bytes:
         """What ends a stream that fails after it began."""
-        return b"event: error\ndata: " + error_body(error) + b"\n\n"
+        return b"event: error\ndata: " + error_body(error, self._turn_id) + b"\n\n"
 
     def keep_alive(self) -> bytes:
         """An event that every client skips."""

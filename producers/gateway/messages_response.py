@@ -46,7 +46,7 @@ def completion(
     return orjson.dumps(body)
 
 
-def error_body(error: ApiError) -> bytes:
+def error_body(error: ApiError, request_id: str = "") -> bytes:
     """An error in Anthropic's shape; a prompt that is too long in its words as well."""
     message = error.message
     if error.prompt_lengths is not None:
@@ -55,7 +55,8 @@ def error_body(error: ApiError) -> bytes:
     told: dict[str, object] = {"type": _TYPES.get(error.status, usual), "message": message}
     if error.code:
         told["details"] = {"error_code": error.code, "param": error.param}
-    return orjson.dumps({"type": "error", "error": told, "request_id": None})
+    named = request_id or error.request_id or None
+    return orjson.dumps({"type": "error", "error": told, "request_id": named})
 
 
 def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:

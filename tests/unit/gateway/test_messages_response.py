@@ -203,6 +203,7 @@ def test_the_stream_says_that_it_is_alive_or_that_it_failed() -> None:
     assert data.startswith(b"event: error\ndata: ")
     told = ErrorResponse.model_validate_json(data.partition(b"data: ")[2])
     assert (told.error.type, told.error.message) == ("timeout_error", "too late")
+    assert told.request_id == "t"
 
 
 @pytest.mark.parametrize(
