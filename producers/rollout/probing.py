@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from producers.rollout import probe
 from producers.rollout.engine import Engine, TokenChunk
 from producers.rollout.engine_errors import EngineError
-from producers.rollout.probe import Answer, EngineProbeFailed, Question
+from producers.rollout.probe_answers import Answer, EngineProbeFailed, Question, read
 
 SHORT = 2
 """Tokens of the one answer that is asked for under weights that were just loaded."""
@@ -95,7 +95,7 @@ class _Asking:
             self._engine.abort(None)
             expected = f"one within {self._deadline_s:g} s"
             listener.question.fail("finish_reason", expected, f"{len(listener.chunks)} chunks")
-        return probe.read(listener.question, listener.chunks, self._version)
+        return read(listener.question, listener.chunks, self._version)
 
 
 class _Listener:

@@ -14,7 +14,7 @@ from infra.settings import KafkaSettings
 from infra.tokenizer import pack, unpack
 from producers.rollout.engine import Engine
 from producers.rollout.message_reader import MessageReader
-from producers.rollout.probe import EngineProbeFailed
+from producers.rollout.probe_answers import EngineProbeFailed
 from producers.rollout.role_steps import Weights
 from producers.rollout.script import Script
 from producers.rollout.scripted_engine import ScriptedEngine

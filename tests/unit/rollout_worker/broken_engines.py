@@ -1,7 +1,7 @@
 """Engines that break a promise, each in one way, over one that keeps them all."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,26 @@ from producers.rollout.engine import (
 )
 from producers.rollout.engine_errors import RequestInvalid
 
-NARROWED_T = 0.7
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request."""
+
+    completion: bytes
+    sampling: SamplingParams
+    on_chunk: ChunkCallback
 
 
 class Wrapped:
-    """All as the engine inside does it; `submitted` counts the requests."""
+    """All as the engine inside does it, but for `changed`; `submitted` counts the requests."""
 
     def __init__(self, inner: Engine) -> None:
         self.inner = inner
         self.submitted = 0
+
+    def changed(self, asked: Asked) -> Asked:
+        """What the engine inside is asked instead."""
+        return asked
 
     @property
     def logprob_tolerance(self) -> float:
@@ -40,7 +51,8 @@ class Wrapped:
         on_chunk: ChunkCallback,
     ) -> None:
         self.submitted += 1
-        self.inner.submit(request_id, prompt, completion, sampling, on_chunk)
+        asked = self.changed(Asked(completion, sampling, on_chunk))
+        self.inner.submit(request_id, prompt, asked.completion, asked.sampling, asked.on_chunk)
 
     def abort(self, request_id: str | None) -> None:
         self.inner.abort(request_id)
@@ -74,19 +86,12 @@ class Altered(Wrapped):
         super().__init__(inner)
         self._alter = alter
 
-    def submit(
-        self,
-        request_id: str,
-        prompt: bytes,
-        completion: bytes,
-        sampling: SamplingParams,
-        on_chunk: ChunkCallback,
-    ) -> None:
+    def changed(self, asked: Asked) -> Asked:
         def altered(chunk: TokenChunk) -> None:
             if (instead := self._alter(chunk)) is not None:
-                on_chunk(instead)
+                asked.on_chunk(instead)
 
-        super().submit(request_id, prompt, completion, sampling, altered)
+        return replace(asked, on_chunk=altered)
 
 
 def without_logprobs(chunk: TokenChunk) -> TokenChunk:
@@ -169,62 +174,46 @@ def _next(ids: bytes) -> bytes:
 class Bent(Wrapped):
     """Reports log-probabilities of the distribution that it drew from."""
 
-    def submit(
-        self,
-        request_id: str,
-        prompt: bytes,
-        completion: bytes,
-        sampling: SamplingParams,
-        on_chunk: ChunkCallback,
-    ) -> None:
-        def bent(chunk: TokenChunk) -> None:
-            tops = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, sampling.top_logprobs)
-            scaled = tops / sampling.temperature
-            total = np.log(np.exp(scaled).sum(axis=1))
-            own = np.frombuffer(chunk.logprobs, "<f4") / sampling.temperature - total
-            logprobs = own.astype("<f4").tobytes()
-            top_logprobs = (scaled - total[:, None]).astype("<f4").tobytes()
-            on_chunk(replace(chunk, logprobs=logprobs, top_logprobs=top_logprobs))
+    def changed(self, asked: Asked) -> Asked:
+        temperature, top = asked.sampling.temperature, asked.sampling.top_logprobs
 
-        narrowed = sampling.temperature not in (0, 1)
-        take = bent if narrowed else on_chunk
-        super().submit(request_id, prompt, completion, sampling, take)
+        def bent(chunk: TokenChunk) -> None:
+            rows = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, top) / temperature
+            total = np.log(np.exp(rows).sum(axis=1))
+            own = np.frombuffer(chunk.logprobs, "<f4") / temperature - total
+            logprobs, tops = own.astype("<f4"), (rows - total[:, None]).astype("<f4")
+            bent_chunk = replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
+            asked.on_chunk(bent_chunk)
+
+        return asked if temperature in (0, 1) else replace(asked, on_chunk=bent)
 
 
 class Forgetful(Wrapped):
     """Samples as if there were no completion yet."""
 
-    def submit(
-        self,
-        request_id: str,
-        prompt: bytes,
-        completion: bytes,
-        sampling: SamplingParams,
-        on_chunk: ChunkCallback,
-    ) -> None:
-        done = len(completion) // 4
+    def changed(self, asked: Asked) -> Asked:
+        done = len(asked.completion) // 4
 
         def moved(chunk: TokenChunk) -> None:
             spans = tuple(VersionSpan(done + span.start, span.version) for span in chunk.spans)
-            on_chunk(replace(chunk, offset=done + chunk.offset, spans=spans))
+            asked.on_chunk(replace(chunk, offset=done + chunk.offset, spans=spans))
 
-        rest = replace(sampling, max_tokens=sampling.max_tokens - done)
-        super().submit(request_id, prompt, b"", rest, moved)
+        rest = replace(asked.sampling, max_tokens=asked.sampling.max_tokens - done)
+        return Asked(b"", rest, moved)
 
 
 class Unstoppable(Wrapped):
     """Knows no stop tokens."""
 
-    def submit(
-        self,
-        request_id: str,
-        prompt: bytes,
-        completion: bytes,
-        sampling: SamplingParams,
-        on_chunk: ChunkCallback,
-    ) -> None:
-        free = replace(sampling, stop_token_ids=())
-        super().submit(request_id, prompt, completion, free, on_chunk)
+    def changed(self, asked: Asked) -> Asked:
+        return replace(asked, sampling=replace(asked.sampling, stop_token_ids=()))
+
+
+class Refusing(Wrapped):
+    """Takes no request."""
+
+    def changed(self, asked: Asked) -> Asked:
+        raise RequestInvalid("any", "no place")
 
 
 class Deaf(Wrapped):
@@ -232,20 +221,6 @@ class Deaf(Wrapped):
 
     def abort(self, request_id: str | None) -> None:
         pass
-
-
-class Refusing(Wrapped):
-    """Takes no request."""
-
-    def submit(
-        self,
-        request_id: str,
-        prompt: bytes,
-        completion: bytes,
-        sampling: SamplingParams,
-        on_chunk: ChunkCallback,
-    ) -> None:
-        raise RequestInvalid(request_id, "no place")
 
 
 class Stale(Wrapped):

@@ -17,7 +17,7 @@ from producers.rollout.device_outcomes import (
 )
 from producers.rollout.engine import Engine
 from producers.rollout.message_reader import MessageReader
-from producers.rollout.probe import EngineProbeFailed
+from producers.rollout.probe_answers import EngineProbeFailed
 from producers.rollout.role_steps import Acquire, Load, Release, Step, Weights
 from schemas.records import PolicyWeights
 from tests.unit.rollout_worker.manual_engine import ManualEngine

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from producers.rollout.engine import Engine
-from producers.rollout.probe import PROMPT_TEXT, EngineProbeFailed
+from producers.rollout.probe import PROMPT_TEXT
+from producers.rollout.probe_answers import EngineProbeFailed
 from producers.rollout.probing import EngineProbe
 from producers.rollout.script import Script
 from producers.rollout.scripted_engine import ScriptedEngine
