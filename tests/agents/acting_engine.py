@@ -29,11 +29,13 @@ from producers.rollout.engine import (
 from producers.rollout.engine_errors import RequestInvalid
 from producers.rollout.message_reader import MessageReader
 from producers.rollout.role_steps import Weights
+from producers.rollout.script import Script
 from tests.agents.sampled_turns import SampledTurn, append
 
 DEADLINE_S = 30.0
 STEP_S = 0.002
 TOKENS_A_STEP = 3
+MOST_TOKENS = 2**31
 PIECE = 5
 """Characters that are tokenised by themselves."""
 
@@ -43,26 +45,30 @@ Act = Callable[[str], str]
 
 @dataclass(eq=False)
 class Speech:
-    """A turn being said: `ids` and `logprobs` of all of it, `said` tokens of them given."""
+    """A turn being said: `ids` and `logprobs` of all that follows `offset`, `said` of it given."""
 
     request_id: str
     prompt: bytes
+    offset: int
     ids: bytes
     logprobs: bytes
-    said: int
     finish_reason: FinishReason
+    top: int
     on_chunk: ChunkCallback
+    said: int = 0
 
     def chunk(self, version: int) -> TokenChunk:
         """The next tokens."""
         start, length = self.said, len(self.ids) // 4
         self.said = end = min(start + TOKENS_A_STEP, length)
+        ids, logprobs = self.ids[4 * start : 4 * end], self.logprobs[4 * start : 4 * end]
         return TokenChunk(
-            start,
-            self.ids[4 * start : 4 * end],
-            self.logprobs[4 * start : 4 * end],
-            (VersionSpan(start, version),),
+            self.offset + start,
+            ids,
+            logprobs,
+            (VersionSpan(self.offset + start, version),) if ids else (),
             self.finish_reason if end == length else None,
+            *(_likeliest(ids, logprobs, self.top) if self.top else ()),
         )
 
     def sampled(self) -> SampledTurn:
@@ -77,7 +83,8 @@ class Speech:
 
 
 class ActingEngine:
-    """See `producers.rollout.engine.Engine`; continuations are refused, no test makes one."""
+    """See `producers.rollout.engine.Engine`. It passes a worker's probe: the same prompt gets the
+    same answer, half-way too."""
 
     def __init__(self, tokenizer: Tokenizer, act: Act, record: Path, version: int) -> None:
         self._tokenizer = tokenizer
@@ -91,6 +98,10 @@ class ActingEngine:
         self._thread = threading.Thread(target=self._run, name="acting-engine", daemon=True)
         self._thread.start()
 
+    @property
+    def logprob_tolerance(self) -> float:
+        return 0.0
+
     def submit(
         self,
         request_id: str,
@@ -99,9 +110,24 @@ class ActingEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        if completion:
-            raise RequestInvalid(request_id, "a play is not continued half-way")
-        speech = self._speech(request_id, prompt, sampling, on_chunk)
+        try:
+            text = self._act(self._tokenizer.decode(unpack(prompt)))
+        except LookupError as error:
+            raise RequestInvalid(request_id, f"no line for this prompt: {error!r}") from error
+        spelt = list(self._spelt(text))
+        script = Script(pack(spelt), len(spelt))
+        offset = len(completion) // 4
+        end, reason = script.end(len(prompt) // 4, offset, sampling, MOST_TOKENS)
+        speech = Speech(
+            request_id,
+            prompt,
+            offset,
+            script.tokens(offset, end, sampling.stop_token_ids),
+            _logprobs(prompt, end)[4 * offset :],
+            reason,
+            sampling.top_logprobs,
+            on_chunk,
+        )
         self._commands.post("submit", lambda: self._begin(speech))
 
     def abort(self, request_id: str | None) -> None:
@@ -159,26 +185,6 @@ class ActingEngine:
             append(self._record, speech.sampled())
         speech.on_chunk(chunk)
 
-    def _speech(
-        self, request_id: str, prompt: bytes, sampling: SamplingParams, on_chunk: ChunkCallback
-    ) -> Speech:
-        try:
-            text = self._act(self._tokenizer.decode(unpack(prompt)))
-        except LookupError as error:
-            raise RequestInvalid(request_id, f"no line for this prompt: {error!r}") from error
-        ids = [*self._spelt(text), sampling.stop_token_ids[0]]
-        cut = len(ids) > sampling.max_tokens
-        ids = ids[: sampling.max_tokens]
-        return Speech(
-            request_id,
-            prompt,
-            pack(ids),
-            _logprobs(prompt, len(ids)),
-            0,
-            "length" if cut else "stop",
-            on_chunk,
-        )
-
     def _spelt(self, text: str) -> Iterator[int]:
         for part in _CONTROL.split(text):
             if _CONTROL.fullmatch(part):
@@ -193,7 +199,7 @@ class ActingEngine:
     def _abort(self, request_id: str | None) -> None:
         for each in list(self._live) if request_id is None else [request_id]:
             if (speech := self._live.pop(each, None)) is not None:
-                speech.on_chunk(TokenChunk(speech.said, b"", b"", (), "abort"))
+                speech.on_chunk(TokenChunk(speech.offset + speech.said, b"", b"", (), "abort"))
 
     def _pause(self, mode: PauseMode) -> None:
         self._paused = True
@@ -228,6 +234,17 @@ class ActingEngines:
 
 
 def _logprobs(prompt: bytes, count: int) -> bytes:
-    """As many as there are tokens, different for each."""
+    """As many as there are tokens, different for each, none of a certain one."""
     source = random.Random(prompt)
-    return np.array([-source.expovariate(2.0) for _ in range(count)], "<f4").tobytes()
+    return np.array([-0.01 - source.expovariate(2.0) for _ in range(count)], "<f4").tobytes()
+
+
+def _likeliest(ids: bytes, logprobs: bytes, count: int) -> tuple[bytes, bytes]:
+    """Each token and behind it others, which are less likely and share some of what is left."""
+    sampled_N1 = np.frombuffer(ids, "<i4")[:, None]
+    others_K = np.arange(count - 1, dtype="<i4")
+    rows_NK = np.concatenate([sampled_N1, others_K + (others_K >= sampled_N1)], axis=1)
+    logprobs_N1 = np.frombuffer(logprobs, "<f4")[:, None]
+    less_N1 = np.minimum(logprobs_N1, np.log1p(-np.exp(logprobs_N1))) - 1
+    logprobs_NK = np.concatenate([logprobs_N1, less_N1 - others_K], axis=1)
+    return rows_NK.astype("<i4").tobytes(), logprobs_NK.astype("<f4").tobytes()

@@ -2,8 +2,8 @@
 
 A task names its scene, `[scene adding]`; the model says the scene's lines in order, one a turn. How
 many it has said is read from the prompt too, so it has no memory and answers a repeated request
-alike. `[scene repair in /some/place]` says where: `PLACE` in the lines. A prompt that names no
-scene (a title, a summary) gets `ASIDE`.
+alike. `[scene repair in /some/place]` says where: `PLACE` in the lines. `AGENT` is the id of the
+last sub-agent that a tool started. A prompt that names no scene (a title, a summary) gets `ASIDE`.
 
 Lines are spelt as a Qwen3 samples them, tool calls and thinking included.
 """
@@ -18,6 +18,8 @@ SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """By this command mini-swe-agent knows that the model is done."""
 
 PLACE = "{place}"
+AGENT = "{agent}"
+_AGENT_ID = re.compile(r'"agent_id": ?"([^"]+)"')
 _NAMED = re.compile(r"\[scene ([a-z-]+)(?: in ([^]]+))?\] ")
 _ASSISTANT = "<|im_start|>assistant"
 
@@ -36,7 +38,8 @@ def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
     if named is None:
         return ASIDE
     said = prompt.count(_ASSISTANT, named.end()) - 1
-    return scenes[named[1]][said].replace(PLACE, named[2] or "")
+    agents = _AGENT_ID.findall(prompt) or [""]
+    return scenes[named[1]][said].replace(PLACE, named[2] or "").replace(AGENT, agents[-1])
 
 
 def answer(scene: str) -> str:
@@ -101,4 +104,26 @@ SCENES: Mapping[str, Sequence[str]] = {
     ],
     "claude-code": _claude_code(old_string="a - b", new_string="a + b"),
     "claude-code-wordy": _claude_code(old_string="a - b", new_string="a + b", replace_all=False),
+    "claude-code-delegating": [
+        "A sub-agent repairs it.\n"
+        + call(
+            "Agent",
+            description="Repairs calc.py",
+            prompt=cue("claude-code-wordy", Path(PLACE)) + "Repair calc.py.",
+            subagent_type="general-purpose",
+            run_in_background=False,
+        ),
+        _REPAIRED,
+    ],
+    "claude-code-searching": [
+        call("ToolSearch", query="select:TaskStop"),
+        call("TaskStop", task_id="none"),
+        _REPAIRED,
+    ],
+    "codex-delegating": [
+        "A sub-agent repairs it.\n"
+        + call("multi_agent_v1__spawn_agent", message=cue("codex") + "Repair calc.py."),
+        call("multi_agent_v1__wait_agent", targets=[AGENT], timeout_ms=60_000),
+        _REPAIRED,
+    ],
 }

@@ -7,14 +7,16 @@ import pytest
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
 from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Performance, Theatre
+from tests.agents.theatre import MAX_CONTEXT, Performance, Theatre
 
 pytestmark = pytest.mark.agents
 
 CLAUDE = "@anthropic-ai/claude-code/cli-wrapper.cjs"
 
 
-def claude(installed: Installed, session: Performance, broken: Repository, task: str) -> str:
+def claude(
+    installed: Installed, session: Performance, broken: Repository, task: str, **variables: str
+) -> str:
     """Runs it to its end; returns its last message."""
     return installed.run(
         installed.node(
@@ -27,7 +29,9 @@ def claude(installed: Installed, session: Performance, broken: Repository, task:
         ANTHROPIC_BASE_URL=session.base_url.removesuffix("/v1"),
         ANTHROPIC_AUTH_TOKEN=session.api_key,
         ANTHROPIC_DEFAULT_HAIKU_MODEL="policy",
+        CLAUDE_CODE_MAX_CONTEXT_TOKENS=str(MAX_CONTEXT),
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        **variables,
     )
 
 
@@ -50,3 +54,38 @@ def test_a_repaired_repository_is_rewarded(
     after = broken.passes(installed)
     assert after
     assert session.end(float(after)).match_rules == rules
+
+
+def test_its_own_session_id_names_a_session_that_nobody_opened(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.unopened(), repository(tmp_path / "repository")
+
+    claude(installed, session, broken, cue("claude-code-wordy", broken.directory) + TASK)
+
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 3}
+
+
+def test_a_sub_agent_is_a_further_root_of_the_session(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.open("claude-code-delegating"), repository(tmp_path / "repository")
+
+    said = claude(
+        installed, session, broken, cue("claude-code-delegating", broken.directory) + TASK
+    )
+
+    assert said.strip() == answer("claude-code-delegating")
+    assert broken.passes(installed)
+    assert session.end(1.0).match_rules == {"root": 2, "extend": 3}
+
+
+def test_a_tool_that_is_searched_for_is_offered_from_then_on(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.open("claude-code-searching"), repository(tmp_path / "repository")
+
+    said = claude(installed, session, broken, cue("claude-code-searching", broken.directory) + TASK)
+
+    assert said.strip() == answer("claude-code-searching")
+    session.end(1.0)

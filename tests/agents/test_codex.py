@@ -56,3 +56,25 @@ def test_a_repaired_repository_is_rewarded(
     after = broken.passes(installed)
     assert after
     assert session.end(float(after)).match_rules == {"root": 1, "extend": 3}
+
+
+def test_its_own_session_id_names_a_session_that_nobody_opened(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.unopened(), repository(tmp_path / "repository")
+
+    codex(installed, session, broken, cue("codex") + TASK)
+
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 3}
+
+
+def test_a_sub_agent_is_a_further_root_of_the_session(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.open("codex-delegating"), repository(tmp_path / "repository")
+
+    said = codex(installed, session, broken, cue("codex-delegating") + TASK)
+
+    assert said.strip() == answer("codex-delegating")
+    assert broken.passes(installed)
+    assert session.end(1.0).match_rules == {"root": 2, "extend": 3}

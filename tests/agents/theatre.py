@@ -4,10 +4,11 @@ The policy is a tokenizer without a model. Its context holds what coding harness
 80 KB of instructions and tools.
 """
 
-from collections import Counter
+import json
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -25,6 +26,8 @@ from tests.e2e.stage import POLICY, Stage, now_ms, stage
 
 MAX_CONTEXT = 131_072
 WORKER = "w0"
+KEY_NAME, API_KEY = "harness", secrets.token_hex(16)
+"""Of agents that nobody opens a session for."""
 RENDERER = RendererSettings("qwen3", thinking_retention="all")
 
 
@@ -40,14 +43,11 @@ class Theatre:
         opened = self.stage.admin("/sessions", session_id=session_id, policy=POLICY)
         assert opened.status_code == 201, opened.text
         answer = opened.json()
-        return Performance(
-            self,
-            session_id,
-            answer["base_url"],
-            answer["api_key"],
-            len(sampled_turns.read(self.record)),
-            self._answers(),
-        )
+        return self._performance(session_id, answer["base_url"], answer["api_key"])
+
+    def unopened(self) -> "Performance":
+        """A session that begins with the agent's first request and that its own header names."""
+        return self._performance("", f"{self.stage.url}/v1", API_KEY)
 
     def sampled(self, since: int) -> list[SampledTurn]:
         """What the engine has sampled since so many turns."""
@@ -61,6 +61,10 @@ class Theatre:
             if count > before.get(name, 0) and 'status="2' not in name and '"none"' not in name
         }
 
+    def _performance(self, session_id: str, base_url: str, api_key: str) -> "Performance":
+        sampled_before = len(sampled_turns.read(self.record))
+        return Performance(self, session_id, base_url, api_key, sampled_before, self._answers())
+
     def _answers(self) -> dict[str, float]:
         text = httpx.get(f"{self.stage.url}/metrics", timeout=10).text
         lines = (line.rpartition(" ") for line in text.splitlines())
@@ -73,7 +77,7 @@ class Theatre:
 
 @dataclass
 class Performance:
-    """One agent's session."""
+    """One agent's session; `session_id` is empty until one that nobody opened has ended."""
 
     theatre: Theatre
     session_id: str
@@ -82,7 +86,6 @@ class Performance:
     api_key: str
     sampled_before: int
     answered_before: Mapping[str, float]
-    rules: Counter[str] = field(default_factory=Counter)
 
     def end(self, reward: float) -> r.Trajectory:
         """Rewards and closes it, and compares what was recorded with what was sampled.
@@ -90,6 +93,8 @@ class Performance:
         The agent must have been refused nothing, and nothing may have been sampled elsewhere.
         """
         made = self.theatre.stage
+        if not self.session_id:
+            self.session_id = made.expect(r.SessionOpened, _begun_by_key).session_id
         assert not self.theatre.refused(self.answered_before)
         made.admin(f"/sessions/{self.session_id}/reward", value=reward).raise_for_status()
         made.admin(f"/sessions/{self.session_id}/close").raise_for_status()
@@ -124,13 +129,24 @@ def same_tokens(trajectory: r.Trajectory, sampled: list[SampledTurn]) -> None:
         assert before(node).hex() == turn.prompt
 
 
+def _begun_by_key(opened: r.SessionOpened) -> bool:
+    return opened.session_id.startswith(f"{KEY_NAME}.")
+
+
 @contextmanager
 def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
     """All processes, ready."""
     record = directory / "sampled.jsonl"
     with stage(broker, directory) as made:
         _publish(made, directory / "policy")
-        made.start_gateway()
+        made.start(
+            "gateway",
+            "producers.gateway",
+            SEAMLESSFLOW_GATEWAY__PORT=str(made.port),
+            SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
+            SEAMLESSFLOW_GATEWAY__ADMIN_KEY=made.admin_key,
+            SEAMLESSFLOW_GATEWAY__API_KEYS=json.dumps({KEY_NAME: API_KEY}),
+        )
         made.start("manager", "consumers.trajectories")
         made.start(
             WORKER,

@@ -1,0 +1,35 @@
+"""The engine of the agents' tests is one that a worker serves with."""
+
+from pathlib import Path
+
+from infra.tokenizer import Tokenizer, pack, unpack
+from producers.rollout.engine import SamplingParams
+from producers.rollout.probe import PROMPT_TEXT
+from producers.rollout.probing import EngineProbe
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.agents import sampled_turns
+from tests.agents.acting_engine import ActingEngine
+from tests.unit.rollout.generation import Generation
+
+STOP = "<|im_end|>"
+LINE = "Zwei, or not? <tool_call>\n{}\n</tool_call>"
+
+
+def test_it_says_its_line_in_pieces_passes_the_probe_and_keeps_a_record(tmp_path: Path) -> None:
+    make_tokenizer(tmp_path)
+    tokenizer = Tokenizer.load(tmp_path)
+    stop = tokenizer.encode(STOP)
+    engine = ActingEngine(tokenizer, lambda prompt: LINE, tmp_path / "record", version=3)
+    try:
+        EngineProbe(deadline_s=60).whole(engine, pack(tokenizer.encode(PROMPT_TEXT)), 3)
+        asked = SamplingParams(1000, stop_token_ids=tuple(stop))
+        said = Generation(engine, tokenizer.encode("What?"), asked, "turn/1")
+        assert said.finish() == "stop"
+    finally:
+        engine.close()
+
+    assert tokenizer.decode(said.completion) == LINE + STOP
+    assert said.completion != tokenizer.encode(LINE + STOP)
+    recorded = sampled_turns.read(tmp_path / "record")[-1]
+    assert recorded.turn_id == "turn"
+    assert unpack(bytes.fromhex(recorded.tokens)) == said.completion
