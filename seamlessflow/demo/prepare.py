@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from seamlessflow.demo.model import make_model
+from seamlessflow.demo.model import HEAD_DIM, make_model
 from seamlessflow.demo.task import make_tasks, write_tasks
 from seamlessflow.demo.warmup import warm_up
 
@@ -27,12 +27,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--head-dim", type=int, default=HEAD_DIM)
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
-    prepare(arguments.directory, arguments.seed)
+    prepare(arguments.directory, arguments.seed, arguments.head_dim)
 
 
-def prepare(directory: Path, seed: int) -> None:
+def prepare(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
     """Makes everything in `directory`, the same for the same seed."""
     model, tasks = directory / "model", directory / "tasks"
     for folder in (model, tasks):
@@ -40,7 +41,7 @@ def prepare(directory: Path, seed: int) -> None:
     write_tasks(make_tasks(TRAIN_TASKS, seed, "train"), tasks / "train.jsonl")
     write_tasks(make_tasks(EVAL_TASKS, seed, "eval"), tasks / "eval.jsonl")
     began = time.monotonic()
-    make_model(model, seed)
+    make_model(model, seed, head_dim)
     warm_up(model, seed, _tell)
     took = {"warmup_s": round(time.monotonic() - began, 2)}
     (directory / "warmup.json").write_text(json.dumps(took), encoding="utf-8")
