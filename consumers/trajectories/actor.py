@@ -78,6 +78,8 @@ class Actor:
             self._count_tokens(partition, received.record)
             return
         command: Command = received.record  # type: ignore[assignment]
+        if command.command_id in partition.carried_out:
+            return
         partition.commands[command.command_id] = received.offset
         name = session_name(command.session_id)
         if name in partition.unread or name in partition.deferred:
@@ -133,10 +135,12 @@ class Actor:
         waiting, self._waiting = self._waiting, {}
         for number, session_id in waiting:
             partition = self._partitions.get(number)
-            session = partition.sessions.get(session_id) if partition else None
-            if partition is not None and partition.reading_back(session_id):
+            if partition is None or not partition.owned:
+                continue  # whoever owns it next looks after all its turns
+            session = partition.sessions.get(session_id)
+            if partition.reading_back(session_id):
                 self._waiting[number, session_id] = None
-            elif partition is not None and session is not None:
+            elif session is not None:
                 self._place(partition, session, "interrupted", ())
 
     def recount(self) -> None:

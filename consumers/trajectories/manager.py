@@ -53,6 +53,15 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestsEnd:
+    """Where `requests` ended when `owner` owned the partition."""
+
+    partition: int
+    owner: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revoked:
     """The group takes partitions; it waits for `done`."""
 
@@ -76,7 +85,7 @@ class Committed:
     took: bool
 
 
-Item = list[Received] | Assigned | Reading | Revoked | Committed | BaseException
+Item = list[Received] | Assigned | Reading | RequestsEnd | Revoked | Committed | BaseException
 
 
 class Manager:
@@ -163,6 +172,8 @@ class Manager:
                 self._assign(item)
             case Reading():
                 self._begin(item)
+            case RequestsEnd():
+                self._end_known(item)
             case Revoked():
                 self._revoke(item)
             case Committed():
@@ -227,12 +238,26 @@ class Manager:
             self._claim(partition)
             return
         log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
+        self._ask_for_end(partition.number, partition.manager)
         for received, folded in self._replies.pop(partition.number):
             if folded.accepted:
                 self._actor.reply(received, folded)
         self._actor.reconcile(partition)
         for received in self._held.pop(partition.number):
             self._actor.command(partition, received)
+
+    def _ask_for_end(self, number: int, owner: str) -> None:
+        place = REQUESTS.name, number
+
+        def look(reader: Reader) -> None:
+            self._inbox.put(RequestsEnd(number, owner, reader.ends([place])[place]))
+
+        self._requests.call(look)
+
+    def _end_known(self, end: RequestsEnd) -> None:
+        partition = self._partitions.get(end.partition)
+        if partition is not None and partition.manager == end.owner:
+            partition.read_again_to = end.offset
 
     def _claim(self, partition: Partition) -> None:
         epoch = max(partition.epoch, partition.progress.epoch) + 1
@@ -248,7 +273,7 @@ class Manager:
         self._assignments += 1
         owner = f"{self._id}.{self._assignments}"  # a claim of an earlier assignment is not ours
         for number, (offset, progress) in assigned.partitions.items():
-            partition = Partition(number, progress, owner, next_request=offset)
+            partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
             self._partitions[number] = partition
             self._held[number], self._replies[number] = [], []
             self._awaited[number] = self._assignments

@@ -62,6 +62,11 @@ class Partition:
     commands: dict[str, int] = field(default_factory=dict)
     """Offset in `requests` of each command whose event was not read back yet, in order."""
     next_request: int = 0
+    carried_out: set[str] = field(default_factory=set)
+    """Commands of sessions that ended before this manager owned the partition."""
+    read_again_to: int | None = 0
+    """Offset in `requests` before which commands may have been carried out by former owners; None
+    until it is known."""
     last_committed: tuple[int, Progress] | None = None
     named: dict[str, str] = field(default_factory=dict)
     """Latest session of each name, until it is finalized."""
@@ -106,7 +111,9 @@ class Partition:
         return session_name(session_id) in self.unread
 
     def end(self, session: Session) -> None:
-        """Forgets a finalized session but for its id."""
+        """Forgets a finalized session but for its id, and for commands that may come again."""
+        if not self.owned:
+            self.carried_out |= session.commands
         del self.sessions[session.session_id]
         if self.named.get(session.opened.name) == session.session_id:
             del self.named[session.opened.name]
@@ -135,15 +142,19 @@ class Partition:
 
     def committable(self) -> tuple[int, Progress]:
         """Next offset of `requests` to read, and the progress that goes with it."""
-        oldest = next(iter(self.sessions.values()), None)
-        rebuild, rebuild_epoch = (
-            (self.position, self.epoch)
-            if oldest is None
-            else (oldest.first_offset, oldest.opened.epoch)
-        )
+        rebuild, rebuild_epoch = self._rebuild_from()
         # Not just the first: a command that came twice stands at the place of the earlier one.
         offset = min(self.commands.values(), default=self.next_request)
         return offset, Progress(self.epoch, rebuild, self.position, rebuild_epoch)
+
+    def _rebuild_from(self) -> tuple[int, int]:
+        if self.read_again_to is None or self.next_request < self.read_again_to:
+            # The next owner may read such commands too, and has to know that they were carried out.
+            return self.progress.rebuild, self.progress.rebuild_epoch
+        oldest = next(iter(self.sessions.values()), None)
+        if oldest is None:
+            return self.position, self.epoch
+        return oldest.first_offset, oldest.opened.epoch
 
     def _claim(self, event: r.PartitionClaimed) -> bool:
         if event.epoch <= self.epoch:

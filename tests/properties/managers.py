@@ -6,7 +6,7 @@ Everything on its way to the main loop stands in the manager's own inbox, in the
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from consumers.trajectories.actor import Actor
@@ -20,6 +20,7 @@ from infra.metrics import Metrics
 from infra.rendering import Renderer
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
+from schemas.records import Record, TurnStarted
 from schemas.topics import CONTROL, FLEET, REQUESTS
 from tests.properties.choices import Choices
 from tests.properties.topics import Place, Sending, Topics
@@ -32,10 +33,14 @@ _METRICS = Metrics()
 
 @dataclass
 class Group:
-    """What the broker knows of the group: who has which partition, and what is committed."""
+    """What the broker knows of the group: who has which partition, what is committed."""
 
-    committed: dict[int, tuple[int, str]]
-    owners: dict[int, "StagedManager"]
+    committed: dict[int, tuple[int, str]] = field(default_factory=dict)
+    owners: dict[int, "StagedManager"] = field(default_factory=dict)
+    progress: list[tuple[int, str]] = field(default_factory=list)
+    """All that was ever committed: partition and metadata."""
+    decided_at: dict[tuple[str, int], int] = field(default_factory=dict)
+    """How far its partition was read when a turn was matched, by turn and epoch."""
 
 
 class StagedReader:
@@ -67,6 +72,28 @@ class StagedReader:
             self.positions[place] = start + len(found)
             batch += found
         return batch
+
+    def obey(self) -> None:
+        """Does what it was told meanwhile."""
+        calls, self._calls = self._calls, []
+        for action in calls:
+            action(self)
+
+
+class StagedRequests:
+    """Stands for the thread that reads `requests`, as far as the manager asks it something."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._calls: list[Callable[[StagedRequests], None]] = []
+
+    def call(self, action: Callable[["StagedRequests"], None]) -> None:
+        """Done between two polls."""
+        self._calls.append(action)
+
+    def ends(self, places: list[Place]) -> dict[Place, int]:
+        """Offsets behind the last records."""
+        return {place: len(self._topics.records[place]) for place in places}
 
     def obey(self) -> None:
         """Does what it was told meanwhile."""
@@ -107,10 +134,13 @@ class StagedManager(Manager):
         self.frozen = False
         self.topics = topics
         self.group = group
-        self.sending = Sending(topics)
+        self.sending = Sending(topics, self._note)
         self.requests: dict[int, int] = {}
         """Where it reads `requests`."""
+        self.leaving: dict[int, threading.Event] = {}
+        """Set once it has let go of a partition that it was last asked for."""
         self.reader = StagedReader(topics)
+        self.asked = StagedRequests(topics)
         self.committer = StagedCommitter(self.finish_commit)
         self._control = len(topics.records[CONTROL.name, 0])
         self._policies = 0
@@ -127,6 +157,7 @@ class StagedManager(Manager):
         self._metrics = _METRICS
         self._producer = self.sending  # type: ignore[assignment]
         self._sessions = self.reader  # type: ignore[assignment]
+        self._requests = self.asked  # type: ignore[assignment]
         self._committer = self.committer  # type: ignore[assignment]
         self._actor = self.actor(renderer, clock)
         self._in_flight = None
@@ -164,7 +195,7 @@ class StagedManager(Manager):
 
     def revoked(self, partition: int) -> threading.Event:
         """The group wants a partition back, or found that it was away too long."""
-        done = threading.Event()
+        self.leaving[partition] = done = threading.Event()
         self.requests.pop(partition, None)
         self._inbox.put(Revoked([partition], done))
         return done
@@ -178,6 +209,7 @@ class StagedManager(Manager):
             batch += found
         if batch:
             self._inbox.put(batch)
+        self.asked.obey()
         return bool(batch)
 
     def poll_sessions(self, most: int) -> bool:
@@ -239,15 +271,22 @@ class StagedManager(Manager):
         if not self.sending.settled(job.sent):
             self.sending.flush()
         self.committer.job = None
-        took = all(self.group.owners.get(partition) is self for partition in job.offsets)
+        took = all(self.group.owners.get(number) is self for number in job.offsets)
+        took = took and all(number in self.requests for number in job.offsets)
         if took:
             for made in job.trajectories.values():
                 for trajectory in made:
                     self.topics.append("trajectories", 0, trajectory)
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
+                self.group.progress.append((partition, progress.encode()))
         self._inbox.put(Committed(job, took))
         return True
+
+    def _note(self, partition: int, record: Record) -> None:
+        if isinstance(record, TurnStarted):
+            read = self._partitions[partition].position
+            self.group.decided_at[record.turn_id, record.epoch] = read
 
     def kill(self, choices: Choices) -> None:
         """Ends without a word."""

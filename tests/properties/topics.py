@@ -50,8 +50,12 @@ class _Sent:
 class Sending:
     """What stands for a process's `Producer`."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(
+        self, topics: Topics, sending: Callable[[int, Record], None] = lambda *sent: None
+    ) -> None:
+        """`sending` is told the partition and the record before it is on its way."""
         self.sent = 0
+        self._sending = sending
         self._topics = topics
         self._queues: defaultdict[Place, deque[_Sent]] = defaultdict(deque)
 
@@ -66,6 +70,7 @@ class Sending:
         on_delivery: OnDelivery | None = None,
     ) -> None:
         """Queues the record."""
+        self._sending(partition or 0, record)
         self.sent += 1
         self._queues[topic, partition or 0].append(_Sent(self.sent, record, on_delivery))
 

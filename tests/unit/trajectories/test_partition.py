@@ -109,6 +109,29 @@ def test_a_takeover_reads_from_the_oldest_open_session() -> None:
     assert (first, mine.committable()[1].rebuild) == (1, 2)
 
 
+def test_commands_of_a_session_that_ended_before_the_takeover_are_known() -> None:
+    mine = partition()
+    read(mine, opened(), rewarded(), closed(), finalized())
+    mine.end(mine.sessions["s"])
+    read(mine, claim(1), start=4)
+
+    assert mine.owned
+    assert mine.carried_out == {"open", "reward", "close"}
+
+
+def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners_are_read() -> None:
+    mine = partition(Progress(1, 0, 0, 1))
+    mine.read_again_to = None
+    read(mine, opened(), closed(), finalized())
+    mine.end(mine.sessions["s"])
+    read(mine, claim(2), start=3)
+    rebuilds = []
+    for mine.read_again_to, mine.next_request in ((None, 9), (9, 8), (9, 9)):
+        rebuilds.append(mine.committable()[1].rebuild)
+
+    assert rebuilds == [0, 0, 4]
+
+
 def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
     mine = partition()
     read(mine, claim(1))

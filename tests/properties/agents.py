@@ -1,0 +1,251 @@
+"""Agents: each has one session and does a few things in it, in an order nobody planned."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import xxhash
+
+from schemas import records as r
+from schemas.topics import REQUESTS
+from tests.properties.choices import Choices
+from tests.properties.gateway import Call, Gateway
+from tests.properties.histories import TOOLS, History, begun, canonical, gone_on, rewritten
+from tests.properties.topics import Topics
+
+POLICY = "p"
+TURN_MS = 60_000
+IDLE_MS = 100_000
+AGE_MS = 1_000_000
+_PATIENCE_MS = 300_000
+_STOPS: tuple[tuple[str, ...], ...] = ((), (), (), ("3",), ("e", "zz"))
+_TOP_P = (None, None, None, None, 0.9)
+
+
+@dataclass
+class Asked:
+    """A question and the calls that carry it: one for each choice, more after retries."""
+
+    history: History
+    request: r.RequestTurn
+    calls: list[Call]
+    used: bool = False
+
+
+@dataclass
+class Agent:
+    """`acts_left` says how much it still wants to do before it ends its session."""
+
+    session_id: str
+    partition: int
+    topics: Topics
+    gateway: Gateway
+    numbers: Iterator[int]
+    clock: Callable[[], int]
+    acts_left: int
+    asked: list[Asked] = field(default_factory=list)
+    opened: bool = False
+    closed: bool = False
+    instance: str = "g0"
+    """Of the gateway, that it calls."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it does nothing any more."""
+        return self.closed
+
+    def act(self, choices: Choices) -> bool:
+        """Does one thing."""
+        if not self.opened:
+            self._open(choices)
+            return True
+        if self.closed:
+            return False
+        if self.acts_left <= 0:
+            if self._waits and choices.below(4) == 0:
+                return False
+            self._leave(choices)
+            return True
+        act = choices.pick(_ACTS)
+        if act is Agent.go_on and self._waits and not self._ready:
+            return False
+        self.acts_left -= 1
+        act(self, choices)
+        return True
+
+    @property
+    def _waits(self) -> bool:
+        return any(call.end is None for asked in self.asked for call in asked.calls)
+
+    @property
+    def _ready(self) -> list[Asked]:
+        return [asked for asked in self.asked if not asked.used and _answers(asked)]
+
+    def go_on(self, choices: Choices) -> None:
+        """Takes an answer that is there and asks further; begins where there is none."""
+        if self._ready:
+            asked = choices.pick(self._ready)
+            asked.used = not choices.one_in(3)  # else somebody goes on from it once more
+            answer = orjson.loads(choices.pick(_answers(asked)))
+            history = gone_on(asked.history, answer, choices)
+            if choices.one_in(5):
+                history = rewritten(history, choices)
+            tools = asked.request.tools if not choices.one_in(12) else choices.pick(TOOLS)
+            self._ask(history, tools, choices)
+        else:
+            self.begin(choices)
+
+    def begin(self, choices: Choices) -> None:
+        """A conversation of its own: the first, or a sub-agent's."""
+        self._ask(begun(choices), choices.pick(TOOLS), choices)
+
+    def rewrite(self, choices: Choices) -> None:
+        """Asks with a history that is no longer what was sampled."""
+        if self.asked:
+            asked = choices.pick(self.asked)
+            answers = _answers(asked)
+            history = asked.history
+            if answers:
+                history = gone_on(history, orjson.loads(choices.pick(answers)), choices)
+            self._ask(rewritten(history, choices), asked.request.tools, choices)
+
+    def sample_again(self, choices: Choices) -> None:
+        """The same body once more, with nothing that says it is a retry: a new sample."""
+        if self.asked:
+            asked = choices.pick(self.asked)
+            request = self._turn(asked.request, idempotency_key=None, retry_count=0)
+            self.asked.append(Asked(asked.history, request, [self._call(request, choices)]))
+
+    def retry(self, choices: Choices) -> None:
+        """The client's connection broke; it asks for the same turn again."""
+        if not self.asked:
+            return
+        asked = choices.pick(self.asked)
+        if choices.one_in(2):
+            self._move(choices)
+        request = self._turn(asked.request, retry_count=asked.request.retry_count + 1)
+        asked.calls.append(self._call(request, choices))
+
+    def _move(self, choices: Choices) -> None:
+        """Another instance of the gateway serves it: all that waits at the first is given up."""
+        for asked in self.asked:
+            for call in asked.calls:
+                self.gateway.give_up(call.command.command_id)  # type: ignore[attr-defined]
+            asked.calls = [call for call in asked.calls if call.end is not None]
+        self.instance = choices.pick(("g1", "g0"))
+
+    def cancel(self, choices: Choices) -> None:
+        """Nobody waits for a turn any more."""
+        if self.asked:
+            turn = choices.pick(self.asked).request
+            command = r.CancelTurn(**self._header(), turn_id=turn.turn_id, reason="client_gone")
+            self._send(replace(command, reply=None))
+
+    def reward(self, choices: Choices) -> None:
+        """Judges the session or one of its turns."""
+        turn_id = choices.pick(self.asked).request.turn_id if self.asked else None
+        scope = choices.pick(("session", "turn")) if turn_id is not None else "session"
+        reward = r.Reward(
+            value=choices.below(5) / 4,
+            scope=scope,
+            turn_id=turn_id if scope == "turn" else None,
+            name=choices.pick(("reward", "style")),
+        )
+        command = r.AssignReward(**self._header(), reward=reward, final=choices.one_in(4))
+        self._send(command, choices)
+
+    def close(self, choices: Choices) -> None:
+        """Ends its session, with a judgement still to come or not."""
+        self.closed = True
+        await_ms = choices.pick((0, 5_000))
+        self._send(r.CloseSession(**self._header(), await_reward_ms=await_ms), choices)
+        if choices.one_in(2):
+            self.reward(choices)
+
+    def _leave(self, choices: Choices) -> None:
+        self.closed = True
+        if not choices.one_in(6):  # else nobody ends it, but its deadlines
+            self.close(choices)
+
+    def _open(self, choices: Choices) -> None:
+        self.opened = True
+        command = r.OpenSession(
+            **self._header(),
+            policy=POLICY,
+            purpose="eval" if choices.one_in(12) else "train",
+            max_age_ms=AGE_MS,
+            max_idle_ms=IDLE_MS,
+        )
+        self._send(command, choices)
+
+    def _ask(self, history: History, tools: bytes | None, choices: Choices) -> None:
+        messages = tuple(map(canonical, history))
+        request = r.RequestTurn(
+            **self._header(),
+            turn_id="",
+            body_hash=xxhash.xxh3_128_digest(b"".join((tools or b"", *messages))),
+            messages=messages,
+            tools=tools,
+            sampling=r.Sampling(
+                max_tokens=2 + choices.below(24),
+                stop=choices.pick(_STOPS),
+                top_p=choices.pick(_TOP_P),
+            ),
+            stream=bool(choices.below(2)),
+            wants_logprobs=bool(choices.below(2)),
+            deadline_ms=self.clock() + TURN_MS,
+        )
+        asked = Asked(history, request, [])
+        for choice in range(2 if choices.one_in(6) else 1):
+            name = f"k{next(self.numbers)}" if choices.one_in(2) else None
+            asked.request = self._turn(request, choice=choice, idempotency_key=name)
+            asked.calls.append(self._call(asked.request, choices))
+        self.asked.append(asked)
+
+    def _turn(self, request: r.RequestTurn, **changes: Any) -> r.RequestTurn:
+        turn_id = f"t{next(self.numbers)}"
+        header = self._header() | {"command_id": turn_id}
+        deadline = self.clock() + TURN_MS
+        return replace(request, **header, turn_id=turn_id, deadline_ms=deadline, **changes)
+
+    def _call(self, request: r.RequestTurn, choices: Choices) -> Call:
+        call: Call = self._send(request, choices, for_turn=True)
+        return call
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "command_id": f"c{next(self.numbers)}",
+            "session_id": self.session_id,
+            "issued_at_ms": self.clock(),
+            "expires_at_ms": self.clock() + _PATIENCE_MS,
+        }
+
+    def _send(self, command: Any, choices: Choices | None = None, for_turn: bool = False) -> Any:
+        """Appends the command; with `choices` somebody waits for its answer, at some instance."""
+        call = None
+        if choices is not None:
+            address = r.ReplyAddress(partition=0, gateway=self.instance)
+            command = replace(command, reply=address)
+            call = self.gateway.send(command, command.command_id, self.instance, for_turn)
+        # At least once: a repeat stands behind the first.
+        for _ in range(2 if choices is not None and choices.one_in(8) else 1):
+            self.topics.append(REQUESTS.name, self.partition, command)
+        return call
+
+
+def _answers(asked: Asked) -> list[bytes]:
+    """Messages that answered it."""
+    answers = [call.answer for call in asked.calls]
+    return [answer.message for answer in answers if answer is not None and answer.message]
+
+
+_ACTS: tuple[Callable[[Agent, Choices], None], ...] = (
+    *[Agent.go_on] * 10,
+    *[Agent.rewrite] * 2,
+    Agent.begin,
+    Agent.sample_again,
+    *[Agent.retry] * 2,
+    Agent.cancel,
+    Agent.reward,
+)

@@ -1,0 +1,152 @@
+"""An engine that samples what it is told, and keeps what it really got and gave.
+
+What it keeps is the record the oracle believes: no other part of the system writes to it. Each
+sampled token has a log-probability of its own, so that it can be told from any other wherever it
+turns up.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from infra.tokenizer import pack, unpack
+from producers.rollout.engine import (
+    ChunkCallback,
+    EngineHealth,
+    FinishReason,
+    PauseMode,
+    SamplingParams,
+    TokenChunk,
+    VersionSpan,
+)
+
+Author = Callable[["Generation"], list[int]]
+"""The tokens that a generation would sample if nothing stopped it."""
+Heard = Callable[["Generation"], None]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A token as it was sampled; `logprob` is no other token's."""
+
+    token: int
+    logprob: float
+    version: int
+
+
+@dataclass
+class Generation:
+    """One request to an engine: what it got, and what it gave for it."""
+
+    request_id: str
+    prompt: list[int]
+    given: list[int]
+    """Completion tokens that it was to go on from."""
+    sampling: SamplingParams
+    on_chunk: ChunkCallback
+    to_come: list[int] = field(default_factory=list)
+    sampled: list[Sampled] = field(default_factory=list)
+    told: int = 0
+    """How many of `sampled` were given away."""
+
+    @property
+    def length(self) -> int:
+        """Length of the completion."""
+        return len(self.given) + len(self.sampled)
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """Why there is nothing more to sample, if so."""
+        last = [*self.given[-1:], *(one.token for one in self.sampled[-1:])][-1:]
+        if last and last[0] in self.sampling.stop_token_ids:
+            return "stop"
+        return "length" if self.length >= self.sampling.max_tokens else None
+
+
+class RecordedEngine:
+    """One engine; `heard` is told of every generation it is asked for."""
+
+    logprob_tolerance = 0.0
+
+    def __init__(self, version: int, author: Author, numbers: Iterator[int], heard: Heard) -> None:
+        self.version = version
+        self.running: dict[str, Generation] = {}
+        self._author = author
+        self._numbers = numbers
+        self._heard = heard
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        """Takes a generation; it does nothing until told to."""
+        asked = Generation(request_id, unpack(prompt), unpack(completion), sampling, on_chunk)
+        asked.to_come = self._author(asked)
+        self._heard(asked)
+        self.running.setdefault(request_id, asked)
+
+    def sample(self, asked: Generation, count: int, tell: bool) -> None:
+        """Samples some tokens; `tell` gives away all there are, as the end does by itself."""
+        while count and asked.finish is None:
+            token = asked.to_come.pop(0) if asked.to_come else asked.sampling.stop_token_ids[0]
+            logprob = -float(next(self._numbers))
+            asked.sampled.append(Sampled(token, logprob, self.version))
+            count -= 1
+        if asked.finish is not None:
+            del self.running[asked.request_id]
+        if tell or asked.finish is not None:
+            self._tell(asked, asked.finish)
+
+    def fail(self) -> None:
+        """Ends all that runs, unasked."""
+        for asked in list(self.running.values()):
+            self.abort(asked.request_id)
+
+    def abort(self, request_id: str | None) -> None:
+        """Ends one generation."""
+        asked = self.running.pop(request_id or "", None)
+        if asked is not None:
+            self._tell(asked, None)
+            asked.on_chunk(TokenChunk(asked.length, b"", b"", (), "abort"))
+
+    def _tell(self, asked: Generation, reason: FinishReason | None) -> None:
+        new, start = asked.sampled[asked.told :], len(asked.given) + asked.told
+        asked.told = len(asked.sampled)
+        spans: list[VersionSpan] = []
+        for place, one in enumerate(new, start):
+            if not spans or spans[-1].version != one.version:
+                spans.append(VersionSpan(place, one.version))
+        logprobs = np.array([one.logprob for one in new], "<f4").tobytes()
+        ids = pack([one.token for one in new])
+        if new or reason is not None:
+            asked.on_chunk(TokenChunk(start, ids, logprobs, tuple(spans), reason))
+
+    def pause(self, mode: PauseMode) -> None:
+        """Nothing runs by itself."""
+
+    def resume(self) -> None:
+        """Nothing runs by itself."""
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        """Tokens are of this version from here on."""
+        self.version = version
+
+    def sleep(self) -> int:
+        """Holds no memory."""
+        return 0
+
+    def wake(self) -> None:
+        """Holds no memory."""
+
+    def health(self) -> EngineHealth:
+        """Always well."""
+        return EngineHealth(self.version, 0, 0, 0, 0, False, False, None, 0, 0, 0, 0.0)
+
+    def close(self) -> None:
+        """Holds no thread."""

@@ -1,0 +1,110 @@
+"""What agents do to the messages they send: go on, rewrite, forget, begin anew."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import orjson
+
+from tests.properties.choices import Choices
+
+Message = dict[str, Any]
+History = list[Message]
+
+LOOKUP = {
+    "type": "function",
+    "function": {
+        "name": "lookup",
+        "parameters": {"type": "object", "properties": {"key": {"type": "integer"}}},
+    },
+}
+TOOLS = (None, orjson.dumps([LOOKUP]))
+_ASKS = ("key 7", "key 3", "more", "and <|im_end|> then?", "")
+
+
+def canonical(message: Message) -> bytes:
+    """A message as requests carry it."""
+    return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
+
+
+def begun(choices: Choices) -> History:
+    """A new conversation, with or without a system prompt of its own."""
+    systems = ((), ("be brief",), ("you look things up",))
+    return [
+        *({"role": "system", "content": text} for text in choices.pick(systems)),
+        {"role": "user", "content": choices.pick(_ASKS)},
+    ]
+
+
+def gone_on(history: History, answer: Message, choices: Choices) -> History:
+    """The history with the answer and what the agent says to it."""
+    calls = answer.get("tool_calls") or ()
+    results = [
+        {"role": "tool", "tool_call_id": call["id"], "content": f"code {choices.below(3)}"}
+        for call in calls
+    ]
+    if not results or choices.one_in(4):
+        results.append({"role": "user", "content": choices.pick(_ASKS)})
+    return [*history, answer, *results]
+
+
+def _without_reasoning(history: History, choices: Choices) -> History:
+    for message in history:
+        message.pop("reasoning_content", None)
+    return history
+
+
+def _respelt_arguments(history: History, choices: Choices) -> History:
+    for message in history:
+        for call in message.get("tool_calls") or ():
+            try:
+                arguments = orjson.loads(call["function"]["arguments"])
+            except orjson.JSONDecodeError:
+                continue
+            respelt = orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode()
+            call["function"]["arguments"] = respelt
+    return history
+
+
+def _other_ids(history: History, choices: Choices) -> History:
+    for message in history:
+        for call in message.get("tool_calls") or ():
+            call["id"] = "other"
+        if "tool_call_id" in message:
+            message["tool_call_id"] = "other"
+    return history
+
+
+def _edited(history: History, choices: Choices) -> History:
+    choices.pick(history)["content"] = choices.pick(("edited", "code 3", "key 7"))
+    return history
+
+
+def _shortened(history: History, choices: Choices) -> History:
+    return history[: 1 + choices.below(len(history))]
+
+
+def _compacted(history: History, choices: Choices) -> History:
+    kept = [message for message in history if message["role"] == "system"]
+    return [*kept, {"role": "user", "content": "so far: a code was looked up"}]
+
+
+def _other_system(history: History, choices: Choices) -> History:
+    rest = [message for message in history if message["role"] != "system"]
+    return [{"role": "system", "content": "be another"}, *rest]
+
+
+_REWRITES: tuple[Callable[[History, Choices], History], ...] = (
+    _without_reasoning,
+    _respelt_arguments,
+    _other_ids,
+    _edited,
+    _shortened,
+    _compacted,
+    _other_system,
+)
+
+
+def rewritten(history: History, choices: Choices) -> History:
+    """The history as another harness would send it."""
+    return choices.pick(_REWRITES)(deepcopy(history), choices)

@@ -1,0 +1,214 @@
+"""The oracle: what each trajectory has to be, from the engines' own record and the log.
+
+Nothing of `consumers.trajectories` is used. Tokens are plain numbers, prefixes are compared list by
+list, and a sampled token is known by its log-probability, which no other has.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas import records as r
+from schemas.records import Trajectory, TrajectoryNode
+from tests.properties.engine import Generation
+from tests.properties.told import Told
+from tests.unit.trajectories.oracle import TurnTold
+from trainer.chains import chains
+
+Marked = list[tuple[int, float]]
+"""Token ids, each with its log-probability; 0 where it was not sampled."""
+
+
+class Record:
+    """Every token that any engine sampled, by its log-probability."""
+
+    def __init__(self, generations: Iterable[Generation]) -> None:
+        self._found: dict[float, tuple[Generation, int]] = {
+            one.logprob: (generation, place)
+            for generation in generations
+            for place, one in enumerate(generation.sampled)
+        }
+
+    def check(self, logprob: float, turn_id: str, version: int, before: list[int]) -> None:
+        """That an engine sampled it for this turn, under this version, behind these tokens and as
+        the last of them."""
+        assert logprob in self._found, f"I3: no engine sampled the token of {logprob}"
+        generation, place = self._found[logprob]
+        one = generation.sampled[place]
+        seen = [*generation.prompt, *generation.given]
+        seen += [each.token for each in generation.sampled[: place + 1]]
+        assert generation.request_id.rpartition("/")[0] == turn_id, "I3: of another turn"
+        assert one.version == version, f"I3: sampled by {one.version}, recorded {version}"
+        assert seen[-1] == before[-1], "I3: another token"
+        assert seen == before, "I2: the engine saw another prefix"
+
+
+@dataclass
+class Drawn:
+    """A trajectory taken apart."""
+
+    made: Trajectory
+
+    def __post_init__(self) -> None:
+        ids = np.frombuffer(self.made.tokens, "<i4").tolist()
+        logprobs = np.frombuffer(self.made.logprobs, "<f4").tolist()
+        self.tokens: Marked = list(zip(ids, logprobs, strict=True))
+        self.mask = list(self.made.loss_mask)
+        self.versions: list[int | None] = [None] * len(ids)
+        ends = [*(span.start for span in self.made.spans[1:]), len(ids)]
+        for span, end in zip(self.made.spans, ends, strict=False):
+            assert span.version_min == span.version_max
+            self.versions[span.start : end] = [span.version_min] * (end - span.start)
+
+    def node(self, number: int) -> Marked:
+        """Tokens of a node."""
+        node = self.made.nodes[number]
+        return self.tokens[node.start : node.start + node.length]
+
+    def path(self, number: int, end: int) -> Marked:
+        """Tokens from the root through the first `end` of a node."""
+        if number < 0:
+            return []
+        node = self.made.nodes[number]
+        return self.path(node.parent, node.parent_end) + self.node(number)[:end]
+
+    def prompt(self, node: TrajectoryNode) -> Marked:
+        """What stands before a sampled node."""
+        return self.path(node.parent, node.parent_end)
+
+
+def check(
+    made: Trajectory,
+    told: Told,
+    requests: Mapping[str, r.RequestTurn],
+    record: Record,
+    train_inexact: bool,
+) -> None:
+    """That a trajectory is exactly what was sampled, accepted and may be trained."""
+    drawn = Drawn(made)
+    sampled = [node for node in made.nodes if node.origin == "policy"]
+    turns = told.session.turns
+    assert [node.turn_id for node in sampled] == [turn.started.turn_id for turn in turns], "I5"
+    assert len(made.nodes) == 2 * len(turns), "I5: a turn is a prompt and what was sampled"
+    reasons = _reasons(drawn, sampled, told, requests, train_inexact)
+    for node, turn in zip(sampled, turns, strict=True):
+        _check_node(drawn, node, turn, record)
+        assert node.masked_reason == reasons[node.turn_id], (node, reasons[node.turn_id])
+        trained = 0 if node.masked_reason else 1
+        mask = drawn.mask[node.start : node.start + node.length]
+        assert mask == [trained] * node.length, "I5: the mask is not what the reason says"
+    for node in made.nodes:
+        if node.origin != "policy":
+            assert not any(drawn.mask[node.start : node.start + node.length])
+    _check_counts(drawn, sampled, told, reasons)
+    _check_chains(made, record)
+    _check_terms(made, told)
+
+
+def _check_node(drawn: Drawn, node: TrajectoryNode, turn: TurnTold, record: Record) -> None:
+    tokens, before = drawn.node(node.node_id), [token for token, _ in drawn.prompt(node)]
+    versions = drawn.versions[node.start : node.start + node.length]
+    accepted = [(one.token, one.logprob, one.versions[0]) for one in turn.sampled]
+    found = [
+        (token, logprob, version)
+        for (token, logprob), version in zip(tokens, versions, strict=True)
+    ]
+    assert found == accepted, f"I5: {node.turn_id} is not what the log accepted"
+    for token, logprob, version in found:
+        before.append(token)
+        assert version is not None
+        record.check(logprob, node.turn_id, version, before)
+
+
+def _reasons(
+    drawn: Drawn,
+    sampled: list[TrajectoryNode],
+    told: Told,
+    requests: Mapping[str, r.RequestTurn],
+    train_inexact: bool,
+) -> dict[str, str]:
+    """Why a turn is not trained, by its id."""
+    abandoned = _abandoned(drawn, sampled, told)
+    reasons = {}
+    for node, turn in zip(sampled, told.session.turns, strict=True):
+        exact = requests[node.turn_id].sampling.top_p in (None, 1.0)
+        if turn.end != "completed":
+            reasons[node.turn_id] = turn.end
+        elif not exact and not train_inexact:
+            reasons[node.turn_id] = "inexact"
+        elif node.turn_id in abandoned:
+            reasons[node.turn_id] = "abandoned"
+        else:
+            reasons[node.turn_id] = "eval" if told.session.opened.purpose == "eval" else ""
+    return reasons
+
+
+def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: Told) -> set[str]:
+    """Samples of one prompt that the agent left for others, or for the last."""
+    siblings: dict[tuple[tuple[int, float], ...], list[TrajectoryNode]] = {}
+    for node, turn in zip(sampled, told.session.turns, strict=True):
+        if turn.end == "completed":
+            siblings.setdefault(tuple(drawn.prompt(node)), []).append(node)
+    gone_on = {node.parent for node in drawn.made.nodes if node.parent_end > 0}
+    left: set[str] = set()
+    for nodes in siblings.values():
+        kept = [node for node in nodes if node.node_id in gone_on] or nodes[-1:]
+        left |= {node.turn_id for node in nodes if node not in kept}
+    return left
+
+
+def _check_counts(
+    drawn: Drawn, sampled: list[TrajectoryNode], told: Told, reasons: Mapping[str, str]
+) -> None:
+    made, masked = drawn.made, Counter[str]()
+    for node in sampled:
+        if reasons[node.turn_id] and node.length:
+            masked[reasons[node.turn_id]] += node.length
+    assert dict(made.masked_tokens) == dict(masked), "I5: a token is masked without being counted"
+    assert sum(made.ignored_events.values()) == told.ignored, "I5: an event is ignored uncounted"
+    assert sum(made.match_rules.values()) == made.turns == len(sampled)
+    trained = [
+        version
+        for node in sampled
+        if not reasons[node.turn_id]
+        for version in drawn.versions[node.start : node.start + node.length]
+        if version is not None
+    ]
+    assert made.version_min == min(trained, default=None)
+    assert made.version_max == max(trained, default=None)
+
+
+def _check_chains(made: Trajectory, record: Record) -> None:
+    """I6, on what the trainer makes of it."""
+    seen: set[float] = set()
+    for chain in chains(made, made.policy).chains:
+        ids = chain.tokens.ids_T.tolist()
+        for place in np.flatnonzero(chain.tokens.trained_T).tolist():
+            logprob = float(chain.tokens.logprobs_T[place])
+            assert logprob not in seen, f"I6: the token of {logprob} is trained twice"
+            seen.add(logprob)
+            turn_id = chain.turns[int(chain.tokens.turns_T[place])]
+            version = int(chain.tokens.versions_T[place])
+            record.check(logprob, turn_id, version, ids[: place + 1])
+    assert len(seen) == sum(made.loss_mask), "I6: a trained token is in no chain"
+
+
+def _check_terms(made: Trajectory, told: Told) -> None:
+    session = told.session
+    assert session.finalized is not None and session.closed is not None
+    rewards = {
+        (one.reward.name, one.reward.scope, one.reward.turn_id): one.reward
+        for one in session.rewards
+    }
+    assert set(made.rewards) == set(rewards.values()), "I5: a reward is missing"
+    judged = any(reward.scope == "session" for reward in rewards.values())
+    status = session.closed.status
+    assert made.status == ("unrewarded" if status == "complete" and not judged else status)
+    assert (made.partition, made.first_offset, made.last_offset) == (
+        told.partition,
+        session.offset,
+        session.finalized[0],
+    )
+    assert made.finalized_at_ms == session.finalized[1].at_ms

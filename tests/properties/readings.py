@@ -1,0 +1,52 @@
+"""The same log read again: from its start, from where a takeover would, and with repeats."""
+
+from dataclasses import replace
+
+from consumers.trajectories.messages import Strictness
+from consumers.trajectories.partition import Partition, Progress
+from infra.kafka import Received
+from schemas.codec import encode
+from schemas.records import Record, SessionOpened, Trajectory
+from tests.properties.choices import Choices
+
+
+def read(
+    events: list[Record], number: int, strictness: Strictness, metadata: str = ""
+) -> dict[str, Trajectory]:
+    """Trajectories of a log, read from where the committed metadata says, by session."""
+    progress = Progress.decode(metadata)
+    partition = Partition(number, progress, "reader")
+    made: dict[str, Trajectory] = {}
+    for offset in range(max(progress.rebuild, 0), len(events)):
+        received = Received("sessions", number, offset, 0, None, (), events[offset])
+        folded = partition.fold(received, lambda policy: strictness)
+        session = folded.session
+        if folded.accepted and session is not None and session.finalized_at_ms is not None:
+            partition.emit(session)
+            partition.end(session)
+            made[session.session_id] = partition.emitted.pop()
+    return made
+
+
+def repeated(events: list[Record], choices: Choices) -> list[Record]:
+    """The log with every event twice, and some of them once more later."""
+    twice: list[Record] = []
+    late: list[Record] = []
+    for event in events:
+        twice += [event, event]
+        if late and choices.one_in(2):
+            twice.append(late.pop(0))
+        if choices.one_in(3) and not isinstance(event, SessionOpened):
+            late.append(event)  # ids are used once, which is decided before a session is opened
+    return twice
+
+
+def as_bytes(made: Trajectory) -> bytes:
+    """A trajectory as it stands on its topic."""
+    return encode(made)
+
+
+def without_places(made: Trajectory) -> bytes:
+    """A trajectory without what repeats must change: offsets, and how many were ignored."""
+    nodes = tuple(replace(node, log_offset=0) for node in made.nodes)
+    return encode(replace(made, nodes=nodes, first_offset=0, last_offset=0, ignored_events={}))

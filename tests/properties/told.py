@@ -1,0 +1,64 @@
+"""What the logs say of each session, read by `SessionTold`, which knows nothing of the fold."""
+
+from dataclasses import dataclass, field
+
+from schemas import records as r
+from schemas.records import Record
+from tests.unit.trajectories.oracle import SessionTold, TurnTold
+
+
+@dataclass
+class Known:
+    """A session as somebody knew it; `completed` in the order in which they were."""
+
+    session: SessionTold
+    completed: list[TurnTold] = field(default_factory=list)
+
+
+@dataclass
+class Told:
+    """A session: its events with their offsets, and what they come to."""
+
+    partition: int
+    session: SessionTold
+    events: list[tuple[int, Record]] = field(default_factory=list)
+    """Behind the first, which opened it; without those of managers that had lost it."""
+    joins: list[r.TurnJoined] = field(default_factory=list)
+    """Those that count."""
+    ignored: int = 0
+
+    def until(self, offset: int) -> Known:
+        """What the events before an offset come to."""
+        known = Known(SessionTold(self.session.opened, self.session.offset))
+        for place, event in self.events:
+            if place < offset:
+                counts = known.session.take(event, place)
+                if counts and isinstance(event, r.TurnCompleted):
+                    turn = known.session.turn(event.turn_id)
+                    known.completed += [turn] if turn is not None else []
+        return known
+
+
+def told(partition: int, events: list[Record]) -> dict[str, Told]:
+    """All sessions of a partition's log."""
+    sessions: dict[str, Told] = {}
+    epoch = -1
+    for offset, event in enumerate(events):
+        if isinstance(event, r.PartitionClaimed):
+            epoch = max(epoch, event.epoch)
+            continue
+        written = getattr(event, "epoch", None)
+        if written is not None and written < epoch:
+            continue  # of a manager that had lost the partition
+        session_id: str = event.session_id  # type: ignore[attr-defined]
+        known = sessions.get(session_id)
+        if known is None:
+            if isinstance(event, r.SessionOpened):
+                sessions[session_id] = Told(partition, SessionTold(event, offset))
+        elif not known.session.finalized:
+            known.events.append((offset, event))
+            if known.session.take(event, offset):
+                known.joins += [event] if isinstance(event, r.TurnJoined) else []
+            elif not isinstance(event, r.CommandRefused):
+                known.ignored += 1
+    return sessions

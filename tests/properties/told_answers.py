@@ -1,0 +1,78 @@
+"""What agents were told, against what is trained: whole, without a gap, word for word."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import orjson
+
+from schemas import records as r
+from tests.properties.gateway import Call, Gateway
+from tests.properties.told import Told
+from tests.unit.trajectories.oracle import TurnTold
+
+
+def check_answers(gateway: Gateway, told: Mapping[str, Told]) -> None:
+    """That every call got its end, and every answer is what the log accepted."""
+    for call in gateway.calls.values():
+        assert call.end is not None, f"I8: nobody answered {call.command}"
+        if call.answer is not None:
+            session = told[call.answer.session_id].session
+            turn = session.turn(call.answer.turn_id)
+            assert turn is not None and turn.end == "completed"
+            _check_answer(call.answer, turn)
+            if turn.started.stream:
+                _check_stream(call, call.answer)
+
+
+def _check_answer(answer: r.ReplyFinished, turn: TurnTold) -> None:
+    completed, sampled = turn.outputs[-1], turn.sampled
+    assert isinstance(completed, r.TurnCompleted)
+    assert answer.message == completed.message, "the agent was told another message"
+    assert answer.completion_tokens == len(sampled)
+    if answer.token_ids is not None and answer.logprobs is not None:
+        ids = np.frombuffer(answer.token_ids, "<i4").tolist()
+        logprobs = np.frombuffer(answer.logprobs, "<f4").tolist()
+        assert list(zip(ids, logprobs, strict=True)) == [
+            (one.token, one.logprob) for one in sampled
+        ], "the agent was told other tokens"
+
+
+def _check_stream(call: Call, answer: r.ReplyFinished) -> None:
+    reached, ids = 0, b""
+    for delta in call.deltas:
+        assert delta.token_offset == reached, "a gap in what was streamed"
+        reached += delta.token_count
+        ids += delta.token_ids or b""
+    assert answer.token_offset <= reached, "a gap before the end"
+    if answer.token_ids is not None:
+        assert answer.token_ids.startswith(ids)
+    parts = [delta.delta for delta in call.deltas] + [call.rest]
+    assert answer.message is not None
+    assert _joined(parts) == _shown(orjson.loads(answer.message)), "streamed otherwise than told"
+
+
+def _joined(parts: list[bytes | None]) -> dict[str, object]:
+    text = {"content": "", "reasoning_content": ""}
+    calls: dict[int, dict[str, str]] = {}
+    for part in filter(None, parts):
+        delta = orjson.loads(part)
+        for name in text:
+            text[name] += delta.get(name) or ""
+        for call in delta.get("tool_calls") or ():
+            there = calls.setdefault(call["index"], {"name": "", "arguments": "", "id": ""})
+            there["id"] += call.get("id", "")
+            for name, value in call["function"].items():
+                there[name] += value
+    return {**text, "calls": [calls[index] for index in sorted(calls)]}
+
+
+def _shown(message: Mapping[str, object]) -> dict[str, object]:
+    calls = [
+        {"id": call["id"], **call["function"]}
+        for call in message.get("tool_calls") or ()  # type: ignore[attr-defined]
+    ]
+    return {
+        "content": message.get("content") or "",
+        "reasoning_content": message.get("reasoning_content") or "",
+        "calls": calls,
+    }

@@ -1,0 +1,185 @@
+"""A rollout worker without its threads and connections: the real `Serving` over a recorded engine.
+
+The world says when it reads its slot, samples, looks after its turns, changes role or dies.
+"""
+
+from collections.abc import Callable
+
+from infra.errors import DeliveryFailed
+from infra.kafka import Headers, OnDelivery
+from infra.rendering import Renderer
+from infra.settings import TelemetrySettings
+from infra.telemetry import telemetry
+from producers.rollout.admission import Admission
+from producers.rollout.live_turn import LiveTurn
+from producers.rollout.serving import Service, Serving
+from producers.rollout.turns import Output
+from schemas import records as r
+from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from tests.properties.choices import Choices
+from tests.properties.engine import RecordedEngine
+from tests.properties.topics import Sending, Topics
+
+_TELEMETRY = telemetry(TelemetrySettings(), "rollout", "test")
+
+
+class Worker:
+    """One incarnation of a worker. `assignment` is the newest of its name."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        slot: int,
+        topics: Topics,
+        engine: RecordedEngine,
+        renderer: Renderer,
+        policy: r.PolicyWeights,
+        clock: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.slot = slot
+        self.engine = engine
+        self.sending = Sending(topics)
+        self.alive = True
+        self.assignment = 0
+        self._topics = topics
+        self._service = Service(engine, renderer, policy.policy, policy.max_context, engine.version)
+        self._policy = policy.policy
+        self._clock = clock
+        self._woken: list[LiveTurn] = []
+        self._lost: list[LiveTurn] = []
+        self._position = len(topics.records[PROMPTS.name, slot])
+        self.serving = Serving(
+            Admission(name, str(incarnation)),
+            self._write,
+            self._woken.append,
+            self._undelivered,
+            _TELEMETRY,
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it holds its role."""
+        return self.alive and self.serving.service is not None
+
+    def acquire(self, assignment: int) -> None:
+        """Takes the role."""
+        self.assignment = assignment
+        self._service.version = self.engine.version
+        self.serving.service = self._service
+        self._topics.append(
+            CONTROL.name,
+            0,
+            r.RoleAcquired(
+                worker=self.name,
+                incarnation=str(self.incarnation),
+                role="rollout",
+                assignment=assignment,
+                slot=self.slot,
+                slot_offset=self._position,
+                version=self.engine.version,
+                took_ms=0,
+                at_ms=self._clock(),
+                policy=self._policy,
+            ),
+        )
+
+    def leave(self, assignment: int) -> None:
+        """Trains instead; hands its turns back."""
+        self.assignment = assignment
+        self.serving.leave("preempted", self._clock())
+        released = r.RoleReleased(
+            worker=self.name,
+            incarnation=str(self.incarnation),
+            role="rollout",
+            assignment=assignment,
+            free_bytes=0,
+            took_ms=0,
+            at_ms=self._clock(),
+        )
+        self._topics.append(CONTROL.name, 0, released)
+
+    def load(self, version: int) -> None:
+        """Takes new weights in the middle of whatever it samples."""
+        self.engine.version = version
+        self.serving.adopt(version, self._clock())
+        loaded = r.WeightsLoaded(
+            at_ms=self._clock(),
+            policy=self._policy,
+            version=version,
+            worker=self.name,
+            incarnation=str(self.incarnation),
+            took_ms=0,
+        )
+        self._topics.append(CONTROL.name, 0, loaded)
+
+    def beat(self) -> None:
+        """Says how it is."""
+        self._topics.append(
+            FLEET.name,
+            0,
+            r.WorkerHeartbeat(
+                worker=self.name,
+                incarnation=str(self.incarnation),
+                process="rollout",
+                role="rollout" if self.serves else "",
+                assignment=self.assignment,
+                slot=self.slot,
+                state="ready",
+                version=self.engine.version,
+                policy=self._policy,
+                at_ms=self._clock(),
+            ),
+        )
+
+    def read(self, most: int) -> bool:
+        """Acts on records of its slot; whether there were any."""
+        found = self._topics.read((PROMPTS.name, self.slot), self._position, most)
+        self._position += len(found)
+        for received in found:
+            self.serving.receive(received, self._clock())
+        self._look_after_woken()
+        return bool(found)
+
+    def sample(self, choices: Choices, count: int, tell: bool) -> bool:
+        """Samples tokens of one of its turns; whether it has any."""
+        if not self.engine.running:
+            return False
+        self.engine.sample(choices.pick(list(self.engine.running.values())), count, tell)
+        self._look_after_woken()
+        return True
+
+    def look(self) -> None:
+        """Looks after the turns that are due."""
+        self._look_after_woken()
+        self.serving.advance_due(self._clock())
+
+    def break_engine(self) -> None:
+        """The engine fails, so that the process ends; what it wrote about that still arrives."""
+        self.engine.fail()
+        self._look_after_woken()
+        self.serving.leave("engine_failed", self._clock())
+        self.sending.flush()
+        self.alive = False
+
+    def kill(self, choices: Choices) -> None:
+        """Ends without a word."""
+        self.sending.die(choices)
+        self.engine.running.clear()
+        self.alive = False
+
+    def _look_after_woken(self) -> None:
+        while self._lost:
+            self.serving.drop(self._lost.pop())
+        while self._woken:
+            self.serving.advance(self._woken.pop(0), self._clock())
+
+    def _write(
+        self, record: Output, partition: int, headers: Headers, on_delivery: OnDelivery
+    ) -> None:
+        self.sending.send(SESSIONS.name, record, partition=partition, on_delivery=on_delivery)
+
+    def _undelivered(self, live: LiveTurn, error: DeliveryFailed) -> None:
+        self._lost.append(live)
