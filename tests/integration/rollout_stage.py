@@ -87,6 +87,8 @@ class Stage:
         )
         self._reader = ReaderThread("stage-log", reader, self._take, self._errors.append).start()
         self._assignments = 0
+        self.deadline_s = DEADLINE_S
+        """How long any wait may take."""
 
     def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
         """The trainer's announcement, on both topics."""
@@ -202,7 +204,7 @@ class Stage:
             return bool(found or self._errors)
 
         with self._news:
-            assert self._news.wait_for(there, DEADLINE_S), f"no such {kind.__name__}"
+            assert self._news.wait_for(there, self.deadline_s), f"no such {kind.__name__}"
         assert not self._errors, self._errors
         return found[0]
 

@@ -1,0 +1,96 @@
+"""A vLLM server that all tests here share: it takes a minute to start.
+
+They run only if asked for (`-m vllm`), and then fail where there is no vLLM.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producers.rollout.settings import VllmSection
+from producers.rollout.vllm_engine import VllmEngine
+from producers.rollout.vllm_server import VllmServer
+from seamlessflow.demo.model import make_model
+
+ROOT = Path(__file__).parents[2]
+HEAD_DIM = 32
+CONTEXT = 256
+LONG_CONTEXT = 4096
+CAPACITY = 32
+VERSION = 3
+
+
+@pytest.fixture(scope="session")
+def section() -> VllmSection:
+    """How vLLM is started in tests."""
+    python = ROOT / os.environ.get("SEAMLESSFLOW_VLLM_VENV", ".venv-vllm") / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"there is no vLLM in {python.parents[1]}: scripts/vllm-cpu makes one")
+    return VllmSection(
+        python=python,
+        dtype="float32",
+        kv_bytes=64 * 1024**2,
+        threads=1,
+        arguments=("--enforce-eager",),
+    )
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two policies of one form."""
+    directory = tmp_path_factory.mktemp("models")
+    for seed in (0, 1):
+        (directory / str(seed)).mkdir()
+        make_model(directory / str(seed), seed, HEAD_DIM)
+        with_longer_context(directory / str(seed) / "config.json")
+    return directory / "0", directory / "1"
+
+
+@pytest.fixture(scope="session")
+def server(
+    section: VllmSection, models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VllmServer]:
+    log_file = tmp_path_factory.mktemp("log") / "vllm.log"
+    server = VllmServer(section, CAPACITY, models[0], log_file)
+    try:
+        server.await_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def context() -> int:
+    """Most tokens of prompt and completion."""
+    return CONTEXT
+
+
+@pytest.fixture
+def engine(
+    section: VllmSection,
+    server: VllmServer,
+    models: tuple[Path, Path],
+    context: int,
+    tmp_path: Path,
+) -> Iterator[VllmEngine]:
+    """An engine of its own for each test: the first model as version 3."""
+    there = section.model_copy(update={"url": server.url, "max_length": context})
+    engine = VllmEngine(there, CAPACITY, models[0], VERSION, tmp_path / "unused.log")
+    yield engine
+    engine.close()
+    assert server.exit_status is None, server.tail()
+
+
+@pytest.fixture
+def weights(models: tuple[Path, Path]) -> Path:
+    """Of the second policy."""
+    return models[1]
+
+
+def with_longer_context(config: Path) -> None:
+    """So that a test can interfere while an engine as fast as this one is at work."""
+    values = json.loads(config.read_bytes())
+    config.write_text(json.dumps({**values, "max_position_embeddings": LONG_CONTEXT}))

@@ -1,0 +1,161 @@
+"""New weights, pauses and aborts in the middle of what vLLM samples."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from producers.rollout.engine import SamplingParams
+from producers.rollout.engine_errors import WeightsRejected
+from producers.rollout.vllm_engine import VllmEngine
+from producers.rollout.vllm_server import VllmServer
+from tests.unit.rollout.generation import Generation, eventually
+from tests.unit.rollout.models import plain_logprobs, prompt
+from tests.vllm.conftest import LONG_CONTEXT, VERSION
+
+pytestmark = pytest.mark.vllm
+TOLERANCE = 1e-4
+LENGTH = 1500
+LONG = SamplingParams(LENGTH, temperature=0)
+NEXT = VERSION + 1
+
+
+@pytest.fixture(scope="module")
+def plain(models: tuple[Path, Path]) -> Callable[[int], PreTrainedModel]:
+    """The model of a version."""
+    loaded = [AutoModelForCausalLM.from_pretrained(each) for each in models]
+    return lambda version: loaded[version - VERSION]
+
+
+@pytest.fixture
+def context() -> int:
+    return LONG_CONTEXT
+
+
+def some_of(generation: Generation) -> None:
+    eventually(lambda: bool(generation.completion))
+
+
+def test_an_update_in_mid_stream_switches_policy_at_an_exact_token(
+    engine: VllmEngine, weights: Path, plain: Callable[[int], PreTrainedModel]
+) -> None:
+    asked = [
+        Generation(engine, prompt(20, seed), SamplingParams(LENGTH), f"r{seed}")
+        for seed in range(6)
+    ]
+    some_of(asked[0])
+    engine.pause("keep")
+    before = [len(each.completion) for each in asked]
+    assert engine.health().paused
+    engine.load_weights(weights, NEXT)
+    assert [len(each.completion) for each in asked] == before
+    engine.resume()
+    assert any(0 < switched < LENGTH for switched in before)
+    for done, switched in zip(asked, before, strict=True):
+        assert done.finish() == "length"
+        old, new = (plain_logprobs(plain(v), done.tokens, 20) for v in (VERSION, NEXT))
+        wanted = np.concatenate([old[:switched], new[switched:]])
+        np.testing.assert_allclose(done.logprobs, wanted, rtol=0, atol=TOLERANCE)
+        sampled_by = [
+            chunk.spans[0].version
+            for chunk in done.chunks
+            for _ in range(len(chunk.token_ids) // 4)
+        ]
+        assert sampled_by == [VERSION] * switched + [NEXT] * (LENGTH - switched)
+
+
+def test_a_pause_alone_changes_nothing(engine: VllmEngine) -> None:
+    untouched = Generation(engine, prompt(20), LONG, "untouched")
+    untouched.finish()
+    paused = Generation(engine, prompt(20), LONG, "paused")
+    some_of(paused)
+    engine.pause("keep")
+    assert len(paused.completion) < LENGTH
+    engine.resume()
+    assert paused.finish() == "length"
+    assert paused.completion == untouched.completion
+    np.testing.assert_allclose(paused.logprobs, untouched.logprobs, rtol=0, atol=TOLERANCE)
+
+
+def test_what_was_aborted_is_continued_from_its_tokens(engine: VllmEngine) -> None:
+    untouched = Generation(engine, prompt(20), LONG, "untouched")
+    untouched.finish()
+    begun = Generation(engine, prompt(20), LONG, "begun")
+    some_of(begun)
+    engine.pause("abort")
+    assert begun.finish() == "abort"
+    engine.resume()
+    rest = Generation(engine, prompt(20), LONG, "rest", completion=begun.completion)
+    assert rest.finish() == "length"
+    assert rest.completion == untouched.completion
+    logprobs = begun.logprobs + rest.logprobs
+    np.testing.assert_allclose(logprobs, untouched.logprobs, rtol=0, atol=TOLERANCE)
+
+
+def test_an_aborted_request_ends_in_the_server_too(engine: VllmEngine, server: VllmServer) -> None:
+    asked = [Generation(engine, prompt(20, seed), LONG, f"r{seed}") for seed in range(8)]
+    some_of(asked[0])
+    engine.abort(None)
+    assert {each.finish() for each in asked} == {"abort"}
+    eventually(lambda: running(server) == 0)
+    assert max(len(each.completion) for each in asked) < LENGTH
+
+
+def test_a_text_under_a_schema_is_begun_anew_after_an_update(
+    engine: VllmEngine, weights: Path
+) -> None:
+    schema = '{"type": "array", "items": {"type": "integer"}, "minItems": 1000}'
+    asked = Generation(engine, prompt(20), SamplingParams(LENGTH, json_schema=schema))
+    eventually(lambda: engine.health().sampled_tokens > 10)
+    engine.pause("keep")
+    assert not asked.chunks
+    engine.load_weights(weights, NEXT)
+    engine.resume()
+    assert asked.finish() == "length"
+    assert len(asked.completion) == LENGTH
+    assert asked.versions == [NEXT]
+
+
+def test_prefixes_are_reused_under_the_same_weights_alone(
+    engine: VllmEngine, weights: Path
+) -> None:
+    def reused(name: str) -> int:
+        before = engine.health().reused_tokens
+        Generation(engine, prompt(200, seed=9), SamplingParams(2), name).finish()
+        eventually(lambda: engine.health().running == 0)
+        return engine.health().reused_tokens - before
+
+    assert reused("first") == 0
+    assert reused("second") > 0
+    engine.pause("keep")
+    engine.load_weights(weights, NEXT)
+    engine.resume()
+    assert reused("third") == 0
+
+
+def test_weights_of_another_form_are_rejected_and_change_nothing(
+    engine: VllmEngine, weights: Path, tmp_path: Path
+) -> None:
+    tensors = load_file(weights / "model.safetensors")
+    save_file(dict(list(tensors.items())[1:]), tmp_path / "model.safetensors")
+    first = Generation(engine, prompt(20), LONG, "first")
+    first.finish()
+    engine.pause("keep")
+    with pytest.raises(WeightsRejected, match="missing"):
+        engine.load_weights(tmp_path, NEXT)
+    engine.resume()
+    second = Generation(engine, prompt(20), LONG, "second")
+    second.finish()
+    assert second.completion == first.completion
+    assert engine.health().version == VERSION
+
+
+def running(server: VllmServer) -> int:
+    """Requests that the server works on or has waiting."""
+    lines = httpx.get(f"{server.url}/metrics", timeout=30, trust_env=False).text.splitlines()
+    names = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
+    return int(sum(float(line.split()[-1]) for line in lines if line.startswith(names)))

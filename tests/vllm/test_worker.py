@@ -1,0 +1,154 @@
+"""A worker that samples with vLLM, on a real broker, and the death of what it started."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoModelForCausalLM
+
+from infra.settings import KafkaSettings
+from infra.tokenizer import pack, unpack
+from infra.weights import Manifest, publish
+from producers.rollout.settings import VllmSection
+from schemas import records as r
+from seamlessflow.demo.model import make_model
+from tests.integration.rollout_stage import Stage, now_ms, staged
+from tests.unit.rollout.generation import eventually
+from tests.unit.rollout.models import plain_logprobs
+from tests.vllm.conftest import HEAD_DIM
+
+pytestmark = pytest.mark.vllm
+TURNS = 8
+LONG = r.Sampling(max_tokens=450)
+WORKER = "w"
+START_S = 600.0
+TOLERANCE = 1e-4
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> tuple[Path, str]:
+    """A published version 0, and its digest."""
+    facts = Manifest(policy="any", version=0, optimizer_step=0, lineage="l", dtype="float32")
+    making = partial(make_model, seed=0, head_dim=HEAD_DIM)
+    return publish(tmp_path / "weights", facts, making, sync=False)
+
+
+@pytest.fixture
+def stage(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[Stage]:
+    with staged(broker, weights[0]) as made:
+        made.deadline_s = START_S
+        yield made
+
+
+def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
+    stage: Stage, section: VllmSection, weights: tuple[Path, str]
+) -> None:
+    stage.publish(f"policy-{WORKER}", 0, *weights)
+    process = stage.start_process(
+        WORKER, f"policy-{WORKER}", engine="vllm", vllm=section.model_dump_json()
+    )
+    role = stage.serve(WORKER, 1)
+    turns = [f"t-{number}" for number in range(TURNS)]
+    for number, turn_id in enumerate(turns):
+        generate(stage, role, turn_id, number)
+    stage.progressed(turns[0], 1)
+    os.kill(named("EngineCore", process.pid), signal.SIGKILL)
+
+    cut = [stage.wait(r.TurnInterrupted, partial(is_of, turn_id)) for turn_id in turns]
+    assert {record.reason for record in cut} == {"engine_failed"}
+    so_far = [b"".join(record.token_ids for record in written(stage, each)) for each in turns]
+    assert any(so_far)
+    incarnation = stage.incarnation(WORKER, other_than=role.incarnation)
+    again = stage.serve(WORKER, 1, incarnation)
+    for number, (turn_id, ids) in enumerate(zip(turns, so_far, strict=True)):
+        generate(stage, again, turn_id, number, dispatch=2, completion_ids=ids)
+    plain = AutoModelForCausalLM.from_pretrained(weights[0])
+    for number, (turn_id, ids) in enumerate(zip(turns, so_far, strict=True)):
+        done = stage.completed(turn_id)
+        assert (done.dispatch, done.finish_reason) == (2, "length")
+        output = written(stage, turn_id)
+        completion = unpack(b"".join(record.token_ids for record in output))
+        assert len(completion) == LONG.max_tokens
+        assert pack(completion).startswith(ids)
+        wanted = plain_logprobs(plain, prompt(number) + completion, len(prompt(number)))
+        found = np.frombuffer(b"".join(record.logprobs for record in output), "<f4")
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
+
+    server = named("api_server", process.pid)
+    assert len(group(server)) > 1
+    process.kill()
+    eventually(lambda: not group(server))
+
+
+def generate(stage: Stage, role: r.RoleAcquired, turn_id: str, number: int, **more: Any) -> None:
+    stage.generate(
+        role,
+        turn_id,
+        prompt(number),
+        sampling=LONG,
+        stream=True,
+        deadline_ms=now_ms() + 600_000,
+        **more,
+    )
+
+
+def prompt(number: int) -> list[int]:
+    """Each turn has its own."""
+    return [number + 20, 40, 41, 42, number + 60]
+
+
+def is_of(turn_id: str, record: r.TurnInterrupted) -> bool:
+    return record.turn_id == turn_id
+
+
+Written = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+def written(stage: Stage, turn_id: str) -> list[Written]:
+    """Records with tokens of a turn, which must have no hole."""
+    found: list[Written] = []
+    length = 0
+    for record in stage.outputs(turn_id):
+        assert isinstance(record, Written)
+        assert record.token_offset == length
+        length += len(record.token_ids) // 4
+        found.append(record)
+    return found
+
+
+def named(name: str, ancestor: int) -> int:
+    """The process below another one with `name` in its command line."""
+    below = {ancestor}
+    while more := {pid for pid, stat in stats().items() if int(stat[1]) in below} - below:
+        below |= more
+    found = [pid for pid in below if name in command_line(pid)]
+    assert found, f"no {name} below {ancestor}"
+    return min(found)
+
+
+def group(leader: int) -> list[int]:
+    """The processes that were started together with it, zombies left out."""
+    return [pid for pid, stat in stats().items() if int(stat[2]) == leader and stat[0] != "Z"]
+
+
+def stats() -> dict[int, list[str]]:
+    """State, parent and group of every process."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found[int(path.parent.name)] = path.read_text().rpartition(") ")[2].split()[:3]
+        except OSError:
+            continue
+    return found
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
