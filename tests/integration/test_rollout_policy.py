@@ -183,6 +183,19 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
     np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
 
 
+def test_a_seeded_turn_that_begins_anew_is_the_same(stage: Stage, versions: list[Version]) -> None:
+    role = serving(stage, "draws", 6, versions[0])
+    asked = r.Sampling(max_tokens=40, seed=7)
+    stage.generate(role, "t-draws", prompt(0), sampling=asked)
+    first = stage.completed("t-draws")
+    stage.generate(role, "t-draws", prompt(0), sampling=asked, dispatch=2)
+    again = stage.wait(
+        r.TurnCompleted, lambda done: (done.turn_id, done.dispatch) == ("t-draws", 2)
+    )
+    stage.generate(role, "t-draws-else", prompt(0), sampling=asked)
+    assert first.token_ids == again.token_ids != stage.completed("t-draws-else").token_ids
+
+
 def test_spoilt_weights_are_never_served(stage: Stage, versions: list[Version]) -> None:
     announce(stage, "refuses", versions[0])
     worker = stage.start("refuses", "policy-refuses", torch=ONE_THREAD)

@@ -72,6 +72,16 @@ def test_what_is_sampled_behind_a_beginning_makes_the_call(family: str, rest: st
     assert stream.message.well_formed
 
 
+def test_the_next_turn_goes_on_behind_a_call_that_was_begun() -> None:
+    renderer = make_renderer()
+    prompt, beginning = forced(renderer, [ASKED], "act")
+    turn = prompt + renderer.encode(beginning)
+    completion = renderer.encode('"a":1}}\n</tool_call><|im_end|>')
+    suffix = renderer.bridge(turn, completion, [TOLD], TOOLS)
+    assert suffix is not None
+    assert renderer.decode(suffix).startswith("\n<|im_start|>user\n<tool_response>\nfour")
+
+
 def test_a_beginning_ends_between_tokens_of_the_models_own_spelling() -> None:
     renderer = merging_renderer("qwen3", [' {"', " {}"])
     prompt, beginning = forced(renderer, [ASKED], "act")
