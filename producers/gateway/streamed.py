@@ -1,11 +1,12 @@
 """Replies to one streamed call, as they come, to the bytes its client gets. Pure."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.delivered import Delivered
 from producers.gateway.dialect import Events, Piece
-from producers.gateway.errors import refused
+from producers.gateway.errors import ApiError, refused
 from producers.gateway.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
@@ -15,14 +16,17 @@ _COMMENT = b": keep-alive\n\n"
 
 
 class StreamedAnswer:
-    """All choices of one call; `take` every reply until `complete`."""
+    """All choices of one call; `take` every reply until `complete`.
 
-    def __init__(self, request: CanonicalRequest, events: Events) -> None:
+    `begin` makes the writer for an answer of the given turn, which a retry's first reply tells.
+    """
+
+    def __init__(self, request: CanonicalRequest, begin: Callable[[str], Events]) -> None:
         self._request = request
-        self._events = events
+        self._begin = begin
+        self._events: Events | None = None
         self._delivered = [Delivered() for _ in range(request.choices)]
         self._answers: dict[int, ReplyFinished] = {}
-        self._open = False
         self.repeated = 0
         """Deltas that the client had or that did not follow what it had."""
 
@@ -39,24 +43,29 @@ class StreamedAnswer:
     def take(self, choice: int, reply: Reply) -> bytes:
         """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
         if isinstance(reply, ReplyDelta) and not reply.token_count:
-            return self._events.keep_alive() if self._open else _COMMENT
+            return _COMMENT if self._events is None else self._events.keep_alive()
         if isinstance(reply, ReplyDelta):
-            return self._opening(reply.prompt_tokens) + self._delta(choice, reply)
+            events, data = self._opened(choice, reply)
+            return data + self._delta(events, choice, reply)
         answer = finished(reply)
         if choice in self._answers:
             return b""
         self._answers[choice] = answer
-        data = self._opening(answer.prompt_tokens) + self._rest(choice, answer)
-        data += self._events.finish(choice, answer)
-        return data + self._events.end(self.answers) if self.complete else data
+        events, data = self._opened(choice, answer)
+        data += self._rest(events, choice, answer) + events.finish(choice, answer)
+        return data + events.end(self.answers) if self.complete else data
 
-    def _opening(self, prompt_tokens: int) -> bytes:
-        if self._open:
-            return b""
-        self._open = True
-        return self._events.open(prompt_tokens)
+    def failed(self, error: ApiError, turn_id: str) -> bytes:
+        """What ends the answer when no more will come; `turn_id` where no reply named one."""
+        return (self._events or self._begin(turn_id)).failed(error)
 
-    def _delta(self, choice: int, reply: ReplyDelta) -> bytes:
+    def _opened(self, choice: int, reply: ReplyDelta | ReplyFinished) -> tuple[Events, bytes]:
+        if self._events is not None:
+            return self._events, b""
+        self._events = self._begin(answered_turn(choice, reply))
+        return self._events, self._events.open(reply.prompt_tokens)
+
+    def _delta(self, events: Events, choice: int, reply: ReplyDelta) -> bytes:
         if not self._delivered[choice].take(reply):
             self.repeated += 1
             return b""
@@ -69,9 +78,9 @@ class StreamedAnswer:
             reply.tensors,
             reply.token_offset,
         )
-        return self._events.delta(choice, piece)
+        return events.delta(choice, piece)
 
-    def _rest(self, choice: int, answer: ReplyFinished) -> bytes:
+    def _rest(self, events: Events, choice: int, answer: ReplyFinished) -> bytes:
         delivered = self._delivered[choice]
         rest = delivered.rest(answer)
         offset = delivered.offset
@@ -81,7 +90,7 @@ class StreamedAnswer:
         if not rest and not ids:
             return b""
         tensors = [_from_token(tensor, offset) for tensor in answer.tensors]
-        return self._events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors, offset))
+        return events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors, offset))
 
 
 def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
@@ -94,6 +103,11 @@ def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
     data = tensor.data[(offset - tensor.from_token) * size :]
     shape = (tensor.to_token - offset, *tensor.shape[1:])
     return replace(tensor, from_token=offset, shape=shape, data=data)
+
+
+def answered_turn(choice: int, reply: ReplyDelta | ReplyFinished) -> str:
+    """The turn that answers a call, by a reply to one of its choices."""
+    return reply.turn_id.removesuffix(f".{choice}") if choice else reply.turn_id
 
 
 def finished(reply: Reply) -> ReplyFinished:

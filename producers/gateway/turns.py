@@ -23,7 +23,7 @@ from producers.gateway.exchange import Exchange
 from producers.gateway.inbox import Expected, Inbox
 from producers.gateway.link import Link
 from producers.gateway.settings import GatewaySettings
-from producers.gateway.streamed import StreamedAnswer, finished
+from producers.gateway.streamed import StreamedAnswer, answered_turn, finished
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
 # The manager fails a turn at its deadline; only if it does not, the gateway does, this much later.
@@ -184,22 +184,25 @@ class Turns:
             if not isinstance(reply, ReplyDelta):
                 answers.setdefault(choice, finished(reply))
         ordered = [answers[choice] for choice in range(call.request.choices)]
-        body = dialect.completion(call.turn_id, call.created, call.request, ordered)
+        turn_id = answered_turn(0, ordered[0])
+        body = dialect.completion(turn_id, call.created, call.request, ordered)
         await exchange.answer(200, body)
 
     async def _stream(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:
-        events = dialect.events(call.turn_id, call.created, call.request)
+        def begin(turn_id: str) -> Events:
+            return dialect.events(turn_id, call.created, call.request)
+
+        answer = StreamedAnswer(call.request, begin)
         try:
             # Reached only by a client that does not read: waiting for replies ends before.
             async with asyncio.timeout(self._patience_s + _MANAGER_MARGIN_S):
-                await self._send_events(exchange, call, events)
+                await self._send_events(exchange, call, answer)
         except ApiError as error:
             if not exchange.status:
                 raise
-            await exchange.event(events.failed(error), last=True)
+            await exchange.event(answer.failed(error, call.turn_id), last=True)
 
-    async def _send_events(self, exchange: Exchange, call: Call, events: Events) -> None:
-        answer = StreamedAnswer(call.request, events)
+    async def _send_events(self, exchange: Exchange, call: Call, answer: StreamedAnswer) -> None:
         began = self._loop.time()
         while not answer.complete:
             data = answer.take(*await call.inbox.next())

@@ -1,6 +1,7 @@
 import random
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,7 @@ def request(**more: Any) -> CanonicalRequest:
 
 def streamed(asked: CanonicalRequest | None = None) -> StreamedAnswer:
     asked = asked or request()
-    return StreamedAnswer(asked, Chunks("t", 1, asked))
+    return StreamedAnswer(asked, lambda turn_id: Chunks(turn_id, 1, asked))
 
 
 def delta(offset: int, text: str) -> ReplyDelta:
@@ -68,6 +69,14 @@ def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
 
     assert before == between == b": keep-alive\n\n"
     assert text(begun) == "a"
+
+
+def test_an_answer_bears_the_id_of_the_turn_that_a_retry_joined() -> None:
+    joined = replace(delta(0, "a"), turn_id="earlier")
+
+    data = streamed().take(0, joined)
+
+    assert b'"id":"chatcmpl-earlier"' in data
 
 
 def test_deltas_in_order_make_the_message() -> None:
