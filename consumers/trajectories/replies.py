@@ -67,6 +67,9 @@ def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
 
 
 def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
+    turn, session = folded.turn, folded.session
+    if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
+        return _too_late(event, turn)  # it ended while the retry was on its way
     answer = _to(
         event.reply,
         lambda gateway: r.CommandAnswered(
@@ -76,12 +79,26 @@ def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
             turn_id=event.turn_id,
         ),
     )
-    turn, session = folded.turn, folded.session
     if turn is None or session is None:
         return answer
     if turn.state is TurnState.COMPLETED:
         return [*answer, *_finished(session, turn, 0, None)]
     return [*answer, *(reply for event in turn.progress for reply in _progressed(event, turn))]
+
+
+def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
+    return _to(
+        event.reply,
+        lambda gateway: r.CommandAnswered(
+            gateway=gateway,
+            session_id=event.session_id,
+            command_id=event.command_id,
+            turn_id=event.turn_id,
+            status=503,
+            reason="turn_ended",
+            detail=f"the turn that the retry asks for is {turn.state}",
+        ),
+    )
 
 
 def _progressed(event: r.TurnProgressed | r.TurnInterrupted, turn: Turn | None) -> list[Reply]:

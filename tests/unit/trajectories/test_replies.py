@@ -1,0 +1,36 @@
+"""What gateways are told."""
+
+from consumers.trajectories import fold
+from consumers.trajectories.replies import replies
+from schemas import records as r
+from tests.unit.trajectories.story import Story, dispatched, started, told
+
+
+def joined(story: Story) -> list[r.Record]:
+    """Replies to a retry that joins the turn now."""
+    event = r.TurnJoined(
+        session_id="s",
+        epoch=1,
+        at_ms=50,
+        command_id="retry",
+        turn_id="a",
+        reply=r.ReplyAddress(partition=1, gateway="g"),
+    )
+    folded = fold.apply(story.known, event, story.offset, lambda _: "exact")
+    return [reply for _, reply in replies(event, folded)]
+
+
+def test_a_retry_that_joined_a_turn_which_ended_meanwhile_is_told_so() -> None:
+    cancelled = r.TurnCancelled(session_id="s", epoch=1, at_ms=40, turn_id="a", reason="gone")
+
+    (reply,) = joined(told(started("a"), dispatched("a"), cancelled))
+
+    assert isinstance(reply, r.CommandAnswered)
+    assert (reply.command_id, reply.status, reply.reason) == ("retry", 503, "turn_ended")
+
+
+def test_a_retry_that_joined_a_turn_under_way_waits_for_it() -> None:
+    (reply,) = joined(told(started("a"), dispatched("a")))
+
+    assert isinstance(reply, r.CommandAnswered)
+    assert (reply.turn_id, reply.status) == ("a", 200)
