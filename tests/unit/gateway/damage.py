@@ -95,7 +95,7 @@ def _damage(draw: st.DrawFn, body: Any, place: Place, there: list[Place]) -> Non
         case "drop":
             del holder[last]
         case "replace":
-            holder[last] = _storable(draw(values))
+            holder[last] = _storable(deepcopy(draw(values)))
         case "nest":
             holder[last] = _nested(holder[last], draw(st.integers(1, 40)))
         case "move":

@@ -1,0 +1,189 @@
+"""Plain prompts through everything, and what manager and engine refuse, as OpenAI's client sees it:
+real Kafka, a real engine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from infra.settings import KafkaSettings
+from schemas import records as r
+from tests.e2e.parity import PARITY, plain_logprobs
+from tests.e2e.stage import POLICY, Stage, stage
+
+pytestmark = pytest.mark.kafka
+CONTEXT = 512
+USER: Any = {"role": "user", "content": "key 7"}
+
+
+@pytest.fixture(scope="module")
+def flow(
+    broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Stage, Path]]:
+    with stage(broker, tmp_path_factory.mktemp("completions")) as made:
+        weights = made.publish_weights(0, seed=1)
+        made.start_gateway()
+        made.start("manager", "consumers.trajectories")
+        made.start_worker("w0")
+        made.give_role("w0", 0)
+        made.await_gateway()
+        yield made, weights
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name).replace("[", ".").replace("]", "")
+
+
+@pytest.fixture
+def client(flow: tuple[Stage, Path], session: str) -> Iterator[openai.OpenAI]:
+    made, _ = flow
+    opened = made.admin("/sessions", session_id=session, policy=POLICY)
+    assert opened.status_code == 201, opened.text
+    body = opened.json()
+    with openai.OpenAI(
+        base_url=body["base_url"], api_key=body["api_key"], timeout=60, max_retries=0
+    ) as opened_client:
+        yield opened_client
+
+
+def ended(made: Stage, session: str) -> r.Trajectory:
+    made.admin(f"/sessions/{session}/reward", value=1.0).raise_for_status()
+    made.admin(f"/sessions/{session}/close").raise_for_status()
+    return made.expect(r.Trajectory, lambda record: record.session_id == session)
+
+
+def assert_sampled_behind_what_stands_before(weights: Path, trajectory: r.Trajectory) -> None:
+    """The log-probs of each answer are those of a plain forward pass over prompt and answer."""
+    nodes = {node.node_id: node for node in trajectory.nodes}
+
+    def own(node: r.TrajectoryNode, array: bytes) -> bytes:
+        return array[4 * node.start : 4 * (node.start + node.length)]
+
+    def before(node: r.TrajectoryNode) -> bytes:
+        if node.parent < 0:
+            return b""
+        parent = nodes[node.parent]
+        return before(parent) + own(parent, trajectory.tokens)[: 4 * node.parent_end]
+
+    answers = [node for node in trajectory.nodes if node.origin == "policy"]
+    assert len(answers) == trajectory.turns
+    for node in answers:
+        plain = plain_logprobs(weights, before(node) + own(node, trajectory.tokens))
+        sampled = memoryview(own(node, trajectory.logprobs)).cast("f").tolist()
+        assert sampled == pytest.approx(plain[-node.length :].tolist(), abs=PARITY)
+
+
+def ids_of(names: list[str]) -> list[int]:
+    return [int(name.removeprefix("token_id:")) for name in names]
+
+
+def test_a_text_that_goes_on_from_an_answer_extends_its_turn(
+    flow: tuple[Stage, Path], client: openai.OpenAI, session: str
+) -> None:
+    made, weights = flow
+    first = client.completions.create(model=POLICY, prompt="key 7", max_tokens=8)
+    told = f"key 7{first.choices[0].text} and then"
+    client.completions.create(model=POLICY, prompt=told, max_tokens=8)
+    trajectory = ended(made, session)
+    assert trajectory.match_rules == {"root": 1, "extend": 1}
+    assert_sampled_behind_what_stands_before(weights, trajectory)
+
+
+def test_token_ids_are_sampled_from_as_they_are(
+    flow: tuple[Stage, Path], client: openai.OpenAI, session: str
+) -> None:
+    made, weights = flow
+    prompt = [5, 6, 7]
+    answer = client.completions.create(model=POLICY, prompt=prompt, max_tokens=6, logprobs=0)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None and logprobs.tokens is not None
+    trajectory = ended(made, session)
+    spelt = memoryview(trajectory.tokens).cast("i").tolist()
+    assert spelt == prompt + ids_of(logprobs.tokens)
+    assert logprobs.token_logprobs == pytest.approx(
+        memoryview(trajectory.logprobs).cast("f").tolist()[len(prompt) :]
+    )
+    assert_sampled_behind_what_stands_before(weights, trajectory)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_likeliest_tokens_come_with_each_sampled_one(
+    client: openai.OpenAI, stream: bool
+) -> None:
+    asked: Any = {"model": POLICY, "prompt": "key 7", "max_tokens": 20, "logprobs": 3}
+    if stream:
+        events = list(client.completions.create(**asked, stream=True))
+        shown = [event.choices[0].logprobs for event in events]
+    else:
+        shown = [client.completions.create(**asked).choices[0].logprobs]
+    scored = [one for one in shown if one is not None]
+    tops = [top for one in scored for top in one.top_logprobs or ()]
+    pairs = [
+        pair
+        for one in scored
+        for pair in zip(one.tokens or (), one.token_logprobs or (), strict=True)
+    ]
+    assert len(tops) == len(pairs) > 0
+    for top, (token, logprob) in zip(tops, pairs, strict=True):
+        assert top[token] == logprob
+        assert len(top) in (3, 4)
+        assert list(top.values())[:3] == sorted(top.values(), reverse=True)[:3]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_chat_shows_the_likeliest_tokens_too(client: openai.OpenAI, stream: bool) -> None:
+    asked: Any = {"model": POLICY, "messages": [USER], "max_tokens": 20}
+    asked |= {"logprobs": True, "top_logprobs": 2}
+    if stream:
+        chunks = list(client.chat.completions.create(**asked, stream=True))
+        shown = [chunk.choices[0].logprobs for chunk in chunks]
+    else:
+        shown = [client.chat.completions.create(**asked).choices[0].logprobs]
+    tokens = [token for one in shown if one is not None for token in one.content or ()]
+    assert tokens
+    for token in tokens:
+        first, second = token.top_logprobs
+        assert first.logprob >= second.logprob
+        assert token.logprob <= first.logprob
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_prompt_over_the_context_is_refused_in_the_words_of_openai(
+    client: openai.OpenAI, stream: bool
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 512") as raised:
+        client.completions.create(model=POLICY, prompt=[5] * CONTEXT, stream=stream)
+    assert raised.value.code == "context_length_exceeded"
+    long: Any = {"role": "user", "content": "key 7 " * CONTEXT}
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.chat.completions.create(model=POLICY, messages=[long], stream=stream)
+    assert raised.value.code == "context_length_exceeded"
+    assert raised.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"response_format": {"type": "json_object"}}, "structured output"),
+        ({"presence_penalty": 1}, "presence_penalty"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"extra_body": {"min_p": 0.5}}, "min_p"),
+    ],
+    ids=["format", "penalty", "bias", "min_p"],
+)
+def test_what_this_engine_cannot_do_is_named(
+    client: openai.OpenAI, asked: dict[str, Any], named: str, stream: bool
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=named) as raised:
+        client.chat.completions.create(model=POLICY, messages=[USER], stream=stream, **asked)
+    assert raised.value.type == "invalid_request_error"
+
+
+def test_a_token_that_the_model_does_not_have_is_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="outside the vocabulary"):
+        client.completions.create(model=POLICY, prompt=[2**31 - 1])
+    assert client.completions.create(model=POLICY, prompt="key 7", max_tokens=1).choices
