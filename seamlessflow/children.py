@@ -52,6 +52,7 @@ class Children:
             self._config.gateway,
             port=self._places.gateway_port,
             models=(self._config.run.policy,),
+            policy=self._config.run.policy,
         )
         return self._child(GATEWAY, "producers.gateway", gateway=section)
 

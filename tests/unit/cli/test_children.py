@@ -46,9 +46,14 @@ def _names(environment: Mapping[str, str]) -> list[str]:
 def test_every_process_reads_back_what_the_configuration_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = children(run={"steps": 7, "policy": "mine"}, trainer={"optimizer": {"lr": 0.5}})
-    gateway = settings_of(made.gateway(), GatewaySettings, monkeypatch)
-    assert (gateway.gateway.port, gateway.gateway.models) == (8123, ("mine",))
+    made = children(
+        run={"steps": 7, "policy": "mine"},
+        trainer={"optimizer": {"lr": 0.5}},
+        gateway={"api_keys": {"team": "sk-team"}},
+    )
+    gateway = settings_of(made.gateway(), GatewaySettings, monkeypatch).gateway
+    assert (gateway.port, gateway.models, gateway.policy) == (8123, ("mine",), "mine")
+    assert gateway.api_keys["team"].get_secret_value() == "sk-team"
     assert settings_of(made.manager(), ManagerSettings, monkeypatch).kafka == KAFKA
     [trainer] = [settings_of(spec, TrainerSettings, monkeypatch) for spec in made.trainers()]
     assert (trainer.run.steps, trainer.trainer.optimizer.lr) == (7, 0.5)
