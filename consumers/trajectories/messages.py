@@ -20,6 +20,9 @@ KEYS_KEPT = 65_536
 # and the messages themselves would be held in memory.
 _keys: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
 
+_EXACT = 2**53
+"""Below it every whole number is a double."""
+
 # Canonical JSON without these is its own comparable form.
 _NEEDS_READING = (b'"tool_call', b'"reasoning_content"', b'"content":null')
 
@@ -82,10 +85,26 @@ def _canonical(message: dict[str, Any]) -> bytes:
 
 
 def _read(arguments: Any) -> Any:
+    """Arguments as canonical JSON; as they are where they are none, or nested too deeply."""
     try:
-        return orjson.loads(arguments)
-    except (orjson.JSONDecodeError, TypeError):
+        read = _numbers_by_value(orjson.loads(arguments))
+        return orjson.Fragment(orjson.dumps(read, option=orjson.OPT_SORT_KEYS))
+    except (orjson.JSONDecodeError, TypeError, RecursionError):
         return arguments
+
+
+def _numbers_by_value(value: Any) -> Any:
+    """Agents in JavaScript send 1.0 back as 1, and of large whole numbers the nearest double."""
+    match value:
+        case dict():
+            return {name: _numbers_by_value(member) for name, member in value.items()}
+        case list():
+            return [_numbers_by_value(member) for member in value]
+        case float() if value.is_integer() and abs(value) < _EXACT:
+            return int(value)
+        case int() if abs(value) >= _EXACT:
+            return float(value)
+    return value
 
 
 _COMPARABLE: Mapping[Strictness, Callable[[dict[str, Any]], bytes]] = {

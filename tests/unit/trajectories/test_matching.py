@@ -169,6 +169,24 @@ def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, mat
     assert (one == two) is matches
 
 
+@pytest.mark.parametrize(
+    ("sampled", "sent_back"),
+    [
+        ('{"a": 1.0, "b": [1e3, true]}', '{"a":1,"b":[1000,true]}'),
+        ('{"a": 9007199254740993}', '{"a":9007199254740992}'),
+        ('{"a": 1e21, "b": -0.0}', '{"a":1e+21,"b":0}'),
+        ('{"a": ' * 300 + "1" + "}" * 300, '{"a": ' * 300 + "1" + "}" * 300),
+    ],
+)
+def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: str) -> None:
+    def calling(arguments: str) -> bytes:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "", tool_calls=[call])
+
+    keys = {message_key(calling(arguments), "arguments") for arguments in (sampled, sent_back)}
+    assert len(keys) == 1
+
+
 def test_dropped_reasoning_matches_unless_exact() -> None:
     thought = message("assistant", "x", reasoning_content="because")
     bare = message("assistant", "x")
