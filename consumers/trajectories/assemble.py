@@ -5,15 +5,50 @@ its reason.
 """
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 from consumers.trajectories.fold import FOLD_VERSION
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import Node
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from schemas.topics import TRAJECTORIES
+
+# Id, log-prob and mask; what a node's fields and spans take at most, about; all the rest.
+_BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
 
 
-def trajectory(session: Session, partition: int) -> Trajectory:
-    """The record of a session whose `SessionFinalized` was just folded."""
+def trajectory(
+    session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
+) -> Trajectory:
+    """The record of a session whose `SessionFinalized` was just folded.
+
+    Over `limit` bytes it has no tokens and says so: its events can be merged again elsewhere.
+    """
+    whole = _whole(session, partition)
+    size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
+    return whole if size + _ENVELOPE_BYTES <= limit else _without_tokens(whole, size)
+
+
+def _without_tokens(whole: Trajectory, size: int) -> Trajectory:
+    return replace(
+        whole,
+        tokens=b"",
+        logprobs=b"",
+        loss_mask=b"",
+        spans=(),
+        nodes=(),
+        status="aborted",
+        reason=f"too_large: {size} bytes",
+        cause="infrastructure",
+        masked_tokens=Counter({"too_large": sum(map(_sampled, whole.nodes))}),
+    )
+
+
+def _sampled(node: TrajectoryNode) -> int:
+    return node.length if node.origin == "policy" else 0
+
+
+def _whole(session: Session, partition: int) -> Trajectory:
     opened, closed = session.opened, session.closed
     if closed is None or session.finalized_at_ms is None:
         raise ValueError(f"session {opened.session_id} is not finalized")

@@ -14,7 +14,9 @@ from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.turn_start import BadRequest, start
 from schemas import records as r
 from schemas.identity import named_session_id
+from schemas.topics import SESSIONS
 
+_ENVELOPE_BYTES = 65_536
 Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
 
 
@@ -178,9 +180,17 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
             f"the context holds {policy.max_context} with the answer"
         )
         return Decision([refuse(command, context, 400, "prompt_too_long", detail)])
+    if (size := _record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+        detail = f"the turn takes {size} bytes on the log, which is too many"
+        return Decision([refuse(command, context, 413, "request_too_large", detail)])
     decision = Decision([started])
     decision.extend(dispatch.first(session, started, prompt, context))
     return decision
+
+
+def _record_bytes(started: r.TurnStarted) -> int:
+    """About; what is not counted is small."""
+    return len(started.suffix_ids) + len(started.tools or b"") + sum(map(len, started.new_messages))
 
 
 def _joined_turn(session: Session, command: r.RequestTurn) -> Turn | None:

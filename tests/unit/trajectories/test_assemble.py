@@ -198,3 +198,19 @@ def test_a_session_without_a_reward_says_so() -> None:
 def test_a_session_under_way_has_no_trajectory() -> None:
     with pytest.raises(ValueError, match="not finalized"):
         trajectory(told(started()).known, 0)
+
+
+def test_a_session_too_large_for_its_topic_says_so_and_leaves_its_group() -> None:
+    story = two_turns().tell(rewarded(), closed(), finalized())
+
+    made = trajectory(story.known, 5, limit=100_000)
+
+    assert (made.tokens, made.nodes, made.status, made.cause) == (
+        b"",
+        (),
+        "aborted",
+        "infrastructure",
+    )
+    assert made.reason.startswith("too_large")
+    assert made.masked_tokens == {"too_large": 3}
+    assert [reward.value for reward in made.rewards] == [1.0]

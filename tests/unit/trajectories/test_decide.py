@@ -12,6 +12,7 @@ from consumers.trajectories.fleet import Departure, Fleet
 from consumers.trajectories.matching import Messages
 from schemas import records as r
 from schemas.records import Record, Sampling
+from schemas.topics import SESSIONS
 from tests.unit.trajectories.story import (
     Story,
     closed,
@@ -239,6 +240,12 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
     long = tuple(message("user", str(n)) for n in range(100))
 
     assert refusal(told(), request(messages=long)) == (400, "prompt_too_long")
+
+
+def test_a_turn_too_large_for_the_log_is_refused() -> None:
+    huge = message("user", "x" * SESSIONS.max_record_bytes)
+
+    assert refusal(told(), request(messages=(huge,))) == (413, "request_too_large")
 
 
 @pytest.mark.parametrize(
