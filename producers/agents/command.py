@@ -1,7 +1,7 @@
 """Programs as agents: each in a process group of its own, which is killed when it is stopped.
 
-They see the session as `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL` and
-`SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless it is longer than Linux
+They see the session as `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the same of `ANTHROPIC`
+(whose base has no `/v1`) and `SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless it is longer than Linux
 allows, in `SEAMLESSFLOW_TASK`. No setting of this process reaches them, the admin key least of
 all. Input and output are files, not pipes, so that what a program leaves running in the background
 keeps nobody waiting.
@@ -83,6 +83,9 @@ def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
         "OPENAI_BASE_URL": session.base_url,
         "OPENAI_API_KEY": session.api_key,
         "OPENAI_MODEL": session.model,
+        "ANTHROPIC_BASE_URL": session.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": session.api_key,
+        "ANTHROPIC_MODEL": session.model,
         f"{ENV_PREFIX}SESSION": session.session_id,
         **({f"{ENV_PREFIX}TASK": payload.decode()} if short else {}),
     }

@@ -252,6 +252,8 @@ task = json.load(sys.stdin)
 assert task == json.loads(os.environ["SEAMLESSFLOW_TASK"]) == {"prompt": "key 7"}
 assert os.environ["OPENAI_API_KEY"] == "key of " + os.environ["SEAMLESSFLOW_SESSION"]
 assert os.environ["OPENAI_BASE_URL"].endswith("/v1") and os.environ["OPENAI_MODEL"] == "default"
+assert os.environ["ANTHROPIC_BASE_URL"] + "/v1" == os.environ["OPENAI_BASE_URL"]
+assert os.environ["ANTHROPIC_API_KEY"] == os.environ["OPENAI_API_KEY"]
 print("working")
 print(json.dumps({"reward": 0.25}))
 """
