@@ -1,26 +1,29 @@
 """The vLLM server as a child of this process: started, waited for, ended with all its children.
 
-Its output goes to a file. If this process dies, however it does, the server is asked to end.
+Its output goes to a file. If this process dies, however it does, the server is ended all the same
+(`process_guard.py`).
 """
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
 from infra.errors import SeamlessFlowError
-from infra.jvm import DIE_WITH_PARENT
 from infra.ports import HOST, free_port
+from producers.rollout import process_guard
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_launch import launch
 
 _POLL_S = 0.1
-_STOP_S = 10.0
+STOP_S = 5.0
+"""How long it may take to end in order; its GPU is free only then."""
+
+_KILLED_S = 5.0
 _TAIL_BYTES = 6_000
 _TAIL_LINES = 25
 
@@ -56,18 +59,13 @@ class VllmServer:
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                _tied(list(wanted.command)),
+                _guarded(wanted.command),
                 env=dict(wanted.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in a terminal is not for the server
             )
-
-    @property
-    def pid(self) -> int:
-        """Of the server, and of the group that its children are in."""
-        return self._process.pid
 
     @property
     def exit_status(self) -> int | None:
@@ -95,11 +93,11 @@ class VllmServer:
     def stop(self) -> None:
         """Ends it and its children; by force what does not end in time."""
         self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_S)
-        with contextlib.suppress(ProcessLookupError):  # all have ended
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+        try:
+            self._process.wait(STOP_S + _KILLED_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _not_started(self, reason: str) -> VllmNotStarted:
         return VllmNotStarted(reason, self.log_file, self.tail())
@@ -112,7 +110,6 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def _tied(command: list[str]) -> list[str]:
-    if not sys.platform.startswith("linux"):
-        return command
-    return [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
+def _guarded(command: Sequence[str]) -> list[str]:
+    guard = [sys.executable, "-I", process_guard.__file__]
+    return [*guard, str(os.getpid()), str(STOP_S), *command]

@@ -1,0 +1,97 @@
+"""Nothing is left of a guarded program, however it or its parent ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producers.rollout import process_guard
+from tests.unit.rollout.generation import eventually
+
+WAIT_S = 60
+FAMILY = """
+import pathlib, signal, subprocess, sys, time
+if sys.argv[2] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(sys.argv[1] + ".new").write_text(str(grandchild.pid))
+pathlib.Path(sys.argv[1] + ".new").rename(sys.argv[1])
+if sys.argv[2] == "leaves":
+    sys.exit(7)
+time.sleep(600)
+"""
+"""A program with a child; tells the child's id."""
+
+
+@contextmanager
+def guarded(file: Path, kind: str, parent: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", FAMILY, str(file), kind]
+    guard = [sys.executable, "-I", process_guard.__file__, str(parent or os.getpid()), "0.2"]
+    process = subprocess.Popen([*guard, *command])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def told(file: Path) -> int:
+    eventually(file.exists)
+    return int(file.read_text())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("kind", ["hears", "deaf"])
+def test_what_is_asked_to_end_ends_with_all_its_children(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "pid"
+    with guarded(file, kind) as guard:
+        grandchild = told(file)
+        guard.send_signal(signal.SIGTERM)
+        guard.wait(WAIT_S)
+        eventually(lambda: is_gone(grandchild))
+
+
+def test_the_end_of_the_program_is_told_and_its_children_end_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    with guarded(file, "leaves") as guard:
+        assert guard.wait(WAIT_S) == 7
+        grandchild = told(file)
+        eventually(lambda: is_gone(grandchild))
+
+
+def test_a_killed_parent_ends_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    command = [sys.executable, "-I", process_guard.__file__]
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, subprocess, sys, time\n"
+            "subprocess.Popen([*sys.argv[1:4], str(os.getpid()), '0.2', *sys.argv[4:]])\n"
+            "time.sleep(600)",
+            *command,
+            *(sys.executable, "-c", FAMILY, str(file), "deaf"),
+        ]
+    )
+    grandchild = told(file)
+    parent.kill()
+    parent.wait()
+    eventually(lambda: is_gone(grandchild))
+
+
+def test_it_starts_nothing_for_a_parent_that_is_gone_already(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    with guarded(file, "hears", parent=1) as guard:
+        assert guard.wait(WAIT_S) == 1
+    assert not file.exists()
