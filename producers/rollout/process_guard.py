@@ -3,7 +3,8 @@
 A program of its own between a worker and the server it starts; imports nothing of this project. The
 command gets a session of its own. It is asked to end when this is asked to (SIGTERM) or when the
 process PARENT is gone, however it went; GRACE seconds later, or when the command has ended by
-itself, whatever is left of its session is killed. Ends with the command's own exit status, 128 + n for signal n.
+itself, whatever is left of its session is killed. Ends with the command's own exit status, 128 + n
+for signal n.
 """
 
 import contextlib
