@@ -9,8 +9,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-import orjson
-
 from infra.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry import Telemetry
 from producers.gateway.callers import Callers
@@ -20,6 +18,7 @@ from producers.gateway.dialects import DIALECTS, dialect_at
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link import Link
+from producers.gateway.model_list import listing
 from producers.gateway.sessions import Sessions
 from producers.gateway.settings import GatewaySettings
 from producers.gateway.tokens import Keys
@@ -143,11 +142,7 @@ class App:
 
     async def _models(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
-        models = [
-            {"id": name, "object": "model", "created": self._started, "owned_by": "seamlessflow"}
-            for name in self._settings.models
-        ]
-        await exchange.answer(200, orjson.dumps({"object": "list", "data": models}))
+        await exchange.answer(200, listing(self._settings.models, self._started))
 
     async def _health(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, b'{"status":"alive"}')

@@ -383,6 +383,10 @@ def test_tokens_of_a_prompt_are_counted(
     assert client.beta.messages.count_tokens(model="m", messages=[USER]).input_tokens == 1
 
 
+def test_models_are_listed(client: anthropic.Anthropic) -> None:
+    assert [model.id for model in client.models.list()] == ["policy"]
+
+
 def test_a_call_whose_client_left_is_cancelled(
     client: anthropic.Anthropic, manager: ScriptedManager, session: str
 ) -> None:
