@@ -4,12 +4,13 @@ An answer's head and its first body bytes are always sent one after the other he
 written together they save a system call, for the client too: some 5 µs of a call. A head without a
 body (HEAD) is written when the connection closes, so such an answer must close it.
 
-What is no HTTP, or has a head that does not end, is refused in the shape of all other errors.
+What is no HTTP, or has a head that does not come or does not end, is refused in the shape of all
+other errors.
 """
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -53,11 +54,20 @@ class _OneWrite:
 class HttpProtocol(HttpToolsProtocol):
     """One connection."""
 
-    _in_head = False
+    head_timeout_s: ClassVar[float] = 30
+    """Seconds in which a head has to come, once the connection is made or the head has begun."""
+
+    _in_head = True
     _head_size = 0
+    _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _OneWrite(transport)))
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch_head()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_size = True, 0
@@ -74,21 +84,44 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         went_on = self._in_head
         super().data_received(data)
-        if went_on and self._in_head:
-            self._head_size += len(data)
-            if self._head_size > LONGEST_HEAD and not self.transport.is_closing():
-                message = f"the head of the request is larger than {LONGEST_HEAD} bytes"
-                self._refuse(ApiError(431, message, code="head_too_large"))
+        if not self._in_head:
+            self._unwatch_head()
+            return
+        self._watch_head()
+        self._head_size += len(data) if went_on else 0
+        if self._head_size > LONGEST_HEAD:
+            message = f"the head of the request is larger than {LONGEST_HEAD} bytes"
+            self._refuse(ApiError(431, message, code="head_too_large"))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(ApiError(400, msg, code="invalid_http"))
 
+    def _watch_head(self) -> None:
+        if self._late is None:
+            message = f"no whole head within {self.head_timeout_s:g} s"
+            late = ApiError(408, message, code="timeout")
+            self._late = self.loop.call_later(self.head_timeout_s, self._refuse, late)
+
+    def _unwatch_head(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
     def _refuse(self, error: ApiError) -> None:
-        body = error_body(error)
-        head = (
-            f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
-            "content-type: application/json\r\nconnection: close\r\n"
-            f"content-length: {len(body)}\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self._unwatch_head()
+        if self.transport.is_closing():
+            return
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if not answering:
+            self.transport.write(_answer(error))
         self.transport.close()
+
+
+def _answer(error: ApiError) -> bytes:
+    body = error_body(error)
+    head = (
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        "content-type: application/json\r\nconnection: close\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body

@@ -14,7 +14,7 @@ from infra.telemetry import metrics_export, telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
 from producers.gateway.link import Link
-from producers.gateway.settings import Settings
+from producers.gateway.settings import GatewaySettings, Settings
 
 _BACKLOG = 2048
 _CLOSE_TIMEOUT_S = 5
@@ -53,7 +53,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 async def _serve(
     app: App, link: Link, settings: Settings, listener: socket.socket, stop: asyncio.Event
 ) -> None:
-    server = _Server(_config(app, settings.gateway.keep_alive_s))
+    server = _Server(_config(app, settings.gateway))
     serving = asyncio.create_task(server.serve([listener]))
     beating = asyncio.create_task(link.send_heartbeats())
     asked = asyncio.create_task(stop.wait())
@@ -83,10 +83,13 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _config(app: App, keep_alive_s: float) -> uvicorn.Config:
+def _config(app: App, settings: GatewaySettings) -> uvicorn.Config:
+    class Protocol(HttpProtocol):
+        head_timeout_s = settings.body_timeout_s
+
     return uvicorn.Config(
         app,
-        http=HttpProtocol,
+        http=Protocol,
         ws="none",
         loop="none",
         lifespan="off",
@@ -96,6 +99,6 @@ def _config(app: App, keep_alive_s: float) -> uvicorn.Config:
         date_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=int(keep_alive_s),
+        timeout_keep_alive=int(settings.keep_alive_s),
         timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
     )

@@ -59,7 +59,7 @@ class GatewaySettings(Section):
         15, gt=0, description="Seconds until a session command that is not answered gets 504"
     )
     body_timeout_s: float = Field(
-        30, gt=0, description="Seconds a client may take to send a body; then 408"
+        30, gt=0, description="Seconds a client may take to send a head or a body; then 408"
     )
     disconnect_grace_s: float = Field(
         10,

@@ -151,6 +151,34 @@ def test_a_head_without_end_is_refused(gateway: GatewayProcess, session: str) ->
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize("begun", [b"", b"POST /v1/chat"], ids=["nothing", "a piece"])
+def test_a_head_that_does_not_come_ends_with_408(gateway: GatewayProcess, begun: bytes) -> None:
+    assert raw_answer(gateway, begun).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_second_head_that_does_not_come_ends_with_408(
+    gateway: GatewayProcess, session: str
+) -> None:
+    place = httpx.URL(gateway.url)
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(head(gateway, session)[:50])
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_may_rest_between_calls(gateway: GatewayProcess) -> None:
+    place, call = httpx.URL(gateway.url), b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.sendall(call)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert raw_answer(gateway, b"").startswith(b"HTTP/1.1 408 ")
+        connection.sendall(call)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_call_is_named_as_its_client_wants(gateway: GatewayProcess, session: str) -> None:
     named = {**gateway.bearing(session), "x-request-id": "my-call.1"}
     whole = httpx.post(gateway.url + CHAT, headers=named, json=BODY)
