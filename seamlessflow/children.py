@@ -111,8 +111,9 @@ class Children:
             policy=self._config.run.policy,
             torch=torch,
         )
+        environment = {**_visible(template.engine, worker.device), **worker.environment}
         return self._child(
-            f"rollout-{worker.id}", "producers.rollout", worker.environment, rollout=section
+            f"rollout-{worker.id}", "producers.rollout", environment, rollout=section
         )
 
     def _trainer(self, worker: WorkerSection) -> ChildSpec:
@@ -157,6 +158,14 @@ class Children:
             stop_s=stop_s,
             finite=finite,
         )
+
+
+def _visible(engine: str, device: str | None) -> Mapping[str, str]:
+    """vLLM takes the GPUs that it sees, so it is shown the worker's own."""
+    kind, _, number = (device or "").partition(":")
+    return (
+        {"CUDA_VISIBLE_DEVICES": number} if engine == "vllm" and kind == "cuda" and number else {}
+    )
 
 
 def without_settings(environment: Mapping[str, str]) -> Mapping[str, str]:

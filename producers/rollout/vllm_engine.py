@@ -128,8 +128,10 @@ class VllmEngine:
         )
 
     def close(self) -> None:
-        self._thread.close(self._end)
-        self._stop_server()
+        try:
+            self._thread.close(self._end)
+        finally:
+            self._stop_server()
 
     async def _start(self, directory: Path, version: int) -> VllmLoop:
         """On the event loop: the server serves the version, and has sampled a token."""

@@ -79,6 +79,13 @@ def test_a_workers_device_is_the_device_of_both_its_processes(
     assert (rollout.rollout.torch.device, trainer.trainer.device) == ("cuda:1", "cuda:1")
 
 
+def test_vllm_sees_the_device_of_its_worker_alone() -> None:
+    worker = {"id": "w", "tags": ["rollout", "train"], "device": "cuda:1"}
+    made = children(workers=[worker], rollout={"engine": "vllm"})
+    assert made.rollouts()[0].environment["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in made.trainers()[0].environment
+
+
 def test_the_agents_hold_the_key_that_the_gateway_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     made = children()
     gateway = settings_of(made.gateway(), GatewaySettings, monkeypatch).gateway
