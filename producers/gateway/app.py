@@ -73,7 +73,8 @@ class App:
         error_body = dialect_at(path).error_body
         try:
             if method and exchange.method != method:
-                raise ApiError(405, f"{path} takes {method}", code="method_not_allowed")
+                detail = f"{path} takes {method}"
+                raise ApiError(405, detail, code="method_not_allowed", allow=method)
             await handler(exchange, session)
         except ApiError as error:
             error.request_id = exchange.request_id.decode()

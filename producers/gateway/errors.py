@@ -22,15 +22,23 @@ class ClientGone(SeamlessFlowError):
 
 
 class ApiError(SeamlessFlowError):
-    """A call is refused. `param` names what was wrong in it, `code` is for programs."""
+    """A call is refused. `param` names what was wrong in it, `code` is for programs; `allow` is the
+    method that a path takes."""
 
     def __init__(
-        self, status: int, message: str, *, code: str = "", param: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "",
+        param: str | None = None,
+        allow: str = "",
     ) -> None:
         self.status = status if _LOWEST <= status <= _HIGHEST else 500
         self.message = message[:_LONGEST_MESSAGE]
         self.code = code
         self.param = None if param is None else param[:_LONGEST_MESSAGE]
+        self.allow = allow
         self.request_id = ""
         """What logs call the call, once it is known."""
         super().__init__(f"{self.status} {code}: {self.message}")
@@ -51,6 +59,8 @@ class ApiError(SeamlessFlowError):
             return [(b"x-should-retry", b"false")]
         if self.status in (408, 413):
             return [(b"connection", b"close")]
+        if self.allow:
+            return [(b"allow", self.allow.encode())]
         return []
 
 
