@@ -1,8 +1,8 @@
 """What an agent asks for, whatever dialect it speaks. Pure.
 
 A dialect makes a `CanonicalRequest` of an HTTP body; `turns.py` makes commands of it. JSON in it is
-canonical (sorted keys, absent members left out), but for tools: chat templates write them into the
-prompt as they stand, so they keep the order in which the agent wrote their members.
+canonical (sorted keys, absent members left out), but for tools and schemas of answers, which keep
+the order in which the agent wrote their members: templates and engines write them in it.
 """
 
 from collections.abc import Mapping
