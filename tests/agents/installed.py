@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
-LIMIT_S = 120
+LIMIT_S = 240
 
 
 @dataclass(frozen=True)

@@ -36,19 +36,26 @@ def claude(
 
 
 @pytest.mark.parametrize(
-    ("scene", "rules"),
+    ("scene", "searches", "rules"),
     [
         # Claude Code writes members that its model left out into the call it sends back.
-        ("claude-code", {"root": 1, "extend": 2, "render": 1}),
-        ("claude-code-wordy", {"root": 1, "extend": 3}),
+        ("claude-code", "true", {"root": 1, "extend": 2, "render": 1}),
+        # Without its search for tools it sends all of them: 80 KB.
+        ("claude-code-wordy", "false", {"root": 1, "extend": 3}),
     ],
 )
 def test_a_repaired_repository_is_rewarded(
-    system: Theatre, installed: Installed, tmp_path: Path, scene: str, rules: dict[str, int]
+    system: Theatre,
+    installed: Installed,
+    tmp_path: Path,
+    scene: str,
+    searches: str,
+    rules: dict[str, int],
 ) -> None:
     session, broken = system.open(scene), repository(tmp_path / "repository")
+    task = cue(scene, broken.directory) + TASK
 
-    said = claude(installed, session, broken, cue(scene, broken.directory) + TASK)
+    said = claude(installed, session, broken, task, ENABLE_TOOL_SEARCH=searches)
 
     assert said.strip() == answer(scene)
     after = broken.passes(installed)
@@ -77,10 +84,10 @@ def test_a_sub_agent_is_a_further_root_of_the_session(
 
     assert said.strip() == answer("claude-code-delegating")
     assert broken.passes(installed)
-    assert session.end(1.0).match_rules == {"root": 2, "extend": 3}
+    assert session.end(1.0).match_rules == {"root": 2, "extend": 4}
 
 
-def test_a_tool_that_is_searched_for_is_offered_from_then_on(
+def test_a_tool_that_is_searched_for_begins_a_further_root(
     system: Theatre, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("claude-code-searching"), repository(tmp_path / "repository")
@@ -88,4 +95,5 @@ def test_a_tool_that_is_searched_for_is_offered_from_then_on(
     said = claude(installed, session, broken, cue("claude-code-searching", broken.directory) + TASK)
 
     assert said.strip() == answer("claude-code-searching")
-    session.end(1.0)
+    # Tools stand at the beginning of the prompt, so another list is another beginning.
+    assert session.end(1.0).match_rules == {"root": 2, "extend": 1}

@@ -77,4 +77,4 @@ def test_a_sub_agent_is_a_further_root_of_the_session(
 
     assert said.strip() == answer("codex-delegating")
     assert broken.passes(installed)
-    assert session.end(1.0).match_rules == {"root": 2, "extend": 3}
+    assert session.end(1.0).match_rules == {"root": 2, "extend": 5}

@@ -187,4 +187,4 @@ def _publish(made: Stage, directory: Path) -> None:
     )
     made.producer.send(FLEET.name, weights, key=fleet_key(weights))
     made.producer.send(CONTROL.name, published)
-    made.producer.flush(30)
+    made.producer.flush(90)
