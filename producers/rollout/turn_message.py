@@ -22,7 +22,7 @@ class TurnMessage:
         self._turn_id = request.turn_id
         self._prefill = request.prefill
         self._delta: MessageDelta = NOTHING
-        self._opening = self._stream.feed(prefill(request))
+        self._opening = self._stream.feed(prefill(request)) if request.prefill else NOTHING
         self._calls_given = 0
         if request.completion_ids:
             told = joined(self._opening, self._stream.feed(request.completion_ids))
@@ -50,8 +50,9 @@ class TurnMessage:
 
     def _tell(self, new: MessageDelta) -> None:
         """What the prefill gives comes with the first token, so that it is told but once."""
-        self._delta = joined(joined(self._delta, self._opening), new)
-        self._opening = NOTHING
+        if self._opening:
+            new, self._opening = joined(self._opening, new), NOTHING
+        self._delta = joined(self._delta, new)
 
 
 def template_prompt(request: GenerateTurn) -> bytes:

@@ -61,8 +61,7 @@ class Unwritten:
         """The ids that these add. Raises `ChunkOutOfOrder`, `ChunkIncomplete`."""
         end = self.end
         for chunk in chunks:
-            self._check(chunk, end)
-            end += len(chunk.token_ids) // _TOKEN_BYTES
+            end = self._checked(chunk, end)
             for span in chunk.spans:
                 self._add_span(span.start, span.version)
         new = b"".join([chunk.token_ids for chunk in chunks])
@@ -87,14 +86,17 @@ class Unwritten:
         self.ids = self.logprobs = self._top_ids = self._top_logprobs = b""
         self.spans = []
 
-    def _check(self, chunk: TokenChunk, end: int) -> None:
+    def _checked(self, chunk: TokenChunk, end: int) -> int:
+        """Where the chunk ends that has to begin at `end`."""
         if chunk.offset != end:
             raise ChunkOutOfOrder(self._turn_id, end, chunk.offset)
         size = len(chunk.token_ids)
-        self._check_size("logprobs", size, chunk.logprobs)
+        if len(chunk.logprobs) != size:
+            raise ChunkIncomplete(self._turn_id, "logprobs", size, len(chunk.logprobs))
         if self._top:
             self._check_size("top_ids", size * self._top, chunk.top_ids)
             self._check_size("top_logprobs", size * self._top, chunk.top_logprobs)
+        return end + size // _TOKEN_BYTES
 
     def _check_size(self, field: str, expected: int, data: bytes) -> None:
         if len(data) != expected:
