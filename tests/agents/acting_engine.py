@@ -5,81 +5,36 @@ short pieces, as a sampler may. Log-probs differ from token to token. So whoever
 again, or makes up a number, is found out by the record it keeps (`sampled_turns.py`).
 """
 
-import random
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from infra.tokenizer import Tokenizer, pack, unpack
 from producers.rollout.commands import CommandQueue
 from producers.rollout.engine import (
     ChunkCallback,
     EngineHealth,
-    FinishReason,
     PauseMode,
     SamplingParams,
     TokenChunk,
-    VersionSpan,
 )
 from producers.rollout.engine_errors import RequestInvalid
 from producers.rollout.message_reader import MessageReader
 from producers.rollout.role_steps import Weights
 from producers.rollout.script import Script
-from tests.agents.sampled_turns import SampledTurn, append
+from tests.agents.sampled_turns import append
+from tests.agents.speech import Speech, logprobs
 
 DEADLINE_S = 30.0
 STEP_S = 0.002
-TOKENS_A_STEP = 3
 MOST_TOKENS = 2**31
 PIECE = 5
 """Characters that are tokenised by themselves."""
 
 _CONTROL = re.compile(r"(</?think>|</?tool_call>)")
 Act = Callable[[str], str]
-
-
-@dataclass(eq=False)
-class Speech:
-    """A turn being said: `ids` and `logprobs` of all that follows `offset`, `said` of it given."""
-
-    request_id: str
-    prompt: bytes
-    offset: int
-    ids: bytes
-    logprobs: bytes
-    finish_reason: FinishReason
-    top: int
-    on_chunk: ChunkCallback
-    said: int = 0
-
-    def chunk(self, version: int) -> TokenChunk:
-        """The next tokens."""
-        start, length = self.said, len(self.ids) // 4
-        self.said = end = min(start + TOKENS_A_STEP, length)
-        ids, logprobs = self.ids[4 * start : 4 * end], self.logprobs[4 * start : 4 * end]
-        return TokenChunk(
-            self.offset + start,
-            ids,
-            logprobs,
-            (VersionSpan(self.offset + start, version),) if ids else (),
-            self.finish_reason if end == length else None,
-            *(_likeliest(ids, logprobs, self.top) if self.top else ()),
-        )
-
-    def sampled(self) -> SampledTurn:
-        """For the record."""
-        return SampledTurn(
-            self.request_id,
-            self.prompt.hex(),
-            self.ids.hex(),
-            self.logprobs.hex(),
-            self.finish_reason,
-        )
 
 
 class ActingEngine:
@@ -123,7 +78,7 @@ class ActingEngine:
             prompt,
             offset,
             script.tokens(offset, end, sampling.stop_token_ids),
-            _logprobs(prompt, end)[4 * offset :],
+            logprobs(prompt, end)[4 * offset :],
             reason,
             sampling.top_logprobs,
             on_chunk,
@@ -231,20 +186,3 @@ class ActingEngines:
         """Reads and spells with the tokenizer in the weights' directory."""
         tokenizer = Tokenizer.load(Path(weights.directory))
         return ActingEngine(tokenizer, self._act, self._record, weights.version)
-
-
-def _logprobs(prompt: bytes, count: int) -> bytes:
-    """As many as there are tokens, different for each, none of a certain one."""
-    source = random.Random(prompt)
-    return np.array([-0.01 - source.expovariate(2.0) for _ in range(count)], "<f4").tobytes()
-
-
-def _likeliest(ids: bytes, logprobs: bytes, count: int) -> tuple[bytes, bytes]:
-    """Each token and behind it others, which are less likely and share some of what is left."""
-    sampled_N1 = np.frombuffer(ids, "<i4")[:, None]
-    others_K = np.arange(count - 1, dtype="<i4")
-    rows_NK = np.concatenate([sampled_N1, others_K + (others_K >= sampled_N1)], axis=1)
-    logprobs_N1 = np.frombuffer(logprobs, "<f4")[:, None]
-    less_N1 = np.minimum(logprobs_N1, np.log1p(-np.exp(logprobs_N1))) - 1
-    logprobs_NK = np.concatenate([logprobs_N1, less_N1 - others_K], axis=1)
-    return rows_NK.astype("<i4").tobytes(), logprobs_NK.astype("<f4").tobytes()
