@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import numpy as np
 
+from infra.errors import SeamlessFlowError
 from producers.rollout.engine import FinishReason, SamplingParams, TokenChunk
-from producers.rollout.engine_errors import EngineError
 
 _ROUNDING = 1e-4
 """What the log-probability of a token that is all but certain may come out above 0."""
@@ -18,8 +18,9 @@ _ROUNDING = 1e-4
 _TOKEN_BYTES = 4
 
 
-class EngineProbeFailed(EngineError):
-    """An engine whose output cannot be trusted; it must not serve."""
+class EngineProbeFailed(SeamlessFlowError):
+    """An engine whose output cannot be trusted. It must not serve, and another one of its kind
+    would be no better: no `EngineError`, which may be worth a new start."""
 
     def __init__(self, question: str, field: str, expected: object, got: object) -> None:
         self.question = question
