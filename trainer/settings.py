@@ -61,8 +61,10 @@ class PolicySection(Section):
     train_inexact: bool = Field(
         False, description="Whether turns sampled from a bent distribution are trained all the same"
     )
-    strictness: Literal["exact", "arguments", "content"] = Field(
-        "arguments", description="How an agent's history is compared with what was sampled"
+    strictness: Literal["exact", "arguments", "content", "ids"] = Field(
+        "arguments",
+        description="How an agent's history is compared with what was sampled; ids: an answer with "
+        "tool calls is known by their ids, though the agent changed its arguments",
     )
 
 

@@ -11,7 +11,9 @@ from typing import Any, Literal
 import orjson
 import xxhash
 
-Strictness = Literal["exact", "arguments", "content"]
+from schemas.identity import turn_of_tool_call
+
+Strictness = Literal["exact", "arguments", "content", "ids"]
 
 KEYS_KEPT = 65_536
 """Keys that are remembered: histories come again with each turn, and reading JSON costs most."""
@@ -44,7 +46,9 @@ def message_key(message: bytes, strictness: Strictness) -> bytes:
     """Key of one message given as canonical JSON.
 
     `exact` compares all but ids; `arguments` reads a tool call's arguments as JSON and leaves out
-    reasoning, which many agents drop; `content` compares role and content only.
+    reasoning, which many agents drop; `content` compares role and content only; `ids` takes a
+    message whose calls all have ids of one of our turns for that turn's, however it is spelt (some
+    harnesses complete the arguments that they send back), and compares others as `arguments` does.
     """
     spelling = xxhash.xxh3_128_digest(message)
     key = _keys.get((spelling, strictness))
@@ -76,6 +80,13 @@ def _equal_arguments(message: dict[str, Any]) -> bytes:
 
 def _role_and_content(message: dict[str, Any]) -> bytes:
     return _canonical({"role": message.get("role"), "content": message.get("content")})
+
+
+def _named_by_calls(message: dict[str, Any]) -> bytes:
+    ids = [str(call.get("id", "")) for call in message.get("tool_calls") or ()]
+    if ids and all(turn_of_tool_call(public_id) for public_id in ids):
+        return _canonical({"role": message.get("role"), "calls": ids})
+    return _equal_arguments(message)
 
 
 def _canonical(message: dict[str, Any]) -> bytes:
@@ -111,4 +122,5 @@ _COMPARABLE: Mapping[Strictness, Callable[[dict[str, Any]], bytes]] = {
     "exact": _exact,
     "arguments": _equal_arguments,
     "content": _role_and_content,
+    "ids": _named_by_calls,
 }

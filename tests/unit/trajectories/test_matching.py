@@ -187,6 +187,21 @@ def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: s
     assert len(keys) == 1
 
 
+def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
+    def called(arguments: str, *ids: str) -> bytes:
+        function = {"name": "f", "arguments": arguments}
+        calls = [{"id": one, "type": "function", "function": function} for one in ids]
+        return message("assistant", None, tool_calls=calls)
+
+    sampled = message_key(called("{}", "call_t_0"), "ids")
+
+    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids") == sampled
+    assert message_key(called("{}", "call_u_0"), "ids") != sampled
+    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids") != sampled
+    foreign = [message_key(called(arguments, "foreign"), "ids") for arguments in ("{}", "[]")]
+    assert foreign[0] != foreign[1]
+
+
 def test_dropped_reasoning_matches_unless_exact() -> None:
     thought = message("assistant", "x", reasoning_content="because")
     bare = message("assistant", "x")
