@@ -7,8 +7,7 @@ for a running poll. Topic names are given without the configured prefix.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -34,10 +33,10 @@ LARGEST_RECORD_BYTES = 32 * 1024 * 1024
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
 _BATCH = 500
+_IN_FLIGHT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A decoded record and where it stood."""
 
     topic: str
@@ -72,6 +71,8 @@ class Producer:
                 "acks": "all",
                 "partitioner": "murmur2_random",
                 "linger.ms": linger_ms,
+                # What comes meanwhile shares the next requests, so batches grow with the load.
+                "max.in.flight.requests.per.connection": _IN_FLIGHT,
                 "compression.type": "none",
                 "message.max.bytes": LARGEST_RECORD_BYTES,
                 "queue.buffering.max.kbytes": 1_048_576,

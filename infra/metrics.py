@@ -1,8 +1,8 @@
 """Counters, gauges and histograms of a process: the only file that imports `prometheus_client`.
 
 The metrics are those of `infra/telemetry_names.py`; any other name is a `KeyError`. Keep what
-`counter` and its like return: adding to it takes a third of a microsecond, looking it up more. Safe
-in any thread.
+`counter` and its like return: adding to it takes a third of a microsecond, looking it up twice as
+much. Safe in any thread.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +18,7 @@ from infra.telemetry_names import METRICS
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 _Instrument = TypeVar("_Instrument", Counter, Gauge, Histogram)
+_Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._counters: dict[_Key, Counter] = {}
+        self._gauges: dict[_Key, Gauge] = {}
+        self._histograms: dict[_Key, Histogram] = {}
         ProcessCollector(registry=self._registry)
 
     def counter(self, name: str, **labels: str) -> Counter:
@@ -86,15 +87,17 @@ class Metrics:
 
 
 def _child(
-    made: dict[str, _Instrument],
+    made: dict[_Key, _Instrument],
     name: str,
     labels: dict[str, str],
     new: Callable[[str], _Instrument],
 ) -> _Instrument:
-    instrument = made.get(name)
-    if instrument is None:
-        instrument = made[name] = new(name)
-    return instrument.labels(**labels) if labels else instrument
+    key: _Key = (name, *labels.items())
+    child = made.get(key)
+    if child is None:
+        parent = made.get((name,)) or made.setdefault((name,), new(name))
+        child = made[key] = parent.labels(**labels) if labels else parent
+    return child
 
 
 def _family(metric: Metric) -> Family:
