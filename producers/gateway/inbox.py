@@ -36,6 +36,13 @@ class Inbox:
             raise item
         return item
 
+    async def some(self) -> list[Item]:
+        """All replies that are there, as soon as there is one. Raises the error that comes next."""
+        items = [await self.next()]
+        while self._items and not isinstance(self._items[0], SeamlessFlowError):
+            items.append(self._items.popleft())  # type: ignore[arg-type]
+        return items
+
 
 class Expected:
     """A turn or command that a call waits for."""

@@ -42,6 +42,8 @@ class StreamedAnswer:
 
     def take(self, choice: int, reply: Reply) -> bytes:
         """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
+        if self.complete:
+            return b""
         if isinstance(reply, ReplyDelta) and not reply.token_count:
             return _COMMENT if self._events is None else self._events.keep_alive()
         if isinstance(reply, ReplyDelta):

@@ -205,12 +205,16 @@ class Turns:
     async def _send_events(self, exchange: Exchange, call: Call, answer: StreamedAnswer) -> None:
         began = self._loop.time()
         while not answer.complete:
-            data = answer.take(*await call.inbox.next())
-            if not data:
-                continue
-            if not exchange.status:
-                self._first_reply.observe(self._loop.time() - began)
-            await exchange.event(data, last=answer.complete)
+            # What came together goes out in one write, also before a failure.
+            parts: list[bytes] = []
+            try:
+                for choice, reply in await call.inbox.some():
+                    parts.append(answer.take(choice, reply))
+            finally:
+                if data := b"".join(parts):
+                    if not exchange.status:
+                        self._first_reply.observe(self._loop.time() - began)
+                    await exchange.event(data, last=answer.complete)
         self._repeated.inc(answer.repeated)
 
     def _leave(self, call: Call) -> None:

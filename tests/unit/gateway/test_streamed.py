@@ -245,3 +245,11 @@ def test_what_is_missing_is_the_message_without_what_was_sent(
     }
     assert lacking(message, *deltas) == rest
     assert lacking(message, *deltas, rest) is None
+
+
+def test_nothing_follows_a_whole_answer() -> None:
+    answer = streamed()
+    answer.take(0, finish("ab", rest="ab"))
+
+    assert answer.take(0, delta(2, "c")) == b""
+    assert answer.take(0, ReplyDelta(**IDS, token_offset=0, token_count=0)) == b""

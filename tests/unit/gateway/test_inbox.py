@@ -1,0 +1,37 @@
+import asyncio
+
+import pytest
+
+from infra.errors import SeamlessFlowError
+from producers.gateway.inbox import Inbox, Item
+from schemas.records import ReplyDelta
+
+
+def reply(offset: int) -> Item:
+    delta = ReplyDelta(
+        gateway="g", session_id="s", turn_id="t", token_offset=offset, token_count=1, delta=b"{}"
+    )
+    return 0, delta
+
+
+def test_replies_that_come_together_are_taken_together() -> None:
+    async def taken() -> list[Item]:
+        inbox = Inbox()
+        waiting = asyncio.create_task(inbox.some())
+        await asyncio.sleep(0)
+        inbox.put(reply(0))
+        inbox.put(reply(1))
+        return await waiting
+
+    assert asyncio.run(taken()) == [reply(0), reply(1)]
+
+
+def test_replies_before_an_error_are_not_lost() -> None:
+    inbox = Inbox()
+    for item in (reply(0), SeamlessFlowError("gone"), reply(1)):
+        inbox.put(item)
+
+    assert asyncio.run(inbox.some()) == [reply(0)]
+    with pytest.raises(SeamlessFlowError, match="gone"):
+        asyncio.run(inbox.some())
+    assert asyncio.run(inbox.some()) == [reply(1)]
