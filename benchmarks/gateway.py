@@ -1,10 +1,14 @@
 """Latency and throughput of the whole path, and the CPU each process takes for a call.
 
     python -m benchmarks gateway [--levels 1,32,256] [--seconds 5] [--manager real|scripted]
+                                 [--calls plain|streamed|scored]
 
 Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator, all
 on this machine. A session has eight turns that extend each other. What a call takes is what the
 system adds to sampling. With `--manager scripted` only the gateway is real.
+
+A `streamed` call gets its 70 tokens in 20 chunks; `first_` figures are of its first bytes. A
+`scored` call gets 200 tokens with their log-probs.
 """
 
 import argparse
@@ -14,7 +18,7 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +39,32 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 
 _POLICY = "policy"
 _SECRET = "secret of the benchmark"
-_ANSWER = "code 3"
+_CHUNKS = 20
 _TURNS = 8
 _WARM_UP_S = 1.0
 _READY_TIMEOUT_S = 60
 _OPEN_AT_ONCE = 64
 _SESSIONS = {1: 400}
 _MOST_SESSIONS = 3000
+
+
+def _codes(number: int) -> str:
+    return " ".join(f"code {n}" for n in range(number))
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What is asked, and the answer to everything."""
+
+    answer: str
+    more: Mapping[str, object] = field(default_factory=dict)
+
+
+_CALLS = {
+    "plain": Calls("code 3"),
+    "streamed": Calls(_codes(_CHUNKS), {"stream": True}),
+    "scored": Calls(_codes(53), {"logprobs": True}),
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,7 @@ class Stage:
     broker_pid: int
     url: str
     linger_ms: float
+    calls: Calls
 
     def pids(self) -> Mapping[str, int]:
         return {**self.children.pids(), "broker": self.broker_pid}
@@ -65,8 +89,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--seconds", type=float, default=5, help="measured time of a level")
     parser.add_argument("--manager", choices=("real", "scripted"), default="real")
     parser.add_argument("--linger-ms", type=float, default=0, help="of gateway and worker")
+    parser.add_argument("--calls", choices=_CALLS, default="plain")
     asked = parser.parse_args(argv)
-    found: dict[str, object] = {"manager": asked.manager, "linger_ms": asked.linger_ms}
+    found: dict[str, object] = {
+        "manager": asked.manager,
+        "linger_ms": asked.linger_ms,
+        "calls": asked.calls,
+    }
     with (
         tempfile.TemporaryDirectory() as scratch,
         Broker(None, short_lived=True) as broker,
@@ -74,7 +103,8 @@ def main(argv: Sequence[str]) -> None:
     ):
         assert broker.pid is not None
         url = f"http://127.0.0.1:{free_port()}"
-        stage = Stage(children, broker.settings, broker.pid, url, asked.linger_ms)
+        calls = _CALLS[asked.calls]
+        stage = Stage(children, broker.settings, broker.pid, url, asked.linger_ms, calls)
         create_topics(stage.kafka, TOPICS.values())
         _start(stage, Path(scratch), asked.manager)
         for level in map(int, asked.levels.split(",")):
@@ -84,18 +114,20 @@ def main(argv: Sequence[str]) -> None:
 
 def _start(stage: Stage, scratch: Path, manager: str) -> None:
     servers = {"bootstrap_servers": stage.kafka.bootstrap_servers, "linger_ms": stage.linger_ms}
-    message = json.dumps({"content": _ANSWER, "role": "assistant"}, separators=(",", ":"))
+    content = stage.calls.answer
+    message = json.dumps({"content": content, "role": "assistant"}, separators=(",", ":"))
     variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": stage.kafka.bootstrap_servers}
     if manager == "scripted":
         orders = {**servers, "message": message}
         stage.children.start("manager", "benchmarks.scripted_manager", orders)
     else:
-        ids = _published(stage.kafka, scratch)
+        ids = _published(stage, scratch)
         orders = {
             **servers,
             "message": message,
             "policy": _POLICY,
             "token_ids": base64.b64encode(ids).decode(),
+            "chunks": _CHUNKS,
         }
         stage.children.start("worker", "benchmarks.scripted_worker", orders)
         stage.children.start("manager", "consumers.trajectories", environment=variables)
@@ -108,7 +140,7 @@ def _start(stage: Stage, scratch: Path, manager: str) -> None:
     _await_answer(stage)
 
 
-def _published(kafka: KafkaSettings, directory: Path) -> bytes:
+def _published(stage: Stage, directory: Path) -> bytes:
     """Announces a policy; returns the tokens of the answer to everything."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
@@ -127,12 +159,12 @@ def _published(kafka: KafkaSettings, directory: Path) -> bytes:
         overrides=Sampling(),
         at_ms=time.time_ns() // 1_000_000,
     )
-    producer = Producer(kafka, "benchmark")
+    producer = Producer(stage.kafka, "benchmark")
     producer.send(FLEET.name, weights, key=fleet_key(weights))
     producer.close()
     end = tokenizer.token_id("<|im_end|>")
     assert end is not None
-    return pack([*tokenizer.encode(_ANSWER), end])
+    return pack([*tokenizer.encode(stage.calls.answer), end])
 
 
 def _await_answer(stage: Stage) -> None:
@@ -145,7 +177,7 @@ def _await_answer(stage: Stage) -> None:
             *_, token = asyncio.run(_opened(stage, 2 * REQUESTS.partitions))
             headers = {"authorization": f"Bearer {token}"}
             path = f"{stage.url}/v1/chat/completions"
-            httpx.post(path, headers=headers, content=_bodies()[0]).raise_for_status()
+            httpx.post(path, headers=headers, content=_bodies(stage.calls)[0]).raise_for_status()
             return
         except (httpx.HTTPError, RuntimeError):
             if time.monotonic() > deadline:
@@ -163,7 +195,7 @@ def _measured(stage: Stage, connections: int, seconds: float) -> dict[str, objec
         "warm_up_s": _WARM_UP_S,
         "seconds": seconds,
         "tokens": asyncio.run(_opened(stage, sessions)),
-        "bodies": _bodies(),
+        "bodies": _bodies(stage.calls),
     }
     load = stage.children.start("load", "benchmarks.http_load", orders)
     assert load.stdout is not None
@@ -192,6 +224,8 @@ def _named(
         "failures": result["failures"],
         **cpu,
     }
+    if result["first_p50_ms"] is not None:
+        figures |= {name: result[name] for name in ("first_p50_ms", "first_p99_ms")}
     if result["failure"]:
         figures["failure"] = result["failure"]
     return {f"{name}_c{connections}": figure for name, figure in figures.items()}
@@ -213,12 +247,13 @@ async def _opened(stage: Stage, number: int) -> list[str]:
         return await asyncio.gather(*(open_one(client) for _ in range(number)))
 
 
-def _bodies() -> list[str]:
+def _bodies(calls: Calls) -> list[str]:
     """The calls of a session, each with the history of those before."""
     messages: list[dict[str, str]] = []
     bodies = []
     for turn in range(_TURNS):
         messages.append({"role": "user", "content": f"key {turn}, and say which code it has"})
-        bodies.append(json.dumps({"model": "policy", "messages": messages, "temperature": 1.0}))
-        messages.append({"role": "assistant", "content": _ANSWER})
+        asked = {"model": "policy", "messages": messages, "temperature": 1.0, **calls.more}
+        bodies.append(json.dumps(asked))
+        messages.append({"role": "assistant", "content": calls.answer})
     return bodies

@@ -17,6 +17,7 @@ import uvloop
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length: "
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Load:
     tokens: list[str]
     bodies: list[str]
     latencies: list[float] = field(default_factory=list)
+    firsts: list[float] = field(default_factory=list)
+    """Until the first bytes of answers that are streamed."""
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._pending: list[bytes] = []
         self._received = b""
         self._sent_at = 0.0
+        self._first_at = 0.0
         self.done = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -65,26 +69,32 @@ class Connection(asyncio.Protocol):
         self._send()
 
     def data_received(self, data: bytes) -> None:
+        self._first_at = self._first_at or time.perf_counter()
         self._received += data
         head, end, body = self._received.partition(_HEAD_END)
         if not end:
             return
-        start = head.index(_LENGTH) + len(_LENGTH)
-        length = int(head[start:].partition(b"\r\n")[0])
-        if len(body) >= length:
-            self._answered(head, body)
+        place = head.find(_LENGTH)
+        if place < 0:
+            whole = body.endswith(_LAST_CHUNK)
+        else:
+            whole = len(body) >= int(head[place + len(_LENGTH) :].partition(b"\r\n")[0])
+        if whole:
+            self._answered(head, body, streamed=place < 0)
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self.done.done():
             self.done.set_result(None)
 
-    def _answered(self, head: bytes, body: bytes) -> None:
-        now = time.perf_counter()
-        self._received = b""
+    def _answered(self, head: bytes, body: bytes, *, streamed: bool) -> None:
+        now, first_at = time.perf_counter(), self._first_at
+        self._received, self._first_at = b"", 0.0
         if not head.startswith(b"HTTP/1.1 200"):
             self._load.failures.append(body[:200].decode())
         elif self._load.measuring:
             self._load.latencies.append(now - self._sent_at)
+            if streamed:
+                self._load.firsts.append(first_at - self._sent_at)
         self._send()
 
     def _send(self) -> None:
@@ -125,17 +135,22 @@ def _fail(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
 
 
 def _summary(load: Load, seconds: float, cpu_s: float) -> dict[str, object]:
-    ordered = sorted(load.latencies)
-    count = len(ordered)
+    count = len(load.latencies)
     return {
         "requests": count,
         "failures": len(load.failures),
         "failure": load.failures[0] if load.failures else "",
         "requests_per_s": round(count / seconds),
-        "p50_ms": round(1000 * ordered[count // 2], 3) if count else None,
-        "p99_ms": round(1000 * ordered[count * 99 // 100], 3) if count else None,
+        "p50_ms": _ms(load.latencies, 50),
+        "p99_ms": _ms(load.latencies, 99),
+        "first_p50_ms": _ms(load.firsts, 50),
+        "first_p99_ms": _ms(load.firsts, 99),
         "client_cpu_us": round(1e6 * cpu_s / count, 1) if count else None,
     }
+
+
+def _ms(seconds: list[float], percent: int) -> float | None:
+    return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3) if seconds else None
 
 
 def _cpu_s() -> float:

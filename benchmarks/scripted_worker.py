@@ -1,5 +1,7 @@
 """A rollout worker without an engine: answers every prompt at once with the same tokens.
 
+A streamed turn gets them in `chunks` records, written one behind the other.
+
 Announces itself on `control` and `fleet` as docs/architecture.md says, then reads its slot. Reads
 its orders as JSON from standard input. A process of its own, started by `benchmarks/gateway.py`.
 """
@@ -10,6 +12,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from itertools import pairwise
+from struct import pack
+from typing import Any, TypeVar
 
 from infra.kafka import Producer, Reader
 from infra.process import run_sync
@@ -18,6 +23,7 @@ from schemas.records import (
     GenerateTurn,
     RoleAcquired,
     TurnCompleted,
+    TurnProgressed,
     VersionSpan,
     WorkerHeartbeat,
 )
@@ -25,6 +31,8 @@ from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 
 _WORKER, _INCARNATION, _SLOT, _VERSION = "bench", "bench-1", 0, 0
 _HEARTBEAT_S = 1.0
+_TOKEN_BYTES = 4
+Sliced = TypeVar("Sliced", str, bytes)
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Orders:
     token_ids: str
     message: str
     linger_ms: float
+    chunks: int = 1
 
 
 def serve(orders: Orders, stop: threading.Event) -> None:
@@ -48,7 +57,6 @@ def serve(orders: Orders, stop: threading.Event) -> None:
     reader.assign({place: offset})
     _announce(producer, offset)
     ids = base64.b64decode(orders.token_ids)
-    message = orders.message.encode()
     next_heartbeat = 0.0
     while not stop.is_set():
         if time.monotonic() >= next_heartbeat:
@@ -56,8 +64,8 @@ def serve(orders: Orders, stop: threading.Event) -> None:
             _beat(producer, orders.policy)
         for item in reader.poll(0.2):
             if isinstance(item.record, GenerateTurn):
-                event = _completed(item.record, ids, message)
-                producer.send(SESSIONS.name, event, key=event.session_id)
+                for event in _events(item.record, ids, orders):
+                    producer.send(SESSIONS.name, event, key=item.record.session_id)
     producer.close()
     reader.close()
 
@@ -95,22 +103,58 @@ def _beat(producer: Producer, policy: str) -> None:
     producer.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
 
-def _completed(turn: GenerateTurn, ids: bytes, message: bytes) -> TurnCompleted:
+def _events(turn: GenerateTurn, ids: bytes, orders: Orders) -> list[TurnProgressed | TurnCompleted]:
+    if not turn.stream:
+        return [_completed(turn, ids, 0, orders, None)]
+    content = json.loads(orders.message)["content"]
+    *parts, last = zip(
+        _cut(ids, orders.chunks, _TOKEN_BYTES), _cut(content, orders.chunks, 1), strict=True
+    )
+    events: list[TurnProgressed | TurnCompleted] = []
+    offset = 0
+    for some, text in parts:
+        events.append(TurnProgressed(**_sampled(turn, some, offset), delta=_delta(text)))
+        offset += len(some) // _TOKEN_BYTES
+    return [*events, _completed(turn, last[0], offset, orders, _delta(last[1]))]
+
+
+def _cut(whole: Sliced, parts: int, unit: int) -> list[Sliced]:
+    """So many parts of about equal length."""
+    units = len(whole) // unit
+    ends = [unit * (units * n // parts) for n in range(parts)] + [len(whole)]
+    return [whole[start:end] for start, end in pairwise(ends)]
+
+
+def _delta(text: str) -> bytes:
+    return json.dumps({"content": text}, separators=(",", ":")).encode()
+
+
+def _sampled(turn: GenerateTurn, ids: bytes, offset: int) -> dict[str, Any]:
+    """The fields that tell what was sampled."""
+    return {
+        "session_id": turn.session_id,
+        "turn_id": turn.turn_id,
+        "dispatch": turn.dispatch,
+        "worker": _WORKER,
+        "incarnation": _INCARNATION,
+        "token_offset": offset,
+        "token_ids": ids,
+        "logprobs": pack("<f", -0.7310585) * (len(ids) // _TOKEN_BYTES),
+        "spans": (VersionSpan(start=offset, version_min=_VERSION, version_max=_VERSION),),
+        "at_ms": _now_ms(),
+    }
+
+
+def _completed(
+    turn: GenerateTurn, ids: bytes, offset: int, orders: Orders, delta: bytes | None
+) -> TurnCompleted:
     return TurnCompleted(
-        session_id=turn.session_id,
-        turn_id=turn.turn_id,
-        dispatch=turn.dispatch,
-        worker=_WORKER,
-        incarnation=_INCARNATION,
-        token_offset=len(turn.completion_ids) // 4,
-        token_ids=ids,
-        logprobs=bytes(len(ids)),
-        spans=(VersionSpan(start=0, version_min=_VERSION, version_max=_VERSION),),
-        at_ms=_now_ms(),
+        **_sampled(turn, ids, offset),
+        delta=delta,
         finish_reason="stop",
-        message=message,
+        message=orders.message.encode(),
         well_formed=True,
-        prompt_length=len(turn.prompt_ids) // 4,
+        prompt_length=len(turn.prompt_ids) // _TOKEN_BYTES,
         prompt_hash=turn.prompt_hash,
     )
 
