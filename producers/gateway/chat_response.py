@@ -12,8 +12,10 @@ from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Piece
 from producers.gateway.openai_shape import OpenAiEvents, head, tail
 from producers.gateway.response_ids import CHAT
-from producers.gateway.scores import Score, scores
+from producers.gateway.scores import Score, scores, scores_json
 from schemas.records import ReplyFinished
+
+_SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
 
 
 def completion(
@@ -40,10 +42,7 @@ class Chunks(OpenAiEvents):
 
     def delta(self, choice: int, piece: Piece) -> bytes:
         """More of a choice; before its first text it says who speaks."""
-        scored = scores(
-            piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token
-        )
-        shown = b"null" if scored is None else orjson.dumps(_shown(scored))
+        shown = _logprobs(piece, self._most, piece.from_token)
         return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
@@ -74,16 +73,23 @@ def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> di
     return {
         "index": number,
         "message": orjson.Fragment(message),
-        "logprobs": _logprobs(answer, request.sampling.top_logprobs)
+        "logprobs": orjson.Fragment(_logprobs(answer, request.sampling.top_logprobs))
         if request.wants_logprobs
         else None,
         "finish_reason": answer.finish_reason,
     }
 
 
-def _logprobs(answer: ReplyFinished, most: int) -> dict[str, object] | None:
-    scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
-    return None if scored is None else _shown(scored)
+def _logprobs(given: Piece | ReplyFinished, most: int, from_token: int = 0) -> bytes:
+    """As JSON, with `most` of the likeliest others in each place; null where there are none."""
+    if given.token_ids is None or given.logprobs is None:
+        return b"null"
+    if not most:
+        listed = scores_json(given.token_ids, given.logprobs, _SCORE)
+        return b'{"content":%b,"refusal":null}' % listed
+    return orjson.dumps(
+        _shown(scores(given.token_ids, given.logprobs, given.tensors, most, from_token) or ())
+    )
 
 
 def _shown(scored: Sequence[Score]) -> dict[str, object]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from struct import unpack
 from typing import NamedTuple
 
+import orjson
+
 from schemas.records import TokenTensor
 
 _LEAST = -9999.0
@@ -40,6 +42,13 @@ def scores(
         Score(token, value, rows.get(number, [])[:most])
         for number, (token, value) in enumerate(pairs, from_token)
     ]
+
+
+def scores_json(token_ids: bytes, logprobs: bytes, template: bytes) -> bytes:
+    """A JSON array of `template % (id, log-prob)` a token; a fifth of what objects cost."""
+    ids = unpack(f"<{len(token_ids) // _BYTES}i", token_ids)
+    shown = orjson.dumps(_values(logprobs))[1:-1].split(b",") if ids else ()
+    return b"[%b]" % b",".join([template % pair for pair in zip(ids, shown, strict=True)])
 
 
 def _rows(tensors: Sequence[TokenTensor]) -> Iterator[tuple[int, list[tuple[str, float]]]]:
