@@ -7,13 +7,14 @@ light.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
 import pydantic
 
 from infra.errors import SeamlessFlowError
+from schemas.records import PolicyWeights
 
 ThinkingRetention = Literal["tool_cycle", "all"]
 Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
@@ -52,6 +53,16 @@ class RendererSettings:
     """Arguments of the model's chat template (`enable_thinking`, ...); the library refuses unknown
     ones."""
 
+    def with_options(self, more: bytes | None) -> "RendererSettings":
+        """With further arguments of the template, a JSON object. Raises `RendererError`."""
+        if more is None:
+            return self
+        try:
+            options = {**self.options, **json.loads(more)}
+            return RendererSettings(self.name, self.thinking_retention, options)
+        except (pydantic.ValidationError, ValueError, TypeError) as error:
+            raise RendererError(self.name, f"template arguments: {error}") from error
+
     def to_json(self) -> bytes:
         """Canonical JSON: equal settings, equal bytes."""
         fields = {
@@ -71,6 +82,14 @@ class RendererSettings:
 
 
 _SETTINGS = pydantic.TypeAdapter(RendererSettings)
+
+
+def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> PolicyWeights:
+    """The policy with further arguments of its chat template. Raises `RendererError`."""
+    if template_args is None:
+        return policy
+    settings = RendererSettings.from_json(policy.renderer).with_options(template_args)
+    return replace(policy, renderer=settings.to_json())
 
 
 def rendering_hash(tokenizer_dir: Path, settings: RendererSettings) -> str:

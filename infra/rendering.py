@@ -73,6 +73,10 @@ class Renderer:
             raise RendererError(settings.name, str(error)) from error
         return cls(tokenizer, settings, rendering_hash(tokenizer_dir, settings))
 
+    def variant(self, settings: RendererSettings) -> "Renderer":
+        """Other settings on the same tokenizer. Raises `RendererError`."""
+        return Renderer(self._tokenizer, settings, self.hash)
+
     @property
     def streams(self) -> bool:
         """Whether `stream` gives text as it comes; else all of it comes at the end."""

@@ -5,7 +5,7 @@ import orjson
 from consumers.trajectories.decision import Context
 from consumers.trajectories.session import Session
 from consumers.trajectories.tree import TOKEN_BYTES
-from infra.renderer_settings import RendererError
+from infra.renderer_settings import RendererError, with_template_args
 from schemas.records import CommandAnswered, CountTokens
 
 
@@ -17,7 +17,8 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
     tools = orjson.loads(command.tools) if command.tools else None
     try:
         messages = [orjson.loads(message) for message in command.messages]
-        prompt = context.renderer(policy).render(messages, tools)
+        renderer = context.renderer(with_template_args(policy, command.template_args))
+        prompt = renderer.render(messages, tools)
     except (RendererError, ValueError) as error:
         return _answer(command, status=400, reason="bad_request", detail=str(error))
     return _answer(command, tokens=len(prompt) // TOKEN_BYTES)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from uuid import uuid4
 
@@ -20,15 +19,13 @@ from consumers.trajectories.committer import Committer, Job
 from consumers.trajectories.decide import Command
 from consumers.trajectories.fleet import Fleet
 from consumers.trajectories.fold import Folded
-from consumers.trajectories.matching import PromptRenderer
 from consumers.trajectories.messages import Strictness
 from consumers.trajectories.partition import Partition, Progress
+from consumers.trajectories.renderers import Renderers
 from consumers.trajectories.settings import ManagerSettings
 from infra.kafka import BEGINNING, Producer, Reader, Received
 from infra.metrics import Metrics
 from infra.reading import ReaderThread
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
 from infra.telemetry import metrics_export, telemetry
 from schemas.records import CountTokens, PartitionClaimed, PolicyWeights
 from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
@@ -104,7 +101,7 @@ class Manager:
         under way for an earlier one."""
         self._replies: dict[int, list[tuple[Received, Folded]]] = {}
         """Events found while rebuilding whose replies nobody may have sent."""
-        self._renderers: dict[str, Renderer] = {}
+        self._renderers = Renderers()
         self._fleet = Fleet()
         self._telemetry = telemetry(settings.telemetry, "manager", self._id)
         self._metrics = Metrics()
@@ -126,7 +123,7 @@ class Manager:
         self._actor = Actor(
             self._producer,
             self._fleet,
-            self._renderer,
+            self._renderers.of,
             self._partitions,
             int(settings.manager.no_progress_s * 1000),
             int(settings.manager.hand_back_s * 1000),
@@ -313,7 +310,7 @@ class Manager:
     def _fleet_record(self, received: Received) -> None:
         record = received.record
         if isinstance(record, PolicyWeights):
-            self._renderer(record)
+            self._renderers.hear(record)
         departure = self._fleet.apply(record, self._now_ms())
         if departure is None:
             return
@@ -356,14 +353,6 @@ class Manager:
     def _strictness(self, policy: str) -> Strictness:
         known = self._fleet.policies.get(policy)
         return known.strictness if known else "arguments"  # type: ignore[return-value]
-
-    def _renderer(self, policy: PolicyWeights) -> PromptRenderer:
-        renderer = self._renderers.get(policy.tokenizer_hash)
-        if renderer is None:
-            settings = RendererSettings.from_json(policy.renderer)
-            renderer = Renderer.load(Path(policy.tokenizer_directory), settings)
-            self._renderers[policy.tokenizer_hash] = renderer
-        return renderer
 
     def _reader(self, name: str, group: str | None = None) -> ReaderThread:
         reader = Reader(

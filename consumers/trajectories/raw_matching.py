@@ -15,7 +15,7 @@ from consumers.trajectories.messages import chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import ROOT, TOKEN_BYTES
 
-_INT32 = range(-(2**31), 2**31)
+_INT32 = range(2**31)
 
 
 class TextEncoder(Protocol):
@@ -88,7 +88,7 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
     ids = asked.get("ids")
     if not isinstance(ids, list) or not all(type(one) is int and one in _INT32 for one in ids):
         raise ValueError("a plain prompt must be text or token ids")
-    return b"".join(one.to_bytes(TOKEN_BYTES, "little", signed=True) for one in ids)
+    return b"".join(one.to_bytes(TOKEN_BYTES, "little") for one in ids)
 
 
 def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:

@@ -13,7 +13,7 @@ from consumers.trajectories.messages import Strictness, shape_key
 from consumers.trajectories.raw_matching import match_raw
 from consumers.trajectories.session import Session, TurnState
 from consumers.trajectories.tree import TOKEN_BYTES
-from infra.renderer_settings import RendererError
+from infra.renderer_settings import RendererError, with_template_args
 from schemas import records as r
 from schemas.records import PolicyWeights
 
@@ -85,9 +85,9 @@ def _match(
 ) -> Match:
     shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
     strictness: Strictness = policy.strictness  # type: ignore[assignment]
-    renderer = context.renderer(policy)
     messages = _whole_history(session, command)
     try:
+        renderer = context.renderer(with_template_args(policy, command.template_args))
         if command.raw:
             return match_raw(session, messages[0], shape, renderer)
         meant = command.previous_turn

@@ -101,16 +101,16 @@ class Bench:
         )
         self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
-    def publish_policy(self, policy: str = POLICY) -> None:
-        """Policy weights, version 0."""
+    def publish_policy(self, policy: str = POLICY, tokenizer: Path | None = None) -> None:
+        """Policy weights, version 0; `tokenizer`: where another one is said to be."""
         record = r.PolicyWeights(
             policy=policy,
             version=0,
             step=0,
             directory="",
             manifest_sha256="",
-            tokenizer_directory=str(self.tokenizer_directory),
-            tokenizer_hash=self.renderer.hash,
+            tokenizer_directory=str(tokenizer or self.tokenizer_directory),
+            tokenizer_hash=str(tokenizer or self.renderer.hash),
             renderer=self.renderer.settings.to_json(),
             max_context=4096,
             overrides=Sampling(temperature=1.0),

@@ -1,6 +1,7 @@
 """What requests may ask of a manager beyond one conversation in an opened session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -18,6 +19,7 @@ def served(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> I
     """A manager that serves the policy on w0, and policy `thinker` on w1."""
     with bench(broker, tmp_path_factory.mktemp("tokenizer")) as made:
         made.publish_policy("thinker")
+        made.publish_policy("broken", tokenizer=Path("/nowhere"))
         made.start_manager()
         made.announce("w0", 3)
         made.announce("w1", 4, policy="thinker")
@@ -82,6 +84,28 @@ def test_a_module_is_answered_by_its_policy(served: Bench) -> None:
     assert (coder.worker, coder.policy) == ("w0", POLICY)
     nodes = served.reward_and_close("modules", 1.0).nodes
     assert [node.policy for node in nodes if node.origin == "policy"] == ["thinker", POLICY]
+
+
+def test_a_policy_that_cannot_be_rendered_stops_nobody_else(served: Bench) -> None:
+    served.open_session("unreadable", policies={"m": "broken"})
+    refused = served.request("unreadable", [message("user", "a")], module="m")
+    assert served.answer(refused.command_id).status == 400
+
+    answered(served, served.request("unreadable", [message("user", "a")]), "x")
+
+
+def test_arguments_of_the_template_shape_the_prompt(served: Bench) -> None:
+    served.open_session("shaped")
+    plain = served.request("shaped", [message("user", "a")])
+    hasty = served.request(
+        "shaped", [message("user", "a")], template_args=b'{"enable_thinking":false}'
+    )
+    wrong = served.request("shaped", [message("user", "a")], template_args=b'{"speed":3}')
+
+    prompts = [served.generate(one.turn_id).prompt_ids for one in (plain, hasty)]
+    assert prompts[1].startswith(prompts[0]) and prompts[1] != prompts[0]
+    refused = served.answer(wrong.command_id)
+    assert refused.status == 400 and "speed" in refused.detail
 
 
 def test_a_request_goes_on_from_the_turn_it_names(served: Bench) -> None:
