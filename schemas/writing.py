@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -64,6 +65,7 @@ def _map_writer(write_value: Write) -> Write:
     return write
 
 
+@lru_cache(_SHORT, typed=True)  # times, mostly, of which many are the same
 def _variable(number: int) -> bytes:
     """Zigzag, seven bits a byte."""
     if not -_LONGEST <= number < _LONGEST:
@@ -85,12 +87,12 @@ def _long(number: int) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    data = str.encode(text)
-    return _long(len(data)) + data
+    return _bytes(str.encode(text))
 
 
 def _bytes(data: bytes) -> bytes:
-    return _long(len(data)) + data
+    length = len(data)
+    return (_NUMBERS[length] if length < _SHORT else _variable(length)) + data
 
 
 def _double(number: float) -> bytes:
