@@ -61,6 +61,8 @@ def _respelt_arguments(history: History, choices: Choices) -> History:
                 arguments = orjson.loads(call["function"]["arguments"])
             except orjson.JSONDecodeError:
                 continue
+            if choices.one_in(3) and isinstance(arguments, dict):
+                arguments["completed"] = True
             respelt = orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode()
             call["function"]["arguments"] = respelt
     return history

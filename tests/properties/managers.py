@@ -13,6 +13,7 @@ from consumers.trajectories.actor import Actor
 from consumers.trajectories.committer import Job
 from consumers.trajectories.fleet import Fleet
 from consumers.trajectories.manager import Assigned, Committed, Item, Manager, Revoked
+from consumers.trajectories.matching import PromptRenderer
 from consumers.trajectories.partition import Partition, Progress
 from consumers.trajectories.settings import ManagerSettings
 from infra.kafka import Received
@@ -20,12 +21,13 @@ from infra.metrics import Metrics
 from infra.rendering import Renderer
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
-from schemas.records import Record, TurnStarted
-from schemas.topics import CONTROL, FLEET, REQUESTS
+from schemas.records import PolicyWeights, Record, Trajectory, TurnStarted
+from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices
 from tests.properties.topics import Place, Sending, Topics
 
 NO_PROGRESS_MS = 20_000
+_HAND_BACK_MS = 250
 _SETTINGS = ManagerSettings()
 _TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")
 _METRICS = Metrics()
@@ -102,6 +104,20 @@ class StagedRequests:
             action(self)
 
 
+class StagedRenderers:
+    """The world's renderer for every policy."""
+
+    def __init__(self, renderer: PromptRenderer) -> None:
+        self._renderer = renderer
+
+    def hear(self, policy: PolicyWeights) -> None:
+        """It is there already."""
+
+    def of(self, policy: PolicyWeights) -> PromptRenderer:
+        """The renderer of a policy."""
+        return self._renderer
+
+
 class StagedCommitter:
     """Stands for the thread with the transactional producer."""
 
@@ -127,6 +143,8 @@ class _Idle:
 class StagedManager(Manager):
     """Only what the base class's own `__init__` connects or starts is another here."""
 
+    actor_class = Actor
+
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
     ) -> None:
@@ -134,11 +152,10 @@ class StagedManager(Manager):
         self.frozen = False
         self.topics = topics
         self.group = group
-        self.sending = Sending(topics, self._note)
+        self.sending = self.sends(topics)
         self.requests: dict[int, int] = {}
         """Where it reads `requests`."""
-        self.leaving: dict[int, threading.Event] = {}
-        """Set once it has let go of a partition that it was last asked for."""
+        self._leaving_done: dict[int, threading.Event] = {}
         self.reader = StagedReader(topics)
         self.asked = StagedRequests(topics)
         self.committer = StagedCommitter(self.finish_commit)
@@ -159,28 +176,32 @@ class StagedManager(Manager):
         self._sessions = self.reader  # type: ignore[assignment]
         self._requests = self.asked  # type: ignore[assignment]
         self._committer = self.committer  # type: ignore[assignment]
-        self._actor = self.actor(renderer, clock)
+        self._renderers = StagedRenderers(self.renders(renderer))  # type: ignore[assignment]
+        self._actor = self.actor_class(
+            self._producer,
+            self._fleet,
+            self._renderers.of,
+            self._partitions,
+            NO_PROGRESS_MS,
+            _HAND_BACK_MS,
+            _TELEMETRY,
+            _METRICS,
+            clock,
+        )
         self._in_flight = None
         self._assignments = 0
         self._leaving = False
         self._next_commit = 0.0
         self._commits = 0
-        self._renderers = {renderer.hash: renderer}
         self.hear(len(topics.records[FLEET.name, 0]))
 
-    def actor(self, renderer: Renderer, clock: Callable[[], int]) -> Actor:
-        """What carries its decisions out."""
-        return Actor(
-            self._producer,
-            self._fleet,
-            self._renderer,
-            self._partitions,
-            NO_PROGRESS_MS,
-            250,
-            _TELEMETRY,
-            _METRICS,
-            clock,
-        )
+    def sends(self, topics: Topics) -> Sending:
+        """What its records go through."""
+        return Sending(topics, self._note)
+
+    def renders(self, renderer: Renderer) -> PromptRenderer:
+        """What it renders prompts with."""
+        return renderer
 
     @property
     def awake(self) -> bool:
@@ -193,12 +214,16 @@ class StagedManager(Manager):
         self.requests[partition] = offset
         self._inbox.put(Assigned({partition: (offset, Progress.decode(metadata))}))
 
-    def revoked(self, partition: int) -> threading.Event:
+    def has_left(self, partition: int) -> bool:
+        """Whether it has let go of a partition that it was asked for."""
+        done = self._leaving_done.get(partition)
+        return done is None or done.is_set()
+
+    def revoked(self, partition: int) -> None:
         """The group wants a partition back, or found that it was away too long."""
-        self.leaving[partition] = done = threading.Event()
+        self._leaving_done[partition] = done = threading.Event()
         self.requests.pop(partition, None)
         self._inbox.put(Revoked([partition], done))
-        return done
 
     def poll_requests(self, most: int) -> bool:
         """The thread of `requests` polls; whether there was anything."""
@@ -276,7 +301,7 @@ class StagedManager(Manager):
         if took:
             for made in job.trajectories.values():
                 for trajectory in made:
-                    self.topics.append("trajectories", 0, trajectory)
+                    self.publish(trajectory)
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
                 self.group.progress.append((partition, progress.encode()))
@@ -287,6 +312,10 @@ class StagedManager(Manager):
         if isinstance(record, TurnStarted):
             read = self._partitions[partition].position
             self.group.decided_at[record.turn_id, record.epoch] = read
+
+    def publish(self, trajectory: Trajectory) -> None:
+        """A committed trajectory reaches its topic."""
+        self.topics.append(TRAJECTORIES.name, 0, trajectory)
 
     def kill(self, choices: Choices) -> None:
         """Ends without a word."""

@@ -115,9 +115,13 @@ def _compared(message: Mapping[str, Any], strictness: str) -> object:
     text = message.get("content") or ""
     if strictness == "content":
         return message["role"], text
+    offered = message.get("tool_calls") or ()
+    ids = [call.get("id", "") for call in offered]
+    if strictness == "ids" and ids and all(map(turn_of_tool_call, ids)):
+        return message["role"], ids
     calls = [
         (call["function"]["name"], _arguments(call["function"]["arguments"], strictness))
-        for call in message.get("tool_calls") or ()
+        for call in offered
     ]
     reasoning = message.get("reasoning_content") if strictness == "exact" else None
     return message["role"], text, calls, reasoning

@@ -90,7 +90,9 @@ def check(
     drawn = Drawn(made)
     sampled = [node for node in made.nodes if node.origin == "policy"]
     turns = told.session.turns
-    assert [node.turn_id for node in sampled] == [turn.started.turn_id for turn in turns], "I5"
+    assert [node.turn_id for node in sampled] == [turn.started.turn_id for turn in turns], (
+        "I5: a turn is missing, or there twice"
+    )
     assert len(made.nodes) == 2 * len(turns), "I5: a turn is a prompt and what was sampled"
     reasons = _reasons(drawn, sampled, told, requests, train_inexact)
     for node, turn in zip(sampled, turns, strict=True):

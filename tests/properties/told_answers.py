@@ -18,7 +18,10 @@ def check_answers(gateway: Gateway, told: Mapping[str, Told]) -> None:
         if call.answer is not None:
             session = told[call.answer.session_id].session
             turn = session.turn(call.answer.turn_id)
-            assert turn is not None and turn.end == "completed"
+            ended = turn is not None and turn.end
+            assert turn is not None and ended == "completed", (
+                f"answered, but not completed: {ended}"
+            )
             _check_answer(call.answer, turn)
             if turn.started.stream:
                 _check_stream(call, call.answer)

@@ -1,0 +1,260 @@
+"""Parts that do one thing wrong. A check that lets one of them pass proves nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from consumers.trajectories.actor import Actor
+from consumers.trajectories.decision import Decision
+from consumers.trajectories.matching import PromptRenderer
+from consumers.trajectories.partition import Partition
+from infra.kafka import Headers, Received
+from infra.rendering import Renderer
+from schemas import records as r
+from schemas.records import Record, Trajectory
+from tests.properties.engine import Generation, RecordedEngine, Sampled
+from tests.properties.managers import StagedManager
+from tests.properties.topics import Sending, Topics
+from tests.properties.world import Parts
+
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+class TakesOldDispatches(StagedManager):
+    """What an earlier dispatch still says counts as if the present one said it."""
+
+    def _session_event(self, received: Received) -> None:
+        event = received.record
+        if isinstance(event, Output):
+            held = self._partitions.get(received.partition)
+            session = held.sessions.get(event.session_id) if held else None
+            turn = session.running.get(event.turn_id) if session else None
+            if turn is not None and turn.worker is not None:
+                now: dict[str, Any] = {
+                    "dispatch": turn.dispatch,
+                    "worker": turn.worker,
+                    "incarnation": turn.incarnation,
+                }
+                received = _with(received, replace(event, **now))
+        super()._session_event(received)
+
+
+class ShiftsSpans(StagedManager):
+    """A version begins one token late."""
+
+    def _session_event(self, received: Received) -> None:
+        event = received.record
+        if isinstance(event, Output) and len(event.spans) > 1:
+            first, *others = event.spans
+            late = (first, *(replace(span, start=span.start + 1) for span in others))
+            received = _with(received, replace(event, spans=late))
+        super()._session_event(received)
+
+
+def _with(received: Received, record: Record) -> Received:
+    return Received(received.topic, received.partition, received.offset, 0, None, (), record)
+
+
+class Publishes(StagedManager):
+    """Commits something else than was built."""
+
+    def publish(self, trajectory: Trajectory) -> None:
+        super().publish(self.bent(trajectory))
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        """What is committed in its place."""
+        raise NotImplementedError
+
+
+class TrainsTheMasked(Publishes):
+    """Tokens that were left for a better sample are trained."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        mask = bytearray(made.loss_mask)
+        for node in made.nodes:
+            if node.masked_reason == "abandoned":
+                mask[node.start : node.start + node.length] = b"\1" * node.length
+        return replace(made, loss_mask=bytes(mask))
+
+
+class MasksTheTrained(Publishes):
+    """The first trained token is not trained, and nobody counts it."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        return replace(made, loss_mask=made.loss_mask.replace(b"\1", b"\0", 1))
+
+
+class TrainsTwice(Publishes):
+    """The last turn stands there twice, as if it had been sampled twice."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        if not made.nodes or not made.nodes[-1].length:
+            return made
+        last = made.nodes[-1]
+        again = replace(last, node_id=len(made.nodes), start=len(made.loss_mask))
+        cut = slice(4 * last.start, 4 * (last.start + last.length))
+        spans = [span for span in made.spans if span.start >= last.start]
+        return replace(
+            made,
+            tokens=made.tokens + made.tokens[cut],
+            logprobs=made.logprobs + made.logprobs[cut],
+            loss_mask=made.loss_mask + made.loss_mask[last.start : last.start + last.length],
+            nodes=(*made.nodes, again),
+            spans=(*made.spans, *(replace(one, start=one.start + last.length) for one in spans)),
+        )
+
+
+class DropsAFork(Publishes):
+    """The last turn, from which nobody went on, is left out."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        if len(made.nodes) < 4:
+            return made
+        *kept, prompt, _ = made.nodes
+        end = prompt.start
+        return replace(
+            made,
+            tokens=made.tokens[: 4 * end],
+            logprobs=made.logprobs[: 4 * end],
+            loss_mask=made.loss_mask[:end],
+            nodes=tuple(kept),
+            spans=tuple(span for span in made.spans if span.start < end),
+        )
+
+
+class CountsNothing(Publishes):
+    """What was ignored is not told."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        return replace(made, ignored_events={})
+
+
+class WritesItsOwnTime(Publishes):
+    """A trajectory holds when it was built."""
+
+    def bent(self, made: Trajectory) -> Trajectory:
+        return replace(made, opened_at_ms=self._now_ms())
+
+
+class Hasty(Actor):
+    """Prompts go out before their events are on the log."""
+
+    def _carry_out(self, partition: Partition, decision: Decision, headers: Headers) -> None:
+        self._send_prompts(decision, headers)
+        super()._carry_out(partition, Decision(decision.events), headers)
+
+
+class SendsAtOnce(StagedManager):
+    """Has a hasty actor."""
+
+    actor_class = Hasty
+
+
+class Unsteady(Sending):
+    """Changes or loses some of what is sent."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        sending: Callable[[int, Record], None],
+        change: Callable[[Record], Record | None],
+    ) -> None:
+        super().__init__(topics, sending)
+        self._change = change
+
+    def send(self, topic: str, record: Record, **more: Any) -> None:
+        changed = self._change(record)
+        if changed is not None:
+            super().send(topic, changed, **more)
+
+
+class LosesDeltas(StagedManager):
+    """A part of a streamed answer is never told."""
+
+    def sends(self, topics: Topics) -> Sending:
+        return Unsteady(topics, self._note, _without_deltas)
+
+
+class LosesEnds(StagedManager):
+    """Some answers are never told."""
+
+    def sends(self, topics: Topics) -> Sending:
+        return Unsteady(topics, self._note, _without_failures)
+
+
+class HidesGuesses(StagedManager):
+    """A guess among turns that read the same is not marked."""
+
+    def sends(self, topics: Topics) -> Sending:
+        return Unsteady(topics, self._note, _sure)
+
+
+def _without_deltas(record: Record) -> Record | None:
+    return None if isinstance(record, r.ReplyDelta) and record.token_count else record
+
+
+def _without_failures(record: Record) -> Record | None:
+    return None if isinstance(record, r.ReplyFinished) and record.status != 200 else record
+
+
+def _sure(record: Record) -> Record:
+    return replace(record, ambiguous=False) if isinstance(record, r.TurnStarted) else record
+
+
+class _CutsBridges:
+    """The renderer, but for the last token of a bridge."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._renderer, name)
+
+    def bridge(self, *asked: Any) -> bytes | None:
+        """Ids to append, without the last."""
+        suffix = self._renderer.bridge(*asked)
+        return None if suffix is None else suffix[:-4]
+
+
+class CutsBridges(StagedManager):
+    """Extends by other tokens than the template has."""
+
+    def renders(self, renderer: Renderer) -> PromptRenderer:
+        return _CutsBridges(renderer)
+
+
+class SamplesOtherTokens(RecordedEngine):
+    """What is given away is not what was sampled."""
+
+    def sample(self, asked: Generation, count: int, tell: bool) -> None:
+        super().sample(asked, count, True)
+        asked.sampled = [Sampled(one.token + 1, one.logprob, one.version) for one in asked.sampled]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A world with a fault, and how it is noticed: a pattern of what the check says."""
+
+    parts: Parts
+    says: str
+
+
+FAULTS = {
+    manager.__name__: Fault(Parts(manager=manager), says)
+    for manager, says in (
+        (TakesOldDispatches, "told other|told another|not what the log accepted|not completed"),
+        (ShiftsSpans, "I3|not what the log accepted"),
+        (TrainsTheMasked, "the mask is not what the reason says"),
+        (MasksTheTrained, "the mask is not what the reason says"),
+        (TrainsTwice, "I5: a turn is missing, or there twice"),
+        (DropsAFork, "I5: a turn is missing, or there twice"),
+        (CountsNothing, "ignored uncounted"),
+        (WritesItsOwnTime, "I7"),
+        (SendsAtOnce, "I1"),
+        (LosesDeltas, "a gap"),
+        (LosesEnds, "I8"),
+        (HidesGuesses, "an ambiguity is not marked"),
+        (CutsBridges, "not the bridge behind the stored tokens"),
+    )
+}
+FAULTS["SamplesOtherTokens"] = Fault(Parts(engine=SamplesOtherTokens), "I3: another token")

@@ -1,0 +1,61 @@
+"""The invariants of the design in worlds nobody would think of, and in worlds with a fault."""
+
+import random
+from collections.abc import Sequence
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import strategies as st
+
+from infra.rendering import Renderer
+from tests.conftest import seed
+from tests.properties.choices import Choices
+from tests.properties.faults import FAULTS
+from tests.properties.invariants import check, live
+from tests.properties.world import Parts, World
+
+SESSIONS = 10_000
+AGENTS = 5
+SHORTEST, LONGEST = 300, 1_800
+"""Choices of a world, in bytes."""
+NOTICED_WITHIN = 400
+"""Worlds, until any fault is noticed."""
+
+
+@pytest.mark.slow
+def test_the_invariants_hold_in_ten_thousand_sessions(renderers: Sequence[Renderer]) -> None:
+    lived = 0
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=SESSIONS // AGENTS,
+        deadline=None,
+        database=None,  # a run is what its seed says
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(st.binary(min_size=SHORTEST, max_size=LONGEST), st.booleans())
+    def holds(choices: bytes, all_thinking: bool) -> None:
+        nonlocal lived
+        lived += _sessions(choices, renderers[all_thinking])
+
+    holds()
+
+    assert lived >= SESSIONS
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(fault: str, renderers: Sequence[Renderer]) -> None:
+    drawn = random.Random(f"{seed} {fault}")
+    parts, says = FAULTS[fault].parts, FAULTS[fault].says
+    with pytest.raises(AssertionError, match=says):
+        for number in range(NOTICED_WITHIN):
+            _sessions(drawn.randbytes(LONGEST // 2), renderers[number % 2], parts)
+
+
+def _sessions(choices: bytes, renderer: Renderer, parts: Parts | None = None) -> int:
+    """How many sessions there were in a world in which all invariants held."""
+    world = World(Choices(choices), renderer, AGENTS, parts or Parts())
+    live(world)
+    return check(world)
