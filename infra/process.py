@@ -48,6 +48,7 @@ def run_sync(main: SyncMain) -> None:
 
 def _set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else a line a call
 
 
 @contextmanager

@@ -8,14 +8,15 @@ for signal n.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import types
 
-PR_SET_PDEATHSIG = 1
+LOOK_S = 0.2
+"""Between two looks after the parent. (Linux could send a signal instead, but does so when the
+thread is gone that made this process.)"""
 
 
 class Asked(Exception):
@@ -25,14 +26,13 @@ class Asked(Exception):
 def main(parent: int, grace_s: float, command: list[str]) -> int:
     """The exit status."""
     signal.signal(signal.SIGTERM, _asked)
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         return 1
     with subprocess.Popen(command, start_new_session=True) as child:
         try:
-            child.wait()
-        except Asked:
+            with contextlib.suppress(Asked):
+                _watch(child, parent)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(grace_s)
@@ -43,8 +43,15 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         return status if status >= 0 else 128 - status
 
 
+def _watch(child: subprocess.Popen[bytes], parent: int) -> None:
+    """Returns when either is gone."""
+    while os.getppid() == parent:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(LOOK_S)
+            return
+
+
 def _asked(number: int, frame: types.FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Asked
 
 

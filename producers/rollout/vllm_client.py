@@ -69,7 +69,7 @@ class VllmClient:
 
     async def load(self, directory: Path, label: str) -> None:
         """New weights under a new label, and no KV of the old ones."""
-        reload = {"method": "reload_weights", "kwargs": {"weights_path": str(directory.absolute())}}
+        reload = {"method": "reload_policy", "kwargs": {"weights_path": str(directory.absolute())}}
         await self._call("POST", "/collective_rpc", json=reload)
         reset = await self._call("POST", "/reset_prefix_cache")
         if not reset.json()["success"]:

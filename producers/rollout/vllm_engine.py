@@ -39,7 +39,7 @@ class VllmEngine:
     ) -> None:
         """Serves the Hugging Face model in `directory` as policy `version`. Blocks until it does.
 
-        To be made in a thread that lives as long. Raises `VllmNotStarted`, `WeightsRejected`.
+        Raises `VllmNotStarted`, `WeightsRejected`.
         """
         model = read_model(directory)
         # Told nothing, vLLM would make half precision of float32.

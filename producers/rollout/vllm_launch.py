@@ -12,6 +12,8 @@ from infra.ports import HOST
 from producers.rollout.engine import MOST_TOP_LOGPROBS
 from producers.rollout.settings import VllmSection
 
+INSIDE = Path(__file__).parent / "inside_vllm"
+EXTENSION = "seamlessflow_worker.PolicyReload"
 MODULE = "vllm.entrypoints.openai.api_server"
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -37,10 +39,10 @@ def launch(
     """A server of the Hugging Face model in a directory; `environment` is this process's own."""
     kept = {name: text for name, text in environment.items() if name not in _NOT_INHERITED}
     # /pause, /collective_rpc and /sleep are there only in this mode.
-    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_HOST_IP": HOST, **_threads(settings)}
+    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_HOST_IP": HOST, "PYTHONPATH": str(INSIDE)}
     return Launch(
         (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
-        {**kept, **_OFFLINE, **own},
+        {**kept, **_OFFLINE, **own, **_threads(settings)},
     )
 
 
@@ -58,6 +60,7 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--logprobs-mode": "raw_logprobs",
         "--max-logprobs": MOST_TOP_LOGPROBS + 1,
         "--generation-config": "vllm",
+        "--worker-extension-cls": EXTENSION,
     }
     words = [word for name, value in named.items() if value is not None for word in (name, value)]
     return [

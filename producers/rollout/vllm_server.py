@@ -40,10 +40,7 @@ class VllmNotStarted(SeamlessFlowError):
 
 
 class VllmServer:
-    """Started by its constructor; `await_ready` returns when it answers. Raises `VllmNotStarted`.
-
-    To be made in a thread that lives as long as the server: it is asked to end with that thread.
-    """
+    """Started by its constructor; `await_ready` returns when it answers. Raises `VllmNotStarted`."""
 
     def __init__(self, settings: VllmSection, capacity: int, model: Path, log_file: Path) -> None:
         if not settings.python.exists():
