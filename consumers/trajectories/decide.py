@@ -218,7 +218,7 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
 
 def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
     turn = session.running.get(command.turn_id)
-    if turn is None:
+    if turn is None or _waited_for_elsewhere(turn, command):
         return Decision()
     event = r.TurnCancelled(
         session_id=command.session_id,
@@ -229,6 +229,11 @@ def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decisi
         reason=command.reason,
     )
     return Decision([event], dispatch.stop(session, [turn], command.reason, context))
+
+
+def _waited_for_elsewhere(turn: Turn, command: r.CancelTurn) -> bool:
+    """Whether a retry joined the turn through another gateway than the one that gives it up."""
+    return command.reply is not None and turn.reply is not None and command.reply != turn.reply
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:

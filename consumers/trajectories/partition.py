@@ -103,8 +103,8 @@ class Partition:
 
     def find(self, session_id: str) -> Session | None:
         """The session of this id or, as requests call it, of this name."""
-        session = self.sessions.get(session_id)
-        return session or self.sessions.get(self.named.get(session_id, ""))
+        # The latest of a name first: a session opened under the name itself can only be older.
+        return self.sessions.get(self.named.get(session_id, session_id))
 
     def reading_back(self, session_id: str) -> bool:
         """Whether events of the session, or of others of its name, are still to be read back."""

@@ -69,7 +69,7 @@ class Session:
     ends: dict[bytes, list[str]] = field(default_factory=dict)
     """Turns that end behind a history, by its key chained with the sampled message's."""
     idempotency: dict[str, str] = field(default_factory=dict)
-    """Turn of each idempotency key."""
+    """Latest turn of each idempotency key."""
     bodies: dict[bytes, str] = field(default_factory=dict)
     """Latest turn of each request body."""
     commands: set[str] = field(default_factory=set)

@@ -128,6 +128,22 @@ def request(turn_id: str = "a", **more: Any) -> r.RequestTurn:
     )
 
 
+def turn_failed(turn_id: str) -> r.TurnFailed:
+    return r.TurnFailed(
+        session_id="s",
+        turn_id=turn_id,
+        epoch=1,
+        dispatch=None,
+        worker=None,
+        incarnation=None,
+        status=504,
+        reason="deadline",
+        detail="",
+        cause="infrastructure",
+        at_ms=5,
+    )
+
+
 def kinds(records: list[Record]) -> list[str]:
     return [type(record).__name__ for record in records]
 
@@ -268,24 +284,35 @@ def test_a_retry_joins_but_an_equal_body_alone_is_a_new_sample(
 
 
 def test_a_failed_turn_is_not_joined() -> None:
-    failed = r.TurnFailed(
-        session_id="s",
-        turn_id="a",
-        epoch=1,
-        dispatch=None,
-        worker=None,
-        incarnation=None,
-        status=504,
-        reason="deadline",
-        detail="",
-        cause="infrastructure",
-        at_ms=5,
-    )
-    story = told(started("a", idempotency_key="k"), failed)
+    story = told(started("a", idempotency_key="k"), turn_failed("a"))
 
     decision = decide(story.known, request("b", idempotency_key="k"), context())
 
     assert kinds(decision.events)[0] == "TurnStarted"
+
+
+def test_a_retry_joins_the_latest_turn_of_its_key() -> None:
+    story = told(started("a", idempotency_key="k"), turn_failed("a"))
+    story.tell(started("b", idempotency_key="k"))
+
+    (event,) = decide(story.known, request("c", idempotency_key="k"), context()).events
+
+    assert isinstance(event, r.TurnJoined)
+    assert event.turn_id == "b"
+
+
+def test_a_client_that_left_cancels_its_turn_unless_a_retry_waits_elsewhere() -> None:
+    story = told(started("a"), dispatched("a"))
+    left = r.CancelTurn(**fields("c"), turn_id="a", reason="client_gone")
+    cancelled = decide(story.known, left, context())
+    elsewhere = r.ReplyAddress(partition=2, gateway="h")
+    story.tell(
+        r.TurnJoined(session_id="s", epoch=1, at_ms=1, command_id="j", turn_id="a", reply=elsewhere)
+    )
+
+    assert kinds(cancelled.events) == ["TurnCancelled"]
+    assert decide(story.known, left, context()).events == []
+    assert decide(story.known, replace(left, reply=elsewhere), context()).events != []
 
 
 def test_closing_finalizes_at_once_when_no_reward_is_missing() -> None:

@@ -132,6 +132,14 @@ def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners
     assert rebuilds == [0, 0, 4]
 
 
+def test_a_name_means_its_latest_session_though_one_was_opened_under_the_name_itself() -> None:
+    mine = partition()
+    read(mine, claim(1), opened(), closed(), opened(session_id="s~1", name="s"))
+
+    found = mine.find("s")
+    assert found is not None and found.session_id == "s~1"
+
+
 def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
     mine = partition()
     read(mine, claim(1))
