@@ -8,6 +8,7 @@ schema comes in one chunk, its log-probabilities those among the tokens that the
 
 import asyncio
 import contextlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from producers.rollout.request import Request, token_ids
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_client import VllmClient
 from producers.rollout.vllm_loop import VllmLoop
-from producers.rollout.vllm_model import read_model, require_same
+from producers.rollout.vllm_model import keep, read_model, require_same
 from producers.rollout.vllm_request import VllmRequest
 from producers.rollout.vllm_server import VllmNotStarted, VllmServer
 from producers.rollout.vllm_watch import watch
@@ -39,7 +40,8 @@ class VllmEngine:
     ) -> None:
         """Serves the Hugging Face model in `directory` as policy `version`. Blocks until it does.
 
-        Raises `VllmNotStarted`, `WeightsRejected`.
+        The model's files are kept beside the log while it runs. Raises `VllmNotStarted`,
+        `WeightsRejected`.
         """
         model = read_model(directory)
         # Told nothing, vLLM would make half precision of float32.
@@ -49,8 +51,10 @@ class VllmEngine:
         self._capacity = capacity
         self._model = model
         self._server: VllmServer | None = None
+        self._kept = log_file.with_suffix(".model")
         if settings.url is None:
-            self._server = VllmServer(settings, capacity, directory, log_file)
+            keep(directory, self._kept)
+            self._server = VllmServer(settings, capacity, self._kept, log_file)
         self._thread = EventLoopThread("vllm-engine", settings.call_timeout_s)
         try:
             if self._server is not None:
@@ -162,6 +166,7 @@ class VllmEngine:
     def _stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
+            shutil.rmtree(self._kept, ignore_errors=True)
 
 
 async def _nothing() -> None:

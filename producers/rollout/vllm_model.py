@@ -1,6 +1,8 @@
 """What a Hugging Face directory says of its model: facts, and the form of its tensors."""
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +46,20 @@ def require_same(directory: Path, wanted: ModelFacts) -> None:
         if found[name] != shape:
             reason = f"{name} has the shape {list(found[name])}, the model's is {list(shape)}"
             raise WeightsRejected(directory, reason)
+
+
+def keep(directory: Path, target: Path) -> None:
+    """Makes `target` a second name of all files in a directory; what was there is deleted.
+
+    Old weights are deleted once newer ones are there, and a server takes a while to start.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in directory.iterdir():
+        try:
+            os.link(file, target / file.name)
+        except OSError:  # another file system
+            shutil.copy2(file, target)
 
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:

@@ -40,7 +40,7 @@ class VllmNotStarted(SeamlessFlowError):
 
 
 class VllmServer:
-    """Started by its constructor; `await_ready` returns when it answers. Raises `VllmNotStarted`."""
+    """Started by its constructor (`VllmNotStarted`); `await_ready` returns when it answers."""
 
     def __init__(self, settings: VllmSection, capacity: int, model: Path, log_file: Path) -> None:
         if not settings.python.exists():
