@@ -46,8 +46,13 @@ def stage(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[Stage]:
 
 
 def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
-    stage: Stage, section: VllmSection, weights: tuple[Path, str]
+    stage: Stage,
+    section: VllmSection,
+    weights: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_DATA_DIR", str(tmp_path))
     stage.publish(f"policy-{WORKER}", 0, *weights)
     process = stage.start_process(
         WORKER, f"policy-{WORKER}", engine="vllm", vllm=section.model_dump_json()
