@@ -33,6 +33,10 @@ class PromptRenderer(Protocol):
         """Ids of a plain text."""
         ...
 
+    def decode(self, ids: bytes) -> str:
+        """Text of ids."""
+        ...
+
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
         """The whole prompt."""
         ...
@@ -153,9 +157,9 @@ def _extend(
     if suffix is None:
         return None
     prompt = tree.path(node.node_id, node.length) + suffix
-    for child in map(tree.nodes.__getitem__, node.children):
-        if child.parent_end == node.length and child.ids == suffix and child.origin != "policy":
-            return child.node_id, child.length, b"", prompt
+    same = tree.prompt_behind(node, node.length, suffix)
+    if same is not None:
+        return same.node_id, same.length, b"", prompt
     return node.node_id, node.length, suffix, prompt
 
 

@@ -1,11 +1,12 @@
 """Matching of prompts that no chat template is laid around: plain text, or token ids. Pure.
 
 A text that begins with all of an earlier turn, prompt and answer, goes on from that turn's exact
-ids; what is new is tokenised alone. Everything else is tokenised whole and forks where its tokens
-leave the tree, as ids given by the agent do.
+ids; what is new is tokenised alone. A stop string that ended the turn is among these ids and not in
+the answer, so the text has to say it next. Everything else is tokenised whole and forks where its
+tokens leave the tree, as ids given by the agent do.
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
@@ -30,8 +31,14 @@ class TextEncoder(Protocol):
         """Ids of a text."""
         ...
 
+    def decode(self, ids: bytes) -> str:
+        """Text of ids."""
+        ...
 
-def match_raw(session: Session, message: bytes, shape: bytes, encoder: TextEncoder) -> Match:
+
+def match_raw(
+    session: Session, message: bytes, policy: str, shape: bytes, encoder: TextEncoder
+) -> Match:
     """Matches `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
 
     Raises `ValueError` for what is neither.
@@ -40,37 +47,59 @@ def match_raw(session: Session, message: bytes, shape: bytes, encoder: TextEncod
     key = chained(shape, message_key(message, "exact"))
     text = asked.get("content")
     if isinstance(text, str):
-        for turn, known in _texts(session):
-            if text.startswith(known) and len(text) > len(known):
-                return _extended(session, turn, text[len(known) :], key, encoder)
+        extended = _extended(session, text, policy, key, encoder)
+        if extended is not None:
+            return extended
     prompt = encoder.encode(text) if isinstance(text, str) else _given_ids(asked)
     if not prompt:
         raise ValueError("the prompt is empty")
     return _forked(session, prompt, message, key)
 
 
-def _texts(session: Session) -> Iterator[tuple[Turn, str]]:
-    """Completed raw turns with all their text, the longest first."""
+def _extended(
+    session: Session, text: str, policy: str, key: bytes, encoder: TextEncoder
+) -> Match | None:
+    """Behind the turn that says most of the text; of several that say the same the latest."""
+    begun = [
+        (turn, said)
+        for turn, said in _said(session)
+        if turn.started.policy == policy and text.startswith(said) and len(text) > len(said)
+    ]
+    for turn, said in sorted(reversed(begun), key=lambda one: -len(one[1])):
+        found = _behind(session, turn, text[len(said) :], key, encoder)
+        if found is not None:
+            equal = sum(len(other) == len(said) for _, other in begun)
+            return replace(found, ambiguous=equal > 1)
+    return None
+
+
+def _said(session: Session) -> list[tuple[Turn, str]]:
+    """Completed raw turns with all their text."""
     texts: dict[str, str] = {}
     for turn_id, turn in session.turns.items():
         if turn.started.raw and turn.state is TurnState.COMPLETED:
             new = [orjson.loads(message).get("content") for message in turn.started.new_messages]
             before = texts.get(turn.started.parent_turn or "", "")
             if all(isinstance(text, str) for text in new):
-                answer = orjson.loads(turn.message).get("content") or ""
-                texts[turn_id] = before + "".join(new) + answer
-    for turn_id, text in sorted(texts.items(), key=lambda item: -len(item[1])):
-        yield session.turns[turn_id], text
+                texts[turn_id] = before + "".join(new) + _answer(turn)
+    return [(session.turns[turn_id], text) for turn_id, text in texts.items()]
 
 
-def _extended(session: Session, turn: Turn, rest: str, key: bytes, encoder: TextEncoder) -> Match:
+def _answer(turn: Turn) -> str:
+    return orjson.loads(turn.message).get("content") or ""
+
+
+def _behind(
+    session: Session, turn: Turn, rest: str, key: bytes, encoder: TextEncoder
+) -> Match | None:
     node = session.tree.nodes[turn.node]
-    end = node.length
-    ids = memoryview(node.ids).cast("i")
-    while end and ids[end - 1] in encoder.stop_token_ids:
-        end -= 1
-    ids.release()
-    suffix = encoder.encode(rest)
+    end = _end_of_text(bytes(node.ids), encoder.stop_token_ids)
+    stopped_by = ""
+    if turn.finish_reason == "stop" and end == node.length:
+        stopped_by = encoder.decode(bytes(node.ids)).removeprefix(_answer(turn))
+    if not rest.startswith(stopped_by):
+        return None
+    suffix = encoder.encode(rest[len(stopped_by) :])
     return Match(
         "extend",
         node.node_id,
@@ -82,6 +111,15 @@ def _extended(session: Session, turn: Turn, rest: str, key: bytes, encoder: Text
         (orjson.dumps({"content": rest, "role": "raw"}),),
         parent_turn=turn.started.turn_id,
     )
+
+
+def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
+    """How many tokens stand before the stop token at the end."""
+    tokens = memoryview(ids).cast("i")
+    end = len(tokens)
+    while end and tokens[end - 1] in stop_token_ids:
+        end -= 1
+    return end
 
 
 def _given_ids(asked: dict[str, Any]) -> bytes:

@@ -57,6 +57,13 @@ class Tree:
             return end == 0
         return 0 <= node_id < len(self.nodes) and 0 <= end <= self.nodes[node_id].length
 
+    def prompt_behind(self, node: Node, end: int, ids: bytes) -> Node | None:
+        """The prompt that adds these very tokens behind the first `end` of a node, if any does."""
+        for child in map(self.nodes.__getitem__, node.children):
+            if child.parent_end == end and child.ids == ids and child.origin != "policy":
+                return child
+        return None
+
     def path(self, node_id: int, end: int) -> bytes:
         """Token ids from the root through the first `end` tokens of the node."""
         parts: list[bytearray] = []
