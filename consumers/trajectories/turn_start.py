@@ -89,7 +89,7 @@ def _match(
     try:
         renderer = context.renderer(with_template_args(policy, command.template_args))
         if command.raw:
-            return match_raw(session, messages[0], shape, renderer)
+            return match_raw(session, messages[0], policy.policy, shape, renderer)
         meant = command.previous_turn
         found = match(session, messages, command.tools, shape, renderer, strictness, meant)
         return (

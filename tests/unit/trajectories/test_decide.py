@@ -36,6 +36,9 @@ class OneTokenAMessage:
     def encode(self, text: str) -> bytes:
         return ids(*text.encode())
 
+    def decode(self, ids: bytes) -> str:
+        return bytes(ids[::4]).decode()
+
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
         return ids(*range(1, len(messages) + 1))
 
