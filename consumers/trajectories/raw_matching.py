@@ -100,13 +100,14 @@ def _behind(
     if not rest.startswith(stopped_by):
         return None
     suffix = encoder.encode(rest[len(stopped_by) :])
+    prompt = session.tree.path(node.node_id, end) + suffix
+    same = session.tree.prompt_behind(node, end, suffix)
+    place = (node.node_id, end, suffix) if same is None else (same.node_id, same.length, b"")
     return Match(
         "extend",
-        node.node_id,
-        end,
-        suffix,
+        *place,
         "prompt",
-        session.tree.path(node.node_id, end) + suffix,
+        prompt,
         key,
         (orjson.dumps({"content": rest, "role": "raw"}),),
         parent_turn=turn.started.turn_id,

@@ -143,3 +143,15 @@ def test_of_samples_that_read_the_same_the_latest_is_meant(text: Text) -> None:
     found = text.match("say: code 3")
 
     assert (found.parent_turn, found.ambiguous) == ("b", True)
+
+
+def test_samples_of_one_longer_text_share_their_prompt(renderer: Renderer) -> None:
+    said = Text(renderer)
+    said.turn("a", "once", " more", renderer.encode(" more") + said.stop)
+    one = said.turn("b", "once more and", " on", renderer.encode(" on") + said.stop)
+
+    two = said.match("once more and")
+
+    assert (one.rule, two.rule) == ("extend", "extend")
+    assert (two.suffix_ids, two.prompt_ids) == (b"", one.prompt_ids)
+    assert two.parent_node == said.story.turn("b").prompt_node
