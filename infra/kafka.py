@@ -325,12 +325,21 @@ class Reader:
         if offsets:
             self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
 
-    def ends(self, partitions: Iterable[Partition], timeout_s: float = 10) -> dict[Partition, int]:
+    def ends(self, partitions: Iterable[Partition], timeout_s: float = 30) -> dict[Partition, int]:
         """Offset behind the last record of each partition.
 
-        Raises `KafkaUnavailable` when a partition has had no leader all that time.
+        One question for all: each waits until a fetch that is under way is answered. Raises
+        `KafkaUnavailable` when a partition has had no leader all that time.
         """
-        return {partition: self._end(partition, timeout_s) for partition in partitions}
+        asked = [TopicPartition(self._prefix + t, number, OFFSET_END) for t, number in partitions]
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found, reason = self._latest(asked, timeout_s)
+            if reason is None:
+                return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
+            if reason.code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason.str())
+            time.sleep(_POLL_S)
 
     def position(self, partition: Partition) -> int:
         """Offset of the next record `poll` gives of an assigned partition."""
@@ -351,19 +360,17 @@ class Reader:
         """Leaves the group."""
         self._consumer.close()
 
-    def _end(self, partition: Partition, timeout_s: float) -> int:
-        place = TopicPartition(self._prefix + partition[0], partition[1])
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                offsets = self._consumer.get_watermark_offsets(place, timeout_s, cached=False)
-                return int(offsets[1])
-            except KafkaException as error:
-                reason = error.args[0]
-                if reason.code() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    servers = self._settings.bootstrap_servers
-                    raise KafkaUnavailable(servers, timeout_s, reason.str()) from error
-            time.sleep(_POLL_S)
+    def _latest(
+        self, asked: list[TopicPartition], timeout_s: float
+    ) -> tuple[list[TopicPartition], KafkaError | None]:
+        """Ends of partitions, or why one has none."""
+        if not asked:
+            return [], None
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout_s)
+        except KafkaException as error:
+            return [], error.args[0]
+        return found, next((place.error for place in found if place.error is not None), None)
 
     def _fault(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in _CANNOT_GO_ON:
@@ -427,6 +434,8 @@ _NO_LEADER_YET = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
 }
 """What a broker says of a topic that was made a moment ago."""
 _CANNOT_GO_ON = {

@@ -101,6 +101,8 @@ class Manager:
         under way for an earlier one."""
         self._replies: dict[int, list[tuple[Received, Folded]]] = {}
         """Events found while rebuilding whose replies nobody may have sent."""
+        self._ends_wanted: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        """Partitions that are owned, and by which assignment."""
         self._renderers = Renderers()
         self._fleet = Fleet()
         self._telemetry = telemetry(settings.telemetry, "manager", self._id)
@@ -244,12 +246,18 @@ class Manager:
             self._actor.command(partition, received)
 
     def _ask_for_end(self, number: int, owner: str) -> None:
-        place = REQUESTS.name, number
+        self._ends_wanted.put((number, owner))
+        self._requests.call(self._look_for_ends)
 
-        def look(reader: Reader) -> None:
-            self._inbox.put(RequestsEnd(number, owner, reader.ends([place])[place]))
-
-        self._requests.call(look)
+    def _look_for_ends(self, reader: Reader) -> None:
+        """In the reader's thread; at once for all partitions that are owned meanwhile."""
+        wanted: dict[tuple[str, int], str] = {}
+        while not self._ends_wanted.empty():
+            number, owner = self._ends_wanted.get()
+            wanted[REQUESTS.name, number] = owner
+        if wanted:
+            for place, offset in reader.ends(wanted).items():
+                self._inbox.put(RequestsEnd(place[1], wanted[place], offset))
 
     def _end_known(self, end: RequestsEnd) -> None:
         partition = self._partitions.get(end.partition)

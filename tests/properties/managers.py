@@ -5,7 +5,7 @@ Everything on its way to the main loop stands in the manager's own inbox, in the
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
@@ -93,7 +93,7 @@ class StagedRequests:
         """Done between two polls."""
         self._calls.append(action)
 
-    def ends(self, places: list[Place]) -> dict[Place, int]:
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Offsets behind the last records."""
         return {place: len(self._topics.records[place]) for place in places}
 
@@ -167,8 +167,10 @@ class StagedManager(Manager):
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._partitions: dict[int, Partition] = {}
         self._awaited = {}
+        self._ends_wanted = SimpleQueue()
         self._held = {}
         self._replies = {}
+        self._ends_wanted = SimpleQueue()
         self._fleet = Fleet()
         self._telemetry = _TELEMETRY
         self._metrics = _METRICS
