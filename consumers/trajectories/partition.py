@@ -63,7 +63,8 @@ class Partition:
     """Offset in `requests` of each command whose event was not read back yet, in order."""
     next_request: int = 0
     carried_out: set[str] = field(default_factory=set)
-    """Commands of sessions that ended before this manager owned the partition."""
+    """Commands carried out or refused before this manager owned the partition. A session's own are
+    not enough: it may be over, or its name may mean another one by now."""
     read_again_to: int | None = 0
     """Offset in `requests` before which commands may have been carried out by former owners; None
     until it is known."""
@@ -111,9 +112,7 @@ class Partition:
         return session_name(session_id) in self.unread
 
     def end(self, session: Session) -> None:
-        """Forgets a finalized session but for its id, and for commands that may come again."""
-        if not self.owned:
-            self.carried_out |= session.commands
+        """Forgets a finalized session but for its id."""
         del self.sessions[session.session_id]
         if self.named.get(session.opened.name) == session.session_id:
             del self.named[session.opened.name]
@@ -169,6 +168,8 @@ class Partition:
         command_id = getattr(event, "command_id", None)
         if command_id is not None:
             self.commands.pop(command_id, None)
+            if not self.owned:
+                self.carried_out.add(command_id)
         if self.owned and epoch == self.epoch:
             name = session_name(session_id)
             if self.unread[name] <= 1:

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from consumers.trajectories.decide import decide
 from consumers.trajectories.partition import Partition, Progress
 from infra.kafka import Received
 from schemas import records as r
 from schemas.records import Record
-from tests.unit.trajectories.story import closed, finalized, opened, rewarded
+from tests.unit.trajectories.story import closed, finalized, opened, rewarded, started
+from tests.unit.trajectories.test_decide import context, request
 
 
 def partition(progress: Progress | None = None) -> Partition:
@@ -117,6 +119,23 @@ def test_commands_of_a_session_that_ended_before_the_takeover_are_known() -> Non
 
     assert mine.owned
     assert mine.carried_out == {"open", "reward", "close"}
+
+
+def test_commands_that_a_name_s_earlier_session_or_nobody_took_are_known_too() -> None:
+    mine = partition()
+    refused = decide(None, request("b"), context()).events
+    first = {"session_id": "s~1"}
+    read(
+        mine,
+        opened(name="s", **first),
+        started("a", **first),
+        closed(await_reward_until_ms=9, **first),
+        *refused,
+        opened(session_id="s~2", name="s"),
+        claim(1),
+    )
+
+    assert {"request-a", "request-b"} <= mine.carried_out
 
 
 def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners_are_read() -> None:
