@@ -11,7 +11,18 @@ from schemas import records as r
 from schemas.topics import REQUESTS
 from tests.properties.choices import Choices
 from tests.properties.gateway import Call, Gateway
-from tests.properties.histories import TOOLS, History, begun, canonical, gone_on, rewritten
+from tests.properties.histories import (
+    INSTRUCTIONS,
+    PLAIN,
+    TOOLS,
+    History,
+    Message,
+    begun,
+    canonical,
+    gone_on,
+    rewritten,
+    written_on,
+)
 from tests.properties.topics import Topics
 
 POLICY = "p"
@@ -44,6 +55,10 @@ class Agent:
     numbers: Iterator[int]
     clock: Callable[[], int]
     acts_left: int
+    terms: r.SessionTerms | None = None
+    """Of a session that nobody opens: its requests name it."""
+    lives: int = 1
+    """How many sessions of its name it still has, one after the other."""
     asked: list[Asked] = field(default_factory=list)
     opened: bool = False
     closed: bool = False
@@ -58,7 +73,9 @@ class Agent:
     def act(self, choices: Choices) -> bool:
         """Does one thing."""
         if not self.opened:
-            self._open(choices)
+            self.opened = True
+            if self.terms is None:
+                self._open(choices)
             return True
         if self.closed:
             return False
@@ -88,6 +105,9 @@ class Agent:
             asked = choices.pick(self._ready)
             asked.used = not choices.one_in(3)  # else somebody goes on from it once more
             answer = orjson.loads(choices.pick(_answers(asked)))
+            if asked.request.raw:
+                self._ask_raw(written_on(asked.history, answer, choices), choices)
+                return
             history = gone_on(asked.history, answer, choices)
             if choices.one_in(5):
                 history = rewritten(history, choices)
@@ -102,13 +122,44 @@ class Agent:
 
     def rewrite(self, choices: Choices) -> None:
         """Asks with a history that is no longer what was sampled."""
-        if self.asked:
-            asked = choices.pick(self.asked)
+        chats = [asked for asked in self.asked if not asked.request.raw]
+        if chats:
+            asked = choices.pick(chats)
             answers = _answers(asked)
             history = asked.history
             if answers:
                 history = gone_on(history, orjson.loads(choices.pick(answers)), choices)
             self._ask(rewritten(history, choices), asked.request.tools, choices)
+
+    def respond(self, choices: Choices) -> None:
+        """Names the turn it goes on from instead of sending the history."""
+        answered = [
+            (asked, call.answer)
+            for asked in self.asked
+            for call in asked.calls
+            if call.answer is not None and not asked.request.raw
+        ]
+        if answered:
+            asked, answer = choices.pick(answered)
+            own = choices.pick(INSTRUCTIONS)
+            message = orjson.loads(answer.message or b"{}")
+            _, *new = gone_on([], message, choices)
+            inherited = [*asked.history[asked.request.own_messages :], message]
+            self._ask(
+                [*own, *inherited, *new],
+                asked.request.tools,
+                choices,
+                messages=tuple(map(canonical, [*own, *new])),
+                previous_turn=answer.turn_id,
+                own_messages=len(own),
+            )
+
+    def complete(self, choices: Choices) -> None:
+        """A plain prompt."""
+        self._ask_raw(choices.pick(PLAIN), choices)
+
+    def _ask_raw(self, prompt: Message, choices: Choices) -> None:
+        self._ask([prompt], None, choices, raw=True)
 
     def sample_again(self, choices: Choices) -> None:
         """The same body once more, with nothing that says it is a retry: a new sample."""
@@ -157,19 +208,20 @@ class Agent:
 
     def close(self, choices: Choices) -> None:
         """Ends its session, with a judgement still to come or not."""
-        self.closed = True
+        self.lives -= 1
+        self.closed, self.acts_left = self.lives == 0, 3
         await_ms = choices.pick((0, 5_000))
         self._send(r.CloseSession(**self._header(), await_reward_ms=await_ms), choices)
         if choices.one_in(2):
             self.reward(choices)
 
     def _leave(self, choices: Choices) -> None:
-        self.closed = True
-        if not choices.one_in(6):  # else nobody ends it, but its deadlines
+        if choices.one_in(6):
+            self.closed = True  # nobody ends it, but its deadlines
+        else:
             self.close(choices)
 
     def _open(self, choices: Choices) -> None:
-        self.opened = True
         command = r.OpenSession(
             **self._header(),
             policy=POLICY,
@@ -179,14 +231,15 @@ class Agent:
         )
         self._send(command, choices)
 
-    def _ask(self, history: History, tools: bytes | None, choices: Choices) -> None:
-        messages = tuple(map(canonical, history))
+    def _ask(self, history: History, tools: bytes | None, choices: Choices, **more: Any) -> None:
+        sent: dict[str, Any] = {"messages": tuple(map(canonical, history)), **more}
         request = r.RequestTurn(
             **self._header(),
+            **sent,
             turn_id="",
-            body_hash=xxhash.xxh3_128_digest(b"".join((tools or b"", *messages))),
-            messages=messages,
+            body_hash=xxhash.xxh3_128_digest(repr((tools, sent)).encode()),
             tools=tools,
+            terms=self.terms,
             sampling=r.Sampling(
                 max_tokens=2 + choices.below(24),
                 stop=choices.pick(_STOPS),
@@ -244,6 +297,8 @@ _ACTS: tuple[Callable[[Agent, Choices], None], ...] = (
     *[Agent.go_on] * 10,
     *[Agent.rewrite] * 2,
     Agent.begin,
+    *[Agent.respond] * 2,
+    Agent.complete,
     Agent.sample_again,
     *[Agent.retry] * 2,
     Agent.cancel,

@@ -19,6 +19,13 @@ LOOKUP = {
     },
 }
 TOOLS = (None, orjson.dumps([LOOKUP]))
+INSTRUCTIONS: tuple[History, ...] = ([], [{"role": "system", "content": "instructions"}])
+PLAIN: tuple[Message, ...] = (
+    {"role": "raw", "content": "once upon"},
+    {"role": "raw", "content": "code"},
+    {"role": "raw", "content": ""},
+    {"role": "raw", "ids": [70, 71, 72]},
+)
 _ASKS = ("key 7", "key 3", "more", "and <|im_end|> then?", "")
 
 
@@ -46,6 +53,15 @@ def gone_on(history: History, answer: Message, choices: Choices) -> History:
     if not results or choices.one_in(4):
         results.append({"role": "user", "content": choices.pick(_ASKS)})
     return [*history, answer, *results]
+
+
+def written_on(history: History, answer: Message, choices: Choices) -> Message:
+    """A plain prompt behind another one and its answer; token ids are left as they are."""
+    (prompt,) = history
+    if "content" not in prompt:
+        return prompt
+    more = choices.pick((" more", "3", " edited"))
+    return {**prompt, "content": prompt["content"] + (answer.get("content") or "") + more}
 
 
 def _without_reasoning(history: History, choices: Choices) -> History:

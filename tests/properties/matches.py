@@ -12,6 +12,7 @@ from infra.rendering import Renderer
 from infra.tokenizer import pack, unpack
 from schemas import records as r
 from schemas.identity import turn_of_tool_call
+from tests.properties.forks import answer_of, check_fork, check_raw
 from tests.properties.told import Known, Told
 from tests.unit.trajectories.oracle import SessionTold, TurnTold, ids_of
 
@@ -29,41 +30,45 @@ def check_match(
     """That a turn extends the turn its history names, else forks where its tokens leave."""
     known, started = told.until(read_to), turn.started
     request = requests[started.turn_id]
-    messages = [orjson.loads(message) for message in request.messages]
-    tools = orjson.loads(request.tools) if request.tools else None
     prompt = told.session.path(started.parent_node, started.parent_end) + ids_of(started)
+    if request.raw:
+        check_raw(started, prompt, known, told.session, request, requests, renderer)
+        return
+    sent = _whole(request, known.session)
+    messages = [orjson.loads(message) for message in sent]
+    tools = orjson.loads(request.tools) if request.tools else None
     length, candidates = _longest_known(known, request, messages, requests, strictness)
     if candidates and length < len(messages):
-        meant, ambiguous = _meant(candidates, messages[length - 1])
+        meant, ambiguous = _meant(candidates, messages[length - 1], request.previous_turn)
         before, suffix = _bridged(known.session, meant, messages[length:], tools, renderer)
         if suffix is not None:
             assert started.match_rule == "extend", f"{started.match_rule} where a turn goes on"
             assert started.parent_turn == meant.started.turn_id, "another turn was meant"
             assert started.ambiguous == ambiguous, "I5: an ambiguity is not marked, or is none"
             assert prompt == before + suffix, "I2: not the bridge behind the stored tokens"
+            assert list(started.new_messages) == sent[length:]
             return
     assert started.match_rule in ("render", "root"), "extends what the history does not say"
     assert prompt == unpack(renderer.render(messages, tools)), "not the rendered messages"
-    _check_fork(known.session, started, prompt, told.session, renderer)
+    assert list(started.new_messages) == sent
+    check_fork(known.session, started, prompt, told.session, renderer.stop_token_ids)
 
 
-def _check_fork(
-    known: SessionTold,
-    started: r.TurnStarted,
-    prompt: list[int],
-    session: SessionTold,
-    renderer: Renderer,
-) -> None:
-    shared = max(
-        (_common(prompt, known.path(node, len(known.node(node)))) for node in _nodes(known)),
-        default=0,
-    )
-    if any(stop in prompt[:shared] for stop in renderer.stop_token_ids):
-        assert started.match_rule == "render"
-        parent = session.path(started.parent_node, started.parent_end)
-        assert parent == prompt[:shared], "I5: forks elsewhere than where the tokens leave"
-    else:
-        assert (started.match_rule, started.parent_node) == ("root", -1)
+def _whole(request: r.RequestTurn, session: SessionTold) -> list[bytes]:
+    """All messages of a request, with those of the turn that it names."""
+    previous = session.turn(request.previous_turn or "")
+    if previous is None:
+        return list(request.messages)
+    own, inherited = request.own_messages, _history(previous, session)
+    inherited = inherited[previous.started.own_messages :]
+    return [*request.messages[:own], *inherited, *request.messages[own:]]
+
+
+def _history(turn: TurnTold, session: SessionTold) -> list[bytes]:
+    """Messages through a turn's answer, as they are stored."""
+    parent = session.turn(turn.started.parent_turn or "")
+    before = _history(parent, session) if parent is not None else []
+    return [*before, *turn.started.new_messages, answer_of(turn)]
 
 
 def _longest_known(
@@ -78,19 +83,26 @@ def _longest_known(
     found: dict[int, list[TurnTold]] = {}
     for turn in known.completed:
         before = requests[turn.started.turn_id]
-        history = [orjson.loads(message) for message in (*before.messages, _message(turn))]
-        if before.tools == request.tools and shown[: len(history)] == [
-            _compared(message, strictness) for message in history
-        ]:
+        sent = (*_whole(before, known.session), answer_of(turn))
+        history = [orjson.loads(message) for message in sent]
+        if (
+            before.raw == request.raw
+            and before.tools == request.tools
+            and shown[: len(history)] == [_compared(message, strictness) for message in history]
+        ):
             found.setdefault(len(history), []).append(turn)
     longest = max(found, default=0)
     return longest, found.get(longest, [])
 
 
-def _meant(candidates: list[TurnTold], answer: Mapping[str, Any]) -> tuple[TurnTold, bool]:
-    """The turn that the ids in its answer name, else the latest; and whether that is a guess."""
-    if len(candidates) == 1:
-        return candidates[0], False
+def _meant(
+    candidates: list[TurnTold], answer: Mapping[str, Any], previous: str | None
+) -> tuple[TurnTold, bool]:
+    """The turn that the request or the ids in its answer name, else the latest; and whether that
+    is a guess."""
+    said = [one for one in candidates if one.started.turn_id == previous]
+    if len(candidates) == 1 or said:
+        return (said or candidates)[0], False
     ids = [call.get("id", "") for call in answer.get("tool_calls") or ()]
     named = [one for one in candidates if one.started.turn_id in map(turn_of_tool_call, ids)]
     return (named or candidates)[-1], not named
@@ -132,18 +144,3 @@ def _arguments(text: str, strictness: str) -> object:
         return text if strictness == "exact" else orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
-
-
-def _message(turn: TurnTold) -> bytes:
-    completed = turn.outputs[-1]
-    assert isinstance(completed, r.TurnCompleted)
-    return completed.message
-
-
-def _nodes(known: SessionTold) -> range:
-    return range(2 * len(known.turns))
-
-
-def _common(one: Sequence[int], two: Sequence[int]) -> int:
-    pairs = zip(one, two, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two)))

@@ -74,6 +74,18 @@ class Sending:
         self.sent += 1
         self._queues[topic, partition or 0].append(_Sent(self.sent, record, on_delivery))
 
+    def send_bytes(
+        self,
+        topic: str,
+        value: bytes,
+        key: str | bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Queues a record that was encoded already."""
+        self.send(topic, decode(value), partition=partition, on_delivery=on_delivery)
+
     def settled(self, number: int) -> bool:
         """Whether the first `number` records sent have all arrived."""
         return all(queue[0].number > number for queue in self._queues.values() if queue)

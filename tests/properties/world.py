@@ -12,7 +12,7 @@ from infra.rendering import Renderer
 from schemas import records as r
 from schemas.records import PolicyWeights, Record, Sampling
 from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, SESSIONS
-from tests.properties.agents import POLICY, Agent
+from tests.properties.agents import AGE_MS, IDLE_MS, POLICY, Agent
 from tests.properties.answers import author
 from tests.properties.choices import Choices
 from tests.properties.engine import Generation, RecordedEngine
@@ -270,9 +270,13 @@ class World:
 
     def _agent(self, number: int) -> Agent:
         partition, acts = self.choices.below(self.partitions), 3 + self.choices.below(8)
-        return Agent(
+        agent = Agent(
             f"s{number}", partition, self.topics, self.gateway, self._numbers, self.clock, acts
         )
+        if self.choices.one_in(4):
+            agent.terms = r.SessionTerms(policy=POLICY, max_age_ms=AGE_MS, max_idle_ms=IDLE_MS)
+            agent.lives = 1 + self.choices.below(2)
+        return agent
 
     def _policy(self) -> PolicyWeights:
         return PolicyWeights(
@@ -426,6 +430,7 @@ class World:
 
     def _round(self) -> bool:
         moved = False
+        self.now_ms += 1
         for agent in self.agents:
             moved |= agent.act(self.choices)
         for worker in self.workers:

@@ -1,0 +1,116 @@
+"""Where a prompt leaves the tokens of its session, and where a plain prompt goes on."""
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from infra.rendering import Renderer
+from infra.tokenizer import pack, unpack
+from schemas import records as r
+from tests.properties.told import Known
+from tests.unit.trajectories.oracle import SessionTold, TurnTold
+
+
+def answer_of(turn: TurnTold) -> bytes:
+    """The message that a completed turn came to."""
+    completed = turn.outputs[-1]
+    assert isinstance(completed, r.TurnCompleted)
+    return completed.message
+
+
+def check_fork(
+    known: SessionTold,
+    started: r.TurnStarted,
+    prompt: list[int],
+    session: SessionTold,
+    stops: Sequence[int] | None,
+) -> None:
+    """That a prompt forks behind the longest beginning that any branch has, or is a root where that
+    ends no message; `stops` end messages, None: any beginning counts."""
+    shared = max(
+        (
+            _common(prompt, known.path(node, len(known.node(node))))
+            for node in range(2 * len(known.turns))
+        ),
+        default=0,
+    )
+    forks = shared > 0 if stops is None else any(stop in prompt[:shared] for stop in stops)
+    if forks:
+        assert started.match_rule == "render"
+        parent = session.path(started.parent_node, started.parent_end)
+        assert parent == prompt[:shared], "I5: forks elsewhere than where the tokens leave"
+    else:
+        assert (started.match_rule, started.parent_node) == ("root", -1)
+
+
+def check_raw(
+    started: r.TurnStarted,
+    prompt: list[int],
+    known: Known,
+    session: SessionTold,
+    request: r.RequestTurn,
+    requests: Mapping[str, r.RequestTurn],
+    renderer: Renderer,
+) -> None:
+    """That a plain text goes on from the longest earlier text and answer it begins with."""
+    asked = orjson.loads(request.messages[0])
+    text = asked.get("content")
+    before = _texts(known.session, requests) if text is not None else []
+    fitting = [(turn, one) for turn, one in before if text.startswith(one) and text != one]
+    meant = _meant(fitting, text or "", renderer)
+    if meant is not None:
+        turn, begun, stopped_by = meant
+        equal = [one for _, one in fitting].count(begun)
+        assert started.match_rule == "extend"
+        assert started.parent_turn == turn.started.turn_id, "another turn was meant"
+        assert started.ambiguous == (equal > 1), "I5: an ambiguity is not marked, or is none"
+        ids = _without_stop(known.session, turn, renderer)
+        assert prompt == ids + unpack(renderer.encode((text or "")[len(begun + stopped_by) :]))
+    else:
+        assert prompt == (asked["ids"] if text is None else unpack(renderer.encode(text)))
+        check_fork(known.session, started, prompt, session, None)
+
+
+def _meant(
+    fitting: list[tuple[TurnTold, str]], text: str, renderer: Renderer
+) -> tuple[TurnTold, str, str] | None:
+    """The latest of those that say most of the text, with what they say and the stop string behind
+    it; that was sampled, so the text has to say it as well."""
+    for turn, begun in sorted(reversed(fitting), key=lambda one: -len(one[1])):
+        completed = turn.outputs[-1]
+        sampled = [one.token for one in turn.sampled]
+        stopped_by = ""
+        if getattr(completed, "finish_reason", "") == "stop" and not (
+            sampled and sampled[-1] in renderer.stop_token_ids
+        ):
+            answer = orjson.loads(answer_of(turn)).get("content") or ""
+            stopped_by = renderer.decode(pack(sampled)).removeprefix(answer)
+        if text[len(begun) :].startswith(stopped_by):
+            return turn, begun, stopped_by
+    return None
+
+
+def _texts(known: SessionTold, requests: Mapping[str, r.RequestTurn]) -> list[tuple[TurnTold, str]]:
+    """Plain turns that were completed, each with its text and the answer's."""
+    found = []
+    for turn in known.turns:
+        request = requests[turn.started.turn_id]
+        prompt = orjson.loads(request.messages[0])
+        if request.raw and turn.end == "completed" and "content" in prompt:
+            answer = orjson.loads(answer_of(turn)).get("content") or ""
+            found.append((turn, prompt["content"] + answer))
+    return found
+
+
+def _without_stop(known: SessionTold, turn: TurnTold, renderer: Renderer) -> list[int]:
+    node = 2 * known.turns.index(turn) + 1
+    ids = known.path(node, len(known.node(node)))
+    sampled = len(known.node(node))
+    while sampled and ids[-1] in renderer.stop_token_ids:
+        ids, sampled = ids[:-1], sampled - 1
+    return ids
+
+
+def _common(one: Sequence[int], two: Sequence[int]) -> int:
+    pairs = zip(one, two, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two)))
