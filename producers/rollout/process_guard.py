@@ -30,9 +30,9 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         return 1
     with subprocess.Popen(command, start_new_session=True) as child:
         try:
-            with contextlib.suppress(Asked):
-                _watch(child, parent)
+            why = _watch(child, parent)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print(f"process_guard: {why}", file=sys.stderr, flush=True)
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(grace_s)
@@ -43,12 +43,15 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
         return status if status >= 0 else 128 - status
 
 
-def _watch(child: subprocess.Popen[bytes], parent: int) -> None:
-    """Returns when either is gone."""
-    while os.getppid() == parent:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(LOOK_S)
-            return
+def _watch(child: subprocess.Popen[bytes], parent: int) -> str:
+    """Returns when it is over, and why."""
+    try:
+        while os.getppid() == parent:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return f"the program ended with status {child.wait(LOOK_S)}"
+    except Asked:
+        return "asked to end"
+    return f"process {parent} is gone"
 
 
 def _asked(number: int, frame: types.FrameType | None) -> None:
