@@ -11,11 +11,19 @@ from consumers.trajectories.partition import Partition
 from infra.kafka import Headers, Received
 from infra.rendering import Renderer
 from schemas import records as r
-from schemas.records import Record, Trajectory
+from schemas.records import Record
+from tests.properties.bent import (
+    CountsNothing,
+    DropsAFork,
+    MasksTheTrained,
+    TrainsTheMasked,
+    TrainsTwice,
+    WritesItsOwnTime,
+)
+from tests.properties.cluster import Parts
 from tests.properties.engine import Generation, RecordedEngine, Sampled
 from tests.properties.managers import StagedManager
 from tests.properties.topics import Sending, Topics
-from tests.properties.world import Parts
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
@@ -53,87 +61,6 @@ class ShiftsSpans(StagedManager):
 
 def _with(received: Received, record: Record) -> Received:
     return Received(received.topic, received.partition, received.offset, 0, None, (), record)
-
-
-class Publishes(StagedManager):
-    """Commits something else than was built."""
-
-    def publish(self, trajectory: Trajectory) -> None:
-        super().publish(self.bent(trajectory))
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        """What is committed in its place."""
-        raise NotImplementedError
-
-
-class TrainsTheMasked(Publishes):
-    """Tokens that were left for a better sample are trained."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        mask = bytearray(made.loss_mask)
-        for node in made.nodes:
-            if node.masked_reason == "abandoned":
-                mask[node.start : node.start + node.length] = b"\1" * node.length
-        return replace(made, loss_mask=bytes(mask))
-
-
-class MasksTheTrained(Publishes):
-    """The first trained token is not trained, and nobody counts it."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        return replace(made, loss_mask=made.loss_mask.replace(b"\1", b"\0", 1))
-
-
-class TrainsTwice(Publishes):
-    """The last turn stands there twice, as if it had been sampled twice."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        if not made.nodes or not made.nodes[-1].length:
-            return made
-        last = made.nodes[-1]
-        again = replace(last, node_id=len(made.nodes), start=len(made.loss_mask))
-        cut = slice(4 * last.start, 4 * (last.start + last.length))
-        spans = [span for span in made.spans if span.start >= last.start]
-        return replace(
-            made,
-            tokens=made.tokens + made.tokens[cut],
-            logprobs=made.logprobs + made.logprobs[cut],
-            loss_mask=made.loss_mask + made.loss_mask[last.start : last.start + last.length],
-            nodes=(*made.nodes, again),
-            spans=(*made.spans, *(replace(one, start=one.start + last.length) for one in spans)),
-        )
-
-
-class DropsAFork(Publishes):
-    """The last turn, from which nobody went on, is left out."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        if len(made.nodes) < 4:
-            return made
-        *kept, prompt, _ = made.nodes
-        end = prompt.start
-        return replace(
-            made,
-            tokens=made.tokens[: 4 * end],
-            logprobs=made.logprobs[: 4 * end],
-            loss_mask=made.loss_mask[:end],
-            nodes=tuple(kept),
-            spans=tuple(span for span in made.spans if span.start < end),
-        )
-
-
-class CountsNothing(Publishes):
-    """What was ignored is not told."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        return replace(made, ignored_events={})
-
-
-class WritesItsOwnTime(Publishes):
-    """A trajectory holds when it was built."""
-
-    def bent(self, made: Trajectory) -> Trajectory:
-        return replace(made, opened_at_ms=self._now_ms())
 
 
 class Hasty(Actor):

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from infra.rendering import Renderer
 from tests.conftest import seed
 from tests.properties.choices import Choices
+from tests.properties.cluster import Parts
 from tests.properties.faults import FAULTS
 from tests.properties.invariants import check, live
-from tests.properties.world import Parts, World
+from tests.properties.world import World
 
 SESSIONS = 10_000
 AGENTS = 5
