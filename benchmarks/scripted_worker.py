@@ -50,7 +50,7 @@ class Orders:
 def serve(orders: Orders, stop: threading.Event) -> None:
     """Serves until stopped."""
     kafka = KafkaSettings(bootstrap_servers=orders.bootstrap_servers)
-    producer = Producer(kafka, "scripted-worker", linger_ms=orders.linger_ms)
+    producer = Producer(kafka, "scripted-worker", linger_ms=orders.linger_ms, report_every_s=1)
     reader = Reader(kafka, "scripted-worker")
     place = (PROMPTS.name, _SLOT)
     offset = reader.ends([place])[place]

@@ -53,13 +53,23 @@ OnDelivery = Callable[[DeliveryFailed | None, int], None]
 
 
 class Producer:
-    """Idempotent, `acks=all`. A failure nobody asked about is raised by the next call."""
+    """Idempotent, `acks=all`. A failure nobody asked about is raised by the next call.
+
+    Where nobody waits for `on_delivery`, `report_every_s` saves a wake-up a record.
+    """
 
     def __init__(
-        self, settings: KafkaSettings, client_id: str, *, linger_ms: float = 0, **options: Any
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        *,
+        linger_ms: float = 0,
+        report_every_s: float = 0,
+        **options: Any,
     ) -> None:
         self._prefix = settings.topic_prefix
         self._settings = settings
+        self._report_every_s = report_every_s
         self._failure: DeliveryFailed | None = None
         self._sent = 0
         self._numbering = threading.Lock()
@@ -170,7 +180,7 @@ class Producer:
             self._producer.close()
 
     def _serve(self) -> None:
-        while not self._closed.is_set():
+        while not self._closed.wait(self._report_every_s):
             self._producer.poll(_POLL_S)
 
 

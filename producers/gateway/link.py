@@ -38,6 +38,7 @@ from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
 _HEARTBEAT_S = 1.0
 _LOOK_S = 0.1
+_REPORT_EVERY_S = 0.05
 _ENVELOPE_BYTES = 1024
 
 
@@ -62,6 +63,7 @@ class Link:
             kafka,
             f"gateway-{self.instance}",
             linger_ms=settings.linger_ms,
+            report_every_s=_REPORT_EVERY_S,
             **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
         )
         self._replies = Replies(

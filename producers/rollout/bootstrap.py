@@ -32,6 +32,8 @@ from producers.rollout.worker import Worker
 from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS
 
+_REPORT_EVERY_S = 0.05
+
 
 @contextmanager
 def observed(settings: RolloutSettings) -> Iterator[Worker]:
@@ -57,7 +59,7 @@ def build(
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = Inbox()
-    producer = Producer(kafka, client_id)
+    producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S)
     roles = Roles(mine.worker, new_incarnation(), mine.policy)
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
