@@ -1,6 +1,7 @@
 """What a partition makes of claims, stale events, commands and takeovers."""
 
 from dataclasses import replace
+from typing import Any
 
 from consumers.trajectories.decide import decide
 from consumers.trajectories.partition import Partition, Progress
@@ -124,7 +125,7 @@ def test_commands_of_a_session_that_ended_before_the_takeover_are_known() -> Non
 def test_commands_that_a_name_s_earlier_session_or_nobody_took_are_known_too() -> None:
     mine = partition()
     refused = decide(None, request("b"), context()).events
-    first = {"session_id": "s~1"}
+    first: dict[str, Any] = {"session_id": "s~1"}
     read(
         mine,
         opened(name="s", **first),
