@@ -41,6 +41,8 @@ class StopText:
         if self.found_after is not None:
             return NOTHING
         delta = self._read(self._inner.finish())
+        if self.found_after is not None:  # in what was held back until now
+            return delta
         return joined(delta, self._give(len(self._content)))
 
     @property
