@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from consumers.trajectories import deadlines, dispatch
-from consumers.trajectories.counting import count
+from consumers.trajectories.counting import count, not_counted
 from consumers.trajectories.decide import Command, decide, refuse
 from consumers.trajectories.decision import Context, Decision
 from consumers.trajectories.fleet import Fleet
@@ -75,7 +75,7 @@ class Actor:
         """Decides a command, or keeps it until the session's earlier events are read back."""
         partition.next_request = received.offset + 1
         if isinstance(received.record, r.CountTokens):
-            self._count_tokens(partition, received.record)
+            self._count_tokens(partition, received.record, received)
             return
         command: Command = received.record  # type: ignore[assignment]
         if command.command_id in partition.carried_out:
@@ -248,11 +248,19 @@ class Actor:
             self.bury(received, repr(error))
             return Decision([refuse(command, context, 500, "internal_error", repr(error))])
 
-    def _count_tokens(self, partition: Partition, command: r.CountTokens) -> None:
+    def _count_tokens(
+        self, partition: Partition, command: r.CountTokens, received: Received
+    ) -> None:
         context = self._context(partition)
-        if command.reply is not None and command.expires_at_ms > context.now_ms:
+        if command.reply is None or command.expires_at_ms <= context.now_ms:
+            return
+        try:
             answer = count(partition.find(command.session_id), command, context)
-            self._producer.send(REPLIES.name, answer, partition=command.reply.partition)
+        except Exception as error:
+            log.exception("command %s of %s", command.command_id, command.session_id)
+            self.bury(received, repr(error))
+            answer = not_counted(command, 500, "internal_error", repr(error))
+        self._producer.send(REPLIES.name, answer, partition=command.reply.partition)
 
     def bury(self, received: Received, error: str) -> None:
         """Puts a record that cannot be carried out on the dead-letter topic."""

@@ -13,15 +13,20 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
     """The answer: how many tokens the whole prompt has, or why that cannot be said."""
     policy = context.fleet.policies.get(_policy_name(session, command))
     if policy is None:
-        return _answer(command, status=404, reason="unknown_session", detail="no such session")
+        return not_counted(command, 404, "unknown_session", "no such session")
     tools = orjson.loads(command.tools) if command.tools else None
     try:
         messages = [orjson.loads(message) for message in command.messages]
         renderer = context.renderer(with_template_args(policy, command.template_args))
         prompt = renderer.render(messages, tools)
     except (RendererError, ValueError) as error:
-        return _answer(command, status=400, reason="bad_request", detail=str(error))
+        return not_counted(command, 400, "bad_request", str(error))
     return _answer(command, tokens=len(prompt) // TOKEN_BYTES)
+
+
+def not_counted(command: CountTokens, status: int, reason: str, detail: str) -> CommandAnswered:
+    """The answer that there is none."""
+    return _answer(command, status=status, reason=reason, detail=detail)
 
 
 def _policy_name(session: Session | None, command: CountTokens) -> str:
