@@ -7,7 +7,7 @@ import pytest
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
 from tests.agents.scenes import answer, cue
-from tests.agents.theatre import MAX_CONTEXT, Performance, Theatre
+from tests.agents.theatre import BY_IDS, MAX_CONTEXT, Performance, Theatre
 
 pytestmark = pytest.mark.agents
 
@@ -15,7 +15,12 @@ CLAUDE = "@anthropic-ai/claude-code/cli-wrapper.cjs"
 
 
 def claude(
-    installed: Installed, session: Performance, broken: Repository, task: str, **variables: str
+    installed: Installed,
+    session: Performance,
+    broken: Repository,
+    task: str,
+    key: str = "ANTHROPIC_AUTH_TOKEN",
+    **variables: str,
 ) -> str:
     """Runs it to its end; returns its last message."""
     return installed.run(
@@ -27,7 +32,7 @@ def claude(
         broken.directory,
         CLAUDE_CONFIG_DIR=str(broken.directory.parent / "claude"),
         ANTHROPIC_BASE_URL=session.base_url.removesuffix("/v1"),
-        ANTHROPIC_AUTH_TOKEN=session.api_key,
+        **{key: session.api_key},
         ANTHROPIC_DEFAULT_HAIKU_MODEL="policy",
         CLAUDE_CODE_MAX_CONTEXT_TOKENS=str(MAX_CONTEXT),
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
@@ -63,12 +68,24 @@ def test_a_repaired_repository_is_rewarded(
     assert session.end(float(after)).match_rules == rules
 
 
+def test_known_by_their_ids_completed_calls_stay_in_the_chain(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session = system.open("claude-code-by-ids", BY_IDS)
+    broken = repository(tmp_path / "repository")
+
+    claude(installed, session, broken, cue("claude-code", broken.directory) + TASK)
+
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 3}
+
+
 def test_its_own_session_id_names_a_session_that_nobody_opened(
     system: Theatre, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.unopened(), repository(tmp_path / "repository")
+    task = cue("claude-code-wordy", broken.directory) + TASK
 
-    claude(installed, session, broken, cue("claude-code-wordy", broken.directory) + TASK)
+    claude(installed, session, broken, task, key="ANTHROPIC_API_KEY")
 
     assert session.end(1.0).match_rules == {"root": 1, "extend": 3}
 

@@ -17,7 +17,7 @@ from infra.renderer_settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Sampling
-from schemas.topics import CONTROL, FLEET, fleet_key
+from schemas.topics import CONTROL, FLEET, SESSIONS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_worker import RECORD
@@ -25,7 +25,8 @@ from tests.agents.sampled_turns import SampledTurn
 from tests.e2e.stage import POLICY, Stage, now_ms, stage
 
 MAX_CONTEXT = 131_072
-WORKER = "w0"
+BY_IDS = "policy-by-ids"
+"""A second policy, under which an answer is known by the ids of its calls alone."""
 KEY_NAME, API_KEY = "harness", secrets.token_hex(16)
 """Of agents that nobody opens a session for."""
 RENDERER = RendererSettings("qwen3", thinking_retention="all")
@@ -38,9 +39,9 @@ class Theatre:
     stage: Stage
     record: Path
 
-    def open(self, session_id: str) -> "Performance":
+    def open(self, session_id: str, policy: str = POLICY) -> "Performance":
         """A new session for one agent."""
-        opened = self.stage.admin("/sessions", session_id=session_id, policy=POLICY)
+        opened = self.stage.admin("/sessions", session_id=session_id, policy=policy)
         assert opened.status_code == 201, opened.text
         answer = opened.json()
         return self._performance(session_id, answer["base_url"], answer["api_key"])
@@ -138,7 +139,9 @@ def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
     """All processes, ready."""
     record = directory / "sampled.jsonl"
     with stage(broker, directory) as made:
-        _publish(made, directory / "policy")
+        make_tokenizer(directory / "policy")
+        _publish(made, POLICY, "arguments", directory / "policy")
+        _publish(made, BY_IDS, "ids", directory / "policy")
         made.start(
             "gateway",
             "producers.gateway",
@@ -148,23 +151,25 @@ def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
             SEAMLESSFLOW_GATEWAY__API_KEYS=json.dumps({KEY_NAME: API_KEY}),
         )
         made.start("manager", "consumers.trajectories")
-        made.start(
-            WORKER,
-            "tests.agents.acting_worker",
-            SEAMLESSFLOW_ROLLOUT__WORKER=WORKER,
-            SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
-            **{RECORD: str(record)},
-        )
-        made.give_role(WORKER, 0)
+        for slot, policy in enumerate((POLICY, BY_IDS)):
+            made.start(
+                policy,
+                "tests.agents.acting_worker",
+                SEAMLESSFLOW_ROLLOUT__WORKER=policy,
+                SEAMLESSFLOW_ROLLOUT__POLICY=policy,
+                **{RECORD: str(record)},
+            )
+            made.give_role(policy, slot)
         made.await_gateway()
+        for _ in range(SESSIONS.partitions):
+            made.expect(r.PartitionClaimed)
         yield Theatre(made, record)
 
 
-def _publish(made: Stage, directory: Path) -> None:
+def _publish(made: Stage, policy: str, strictness: str, directory: Path) -> None:
     """Announces a policy that is a tokenizer only."""
-    make_tokenizer(directory)
     weights = r.PolicyWeights(
-        policy=POLICY,
+        policy=policy,
         version=0,
         step=0,
         directory=str(directory),
@@ -173,11 +178,12 @@ def _publish(made: Stage, directory: Path) -> None:
         tokenizer_hash=rendering_hash(directory, RENDERER),
         renderer=RENDERER.to_json(),
         max_context=MAX_CONTEXT,
+        strictness=strictness,
         overrides=Sampling(temperature=1.0),
         at_ms=now_ms(),
     )
     published = r.WeightsPublished(
-        policy=POLICY,
+        policy=policy,
         version=0,
         step=0,
         lineage="test",
