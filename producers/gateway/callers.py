@@ -55,7 +55,7 @@ class Callers:
         key_name = self._keys.key_name(token)
         if key_name is None:
             raise ApiError(401, INVALID_KEY, code="invalid_api_key")
-        named = path or named_by_header(headers)
+        named = _name("session", path) if path else named_by_header(headers)
         return self._begins(key_name if named is None else f"{key_name}.{named}", headers)
 
     def _admin(self, headers: Mapping[bytes, bytes], path: str | None) -> Caller:
@@ -84,10 +84,13 @@ def named_by_header(headers: Mapping[bytes, bytes]) -> str | None:
     """The session that a harness's own header names. Raises `ApiError` for what is no name."""
     for header in SESSION_HEADERS:
         value = headers.get(header, b"").decode("utf-8", "replace")
-        if value and not _NAME.fullmatch(value):
-            name = header.decode()
-            detail = f"{name} must be 1 to 200 letters, digits and . _ : @ -"
-            raise ApiError(400, detail, code="invalid_value", param=name)
         if value:
-            return value
+            return _name(header.decode(), value)
     return None
+
+
+def _name(param: str, value: str) -> str:
+    if not _NAME.fullmatch(value):
+        detail = f"{param} must be 1 to 200 letters, digits and . _ : @ -"
+        raise ApiError(400, detail, code="invalid_value", param=param)
+    return value

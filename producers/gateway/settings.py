@@ -25,7 +25,9 @@ class GatewaySettings(Section):
     admin_key: SecretStr | None = Field(
         None, description="Bearer token that may open, reward and close; none: made of the secret"
     )
-    api_keys: dict[Annotated[str, Field(pattern=KEY_NAME)], SecretStr] = Field(
+    api_keys: dict[
+        Annotated[str, Field(pattern=KEY_NAME)], Annotated[SecretStr, Field(min_length=1)]
+    ] = Field(
         default_factory=dict,
         description="Keys by name, for agents that open no session: one begins with the first "
         "request for each session their headers name, else for each key",

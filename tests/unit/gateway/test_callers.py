@@ -1,7 +1,7 @@
 """Which session a call belongs to."""
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from producers.gateway.callers import Callers
 from producers.gateway.errors import ApiError
@@ -77,6 +77,17 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         assert status(bearing("sk-team", x_session_id=name)) == 400
     else:
         assert session(bearing("sk-team", x_session_id=name)) == ("team", True)
+
+
+@pytest.mark.parametrize("path", ["a~1", "a b", "x" * 201, "\0"])
+def test_a_path_that_begins_a_session_must_be_a_name_too(path: str) -> None:
+    assert status(bearing("sk-team"), path) == 400
+    assert session(bearing(ADMIN), path) == (path, False)
+
+
+def test_an_empty_key_is_nobodys() -> None:
+    with pytest.raises(ValidationError):
+        GatewaySettings(secret=SecretStr(SECRET), api_keys={"team": SecretStr("")})
 
 
 def test_a_session_that_nobody_opened_begins_under_the_terms_of_the_settings() -> None:
