@@ -26,6 +26,10 @@ from producers.rollout.vllm_protocol import (
 )
 
 _CONNECT_S = 10.0
+_IDLE_S = 2.0
+"""How long an idle connection is kept. Must be well below what the server keeps one (5 s unless
+told otherwise): a call over a connection that the server just closed fails."""
+
 _JSON = {"content-type": "application/json"}
 
 
@@ -45,7 +49,7 @@ class VllmClient:
         self._http = httpx.AsyncClient(
             base_url=url,
             timeout=timeout_s,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            limits=httpx.Limits(None, None, keepalive_expiry=_IDLE_S),
             trust_env=False,
         )
         self._stream_timeout = httpx.Timeout(stall_timeout_s, connect=_CONNECT_S)

@@ -21,6 +21,9 @@ _OFFLINE = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
 }
+_KEEP_ALIVE_S = 3600
+"""Of an idle connection: so that it is never the server that ends one, which a call might meet."""
+
 _NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """What belongs to the Python that runs here, not to the server's."""
 
@@ -39,7 +42,12 @@ def launch(
     """A server of the Hugging Face model in a directory; `environment` is this process's own."""
     kept = {name: text for name, text in environment.items() if name not in _NOT_INHERITED}
     # /pause, /collective_rpc and /sleep are there only in this mode.
-    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_HOST_IP": HOST, "PYTHONPATH": str(INSIDE)}
+    own = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
+        "VLLM_HOST_IP": HOST,
+        "PYTHONPATH": str(INSIDE),
+    }
     return Launch(
         (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
         {**kept, **_OFFLINE, **own, **_threads(settings)},
