@@ -49,7 +49,9 @@ class VllmClient:
         self._http = httpx.AsyncClient(
             base_url=url,
             timeout=timeout_s,
-            limits=httpx.Limits(None, None, keepalive_expiry=_IDLE_S),
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S
+            ),
             trust_env=False,
         )
         self._stream_timeout = httpx.Timeout(stall_timeout_s, connect=_CONNECT_S)

@@ -86,10 +86,10 @@ def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
         found = np.frombuffer(b"".join(record.logprobs for record in output), "<f4")
         np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
 
-    server = named("api_server", process.pid)
-    assert len(group(server)) > 1
+    started = below(process.pid)
+    assert any("api_server" in command_line(pid) for pid in started)
     process.kill()
-    eventually(lambda: not group(server))
+    eventually(lambda: not started & running())
 
 
 def generate(stage: Stage, role: r.RoleAcquired, turn_id: str, number: int, **more: Any) -> None:
@@ -130,25 +130,29 @@ def written(stage: Stage, turn_id: str) -> list[Written]:
 
 def named(name: str, ancestor: int) -> int:
     """The process below another one with `name` in its command line."""
-    below = {ancestor}
-    while more := {pid for pid, stat in stats().items() if int(stat[1]) in below} - below:
-        below |= more
-    found = [pid for pid in below if name in command_line(pid)]
-    assert found, f"no {name} below {ancestor}"
-    return min(found)
+    (found,) = [pid for pid in below(ancestor) if name in command_line(pid)]
+    return found
 
 
-def group(leader: int) -> list[int]:
-    """The processes that were started together with it, zombies left out."""
-    return [pid for pid, stat in stats().items() if int(stat[2]) == leader and stat[0] != "Z"]
+def below(ancestor: int) -> set[int]:
+    """What a process started, and what that started."""
+    found = {ancestor}
+    while more := {pid for pid, stat in stats().items() if int(stat[1]) in found} - found:
+        found |= more
+    return found - {ancestor}
+
+
+def running() -> set[int]:
+    """All processes, zombies left out."""
+    return {pid for pid, stat in stats().items() if stat[0] != "Z"}
 
 
 def stats() -> dict[int, list[str]]:
-    """State, parent and group of every process."""
+    """State and parent of every process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            found[int(path.parent.name)] = path.read_text().rpartition(") ")[2].split()[:3]
+            found[int(path.parent.name)] = path.read_text().rpartition(") ")[2].split()[:2]
         except OSError:
             continue
     return found
