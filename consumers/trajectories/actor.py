@@ -70,6 +70,8 @@ class Actor:
         self._alarms: list[tuple[int, int, str]] = []
         self._waiting: dict[tuple[int, str], None] = {}
         """Sessions with a turn that no worker could take."""
+        self._served_arrivals = 0
+        """Arrivals in the fleet that all waiting turns were tried with."""
 
     def command(self, partition: Partition, received: Received) -> None:
         """Decides a command, or keeps it until the session's earlier events are read back."""
@@ -130,8 +132,10 @@ class Actor:
 
     def serve_waiting(self) -> None:
         """Tries anew to place the turns that no worker could take."""
-        if not self._fleet.workers:
+        arrivals = self._fleet.arrivals
+        if arrivals == self._served_arrivals:
             return
+        self._served_arrivals = arrivals
         waiting, self._waiting = self._waiting, {}
         for number, session_id in waiting:
             partition = self._partitions.get(number)
@@ -140,6 +144,7 @@ class Actor:
             session = partition.sessions.get(session_id)
             if partition.reading_back(session_id):
                 self._waiting[number, session_id] = None
+                self._served_arrivals = -1  # not tried yet
             elif session is not None:
                 self._place(partition, session, "interrupted", ())
 

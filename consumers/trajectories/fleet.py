@@ -47,6 +47,8 @@ class Fleet:
     assignments: dict[str, int] = field(default_factory=dict)
     """Newest assignment heard of, by worker."""
     epoch: int = -1
+    arrivals: int = 0
+    """Grows whenever somebody may take turns that nobody could take before."""
 
     def apply(self, record: Record, now_ms: int) -> Departure | None:
         """Takes in one record; says if it means that a worker's turns have to go elsewhere.
@@ -62,6 +64,7 @@ class Fleet:
                 self.workers[record.worker] = Worker(
                     record.worker, record.incarnation, record.slot, record.version, record.policy
                 )
+                self.arrivals += 1
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:
                 self.assignments[record.worker] = record.assignment
@@ -75,6 +78,7 @@ class Fleet:
                 return Departure(record.worker, True, record.incarnation)
             case r.WeightsLoaded() if record.worker in self.workers:
                 self.workers[record.worker].version = record.version
+                self.arrivals += 1
             case r.WeightsPublished():
                 self.versions[record.policy] = record.version
             case PolicyWeights():
@@ -127,6 +131,7 @@ class Fleet:
             self.workers[record.worker] = Worker(
                 record.worker, record.incarnation, slot, record.version, record.policy
             )
+            self.arrivals += 1
 
     def _lose(self, record: r.WorkerLost) -> None:
         known = self.workers.get(record.worker)

@@ -6,12 +6,12 @@ from typing import Any
 from infra.rendering import Renderer
 from schemas import records as r
 from schemas.records import Record
-from schemas.topics import FLEET, REPLIES, REQUESTS, SESSIONS
+from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS
 from tests.properties.managers import Group, StagedManager
 from tests.properties.test_ownership import own, read
 from tests.properties.topics import Topics
 from tests.unit.trajectories.story import message
-from tests.unit.trajectories.test_decide import a_fleet, fields, request
+from tests.unit.trajectories.test_decide import a_fleet, acquired, fields, request
 
 TERMS = r.SessionTerms(policy="p", max_idle_ms=60_000, max_age_ms=60_000)
 
@@ -44,10 +44,17 @@ class Scene:
         self.manager.poll_requests(9)
         self.manager.handle(9)
 
+    def serve(self, worker: str, policy: str) -> None:
+        """A worker takes its role, and turns that wait are looked at."""
+        self.topics.append(CONTROL.name, 0, acquired(worker, 0, policy=policy))
+        self.manager.hear(9)
+        self.manager.look()
+
     def settle(self, rounds: int = 8) -> None:
         """The manager reads what it wrote, again and again."""
         for _ in range(rounds):
             read(self.manager)
+            self.manager.look()
 
     def events(self, kind: type[Record]) -> list[Any]:
         """What stands on the log."""
@@ -119,6 +126,36 @@ def test_what_was_asked_of_a_closed_session_is_not_done_again_in_the_next_of_its
 
     assert len(scene.events(r.SessionOpened)) == 2
     assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a", "b"]
+
+
+def test_a_turn_waits_for_a_worker_of_its_policy_while_others_serve_another(
+    renderers: Sequence[Renderer],
+) -> None:
+    scene = Scene(renderers[0])
+    scene.serve("v", policy="another")
+    scene.ask(asked("a"))
+    scene.settle()
+    waited = scene.events(r.TurnDispatched)
+
+    scene.serve("w", policy="p")
+    scene.settle()
+
+    assert waited == []
+    assert [turn.worker for turn in scene.events(r.TurnDispatched)] == ["w"]
+
+
+def test_a_worker_that_comes_before_the_turn_is_read_back_gets_it(
+    renderers: Sequence[Renderer],
+) -> None:
+    scene = Scene(renderers[0])
+    scene.ask(r.OpenSession(**fields("o"), policy="p", max_age_ms=60_000, max_idle_ms=60_000))
+    scene.settle()
+    scene.ask(asked("a"))
+
+    scene.serve("w", policy="p")
+    scene.settle()
+
+    assert [turn.worker for turn in scene.events(r.TurnDispatched)] == ["w"]
 
 
 class Broken:
