@@ -32,6 +32,7 @@ _MANAGER_MARGIN_S = 2.0
 _WATCH_AFTER_S = 0.1
 # What a reply is that says no more than that the turn is still held.
 _QUIET = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
+_CLOSED = "session_closed"
 _LONGEST_KEY = 256
 _RETRY_DIGITS = 9
 
@@ -91,6 +92,9 @@ class Turns:
                 await self._answer(exchange, call, dialect)
         except SeamlessFlowError as error:
             call.span.fail(str(error))
+            if caller.terms is not None and isinstance(error, ApiError) and error.code == _CLOSED:
+                # The session ended under the turn; with the next try another one begins.
+                raise ApiError(503, error.message, code=error.code) from error
             raise
         finally:
             call.end()

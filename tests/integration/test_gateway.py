@@ -308,6 +308,26 @@ def test_a_closed_session_is_not_tried_again(
     assert len(manager.find(RequestTurn, session)) == 1
 
 
+def test_a_call_cut_by_the_end_of_a_session_that_begins_by_itself_is_tried_in_the_next(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    closed = iter([True])
+    manager.scripts[session] = lambda turn: [
+        finished(turn, status=409, reason="session_closed")
+        if next(closed, False)
+        else finished(turn, "hello")
+    ]
+    client = openai.OpenAI(
+        base_url=f"{gateway.url}/v1",
+        api_key=gateway.admin["authorization"].removeprefix("Bearer "),
+        default_headers={"x-session-id": session},
+        max_retries=1,
+    )
+    with client:
+        answer = client.chat.completions.create(model="m", messages=[USER])
+    assert answer.choices[0].message.content == "hello"
+
+
 def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-no", max_retries=0) as client:
         with pytest.raises(openai.AuthenticationError):
