@@ -24,6 +24,8 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
     """What follows from a command; nothing if it was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
+    if command.expires_at_ms <= context.now_ms:
+        return Decision([refuse(command, context, 504, "expired", "the command waited too long")])
     terms = command.terms if isinstance(command, r.RequestTurn) else None
     if terms is not None and (session is None or session.closed):
         return _begin(command, terms, context)
@@ -50,8 +52,6 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
 def _refusal(
     session: Session | None, command: Command, context: Context
 ) -> r.CommandRefused | None:
-    if command.expires_at_ms <= context.now_ms:
-        return refuse(command, context, 504, "expired", "the command waited too long")
     if isinstance(command, r.OpenSession):
         if session is not None or context.ended(command.session_id):
             return refuse(command, context, 409, "session_exists", "session ids are never reused")
@@ -107,11 +107,7 @@ def refuse(
 
 def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
     """Opens a session for a request that names one; the request is decided once it is open."""
-    refusal = (
-        refuse(command, context, 504, "expired", "the command waited too long")
-        if command.expires_at_ms <= context.now_ms
-        else _unknown_policy(command, terms.policy, terms.policies, context)
-    )
+    refusal = _unknown_policy(command, terms.policy, terms.policies, context)
     if refusal is not None:
         return Decision([refusal])
     event = r.SessionOpened(
