@@ -92,21 +92,21 @@ def _match(
             return match_raw(session, messages[0], policy.policy, shape, renderer)
         meant = command.previous_turn
         found = match(session, messages, command.tools, shape, renderer, strictness, meant)
-        return (
-            found if command.tool_choice in _FREE else _forced(found, messages, command, renderer)
-        )
+        if command.tool_choice not in _FREE:
+            begun = _opening(found.prompt_ids, messages, command, renderer)
+            found = found.with_answer_begun(begun, session.tree)
+        return found
     except (RendererError, ValueError) as error:
         raise BadRequest(str(error)) from error
 
 
-def _forced(
-    found: Match, messages: Sequence[bytes], command: r.RequestTurn, renderer: PromptRenderer
-) -> Match:
-    """The call that the agent insists on is begun for the policy."""
+def _opening(
+    prompt: bytes, messages: Sequence[bytes], command: r.RequestTurn, renderer: PromptRenderer
+) -> bytes:
+    """Ids that begin the call which the agent insists on."""
     name = None if command.tool_choice == "required" else command.tool_choice
     tools = orjson.loads(command.tools) if command.tools else None
-    read = [orjson.loads(message) for message in messages]
-    return found.with_answer_begun(renderer.forced_call(found.prompt_ids, read, tools, name))
+    return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
 
 
 def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:

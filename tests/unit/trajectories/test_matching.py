@@ -130,6 +130,32 @@ def test_two_continuations_with_equal_text_share_their_prompt(talk: Talk) -> Non
     assert (two.rule, two.suffix_ids, two.prompt_ids) == ("extend", b"", one.prompt_ids)
 
 
+def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk) -> None:
+    tree, begun = talk.story.known.tree, ids(7, 8)
+
+    def sample(turn_id: str, *messages: bytes) -> tuple[int, int]:
+        found = talk.match(*messages).with_answer_begun(begun, tree)
+        assert found.prefill == 2 and found.prompt_ids.endswith(begun)
+        talk.story.tell(
+            started(
+                turn_id,
+                found.suffix_ids,
+                parent_node=found.parent_node,
+                parent_end=found.parent_end,
+            )
+        )
+        node = tree.nodes[talk.story.turn(turn_id).prompt_node]
+        assert tree.path(node.node_id, node.length) == found.prompt_ids
+        return (node.node_id, node.length) if node.length else (node.parent, node.parent_end)
+
+    talk.turn("plain", USER, answer=ANSWER, text="code 3")
+    behind = (USER, ANSWER, message("user", "more"))
+
+    assert sample("a", message("user", "x")) == sample("b", message("user", "x"))
+    assert sample("c", USER) == sample("d", USER)
+    assert sample("e", *behind) == sample("f", *behind)
+
+
 def test_another_shape_never_extends(talk: Talk) -> None:
     talk.turn("a", USER, answer=ANSWER, text="code 3")
 
