@@ -1,10 +1,10 @@
 """Programs as agents: each in a process group of its own, which is killed when it is stopped.
 
 They see the session as `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the same of `ANTHROPIC`
-(whose base has no `/v1`) and `SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless it is longer than Linux
-allows, in `SEAMLESSFLOW_TASK`. No setting of this process reaches them, the admin key least of
-all. Input and output are files, not pipes, so that what a program leaves running in the background
-keeps nobody waiting.
+(whose base has no `/v1`) and `SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless
+it is longer than Linux allows, in `SEAMLESSFLOW_TASK`. No setting of this process reaches them, the
+admin key least of all. Input and output are files, not pipes, so that what a program leaves running
+in the background keeps nobody waiting.
 """
 
 import asyncio
