@@ -14,7 +14,7 @@ KEPT = 64
 
 
 class Renderers:
-    """By tokenizer and settings. What could not be made is not tried again."""
+    """By tokenizer and settings. What could not be made is tried again with the next weights."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
@@ -25,6 +25,9 @@ class Renderers:
 
         A policy that cannot be rendered stops nobody but those who ask for it.
         """
+        key = policy.tokenizer_hash, policy.renderer
+        if isinstance(self._made.get(key), RendererError):
+            del self._made[key]
         try:
             self.of(policy)
         except RendererError as error:
@@ -41,7 +44,7 @@ class Renderers:
         else:
             self._made.move_to_end(key)
         if isinstance(made, RendererError):
-            raise made
+            raise made.with_traceback(None)  # else each raise would keep its frames
         return made
 
     def _make(self, policy: PolicyWeights) -> Renderer | RendererError:
