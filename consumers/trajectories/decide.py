@@ -17,6 +17,7 @@ from schemas.identity import named_session_id
 from schemas.topics import SESSIONS
 
 _ENVELOPE_BYTES = 65_536
+_BIAS_BYTES = 24
 Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
 
 
@@ -186,7 +187,19 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
 
 def _record_bytes(started: r.TurnStarted) -> int:
     """About; what is not counted is small."""
-    return len(started.suffix_ids) + len(started.tools or b"") + sum(map(len, started.new_messages))
+    asked, drawn = started.sampling_requested, started.sampling_effective
+    return (
+        len(started.suffix_ids)
+        + len(started.tools or b"")
+        + sum(map(len, started.new_messages))
+        + _sampling_bytes(asked)
+        + _sampling_bytes(drawn)
+    )
+
+
+def _sampling_bytes(sampling: r.Sampling) -> int:
+    texts = (sampling.json_schema or "", *sampling.stop)
+    return sum(len(text.encode()) for text in texts) + _BIAS_BYTES * len(sampling.logit_bias)
 
 
 def _joined_turn(session: Session, command: r.RequestTurn) -> Turn | None:

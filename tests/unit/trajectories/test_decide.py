@@ -261,10 +261,18 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
     assert refusal(told(), request(messages=long)) == (400, "prompt_too_long")
 
 
-def test_a_turn_too_large_for_the_log_is_refused() -> None:
-    huge = message("user", "x" * SESSIONS.max_record_bytes)
-
-    assert refusal(told(), request(messages=(huge,))) == (413, "request_too_large")
+@pytest.mark.parametrize(
+    "huge",
+    [
+        {"messages": (message("user", "x" * SESSIONS.max_record_bytes),)},
+        {"sampling": Sampling(json_schema="ä" * (SESSIONS.max_record_bytes // 4))},
+        {"sampling": Sampling(stop=("x" * (SESSIONS.max_record_bytes // 2),))},
+        {"sampling": Sampling(logit_bias={str(n): 1.0 for n in range(300_000)})},
+    ],
+    ids=["messages", "json_schema", "stop", "logit_bias"],
+)
+def test_a_turn_too_large_for_the_log_is_refused(huge: dict[str, Any]) -> None:
+    assert refusal(told(), request(**huge)) == (413, "request_too_large")
 
 
 @pytest.mark.parametrize(
