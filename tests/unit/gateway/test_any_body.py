@@ -1,6 +1,5 @@
-"""Whatever bytes come, a dialect reads them or refuses them in its vendor's shape, and soon."""
+"""Whatever bytes come, a dialect reads them or refuses them in its vendor's shape."""
 
-import time
 from typing import Any
 
 import orjson
@@ -18,8 +17,6 @@ from tests.unit.gateway.bodies import BODIES
 from tests.unit.gateway.damage import SPELLINGS, damaged, places, spelt
 
 MOST_CHOICES = 4
-SOON_S = 1.0
-"""Of CPU; some ten times what the largest of these bodies takes."""
 LARGEST = 1_000_000
 
 every_dialect = pytest.mark.parametrize("path", list(DIALECTS))
@@ -28,14 +25,11 @@ every_dialect = pytest.mark.parametrize("path", list(DIALECTS))
 def read(path: str, body: bytes) -> CanonicalRequest | ApiError:
     """What a dialect makes of a body; it can be carried on, whichever it is."""
     dialect = DIALECTS[path]
-    began = time.thread_time()
     try:
         request = dialect.parse(body, MOST_CHOICES)
     except ApiError as error:
-        assert time.thread_time() - began < SOON_S
         _assert_told(path, dialect.error_body(error), error)
         return error
-    assert time.thread_time() - began < SOON_S
     _assert_goes_on_the_log(request)
     _assert_answerable(dialect, request)
     return request
