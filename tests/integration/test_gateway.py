@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 import threading
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,34 +39,9 @@ TOOL: Any = {"type": "function", "function": {"name": "f", "parameters": {"type"
 
 
 @pytest.fixture(scope="module")
-def prefixed(broker: KafkaSettings) -> KafkaSettings:
-    return broker.model_copy(update={"topic_prefix": f"gateway-{uuid.uuid4().hex[:8]}."})
-
-
-@pytest.fixture(scope="module")
-def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
-    scripted = ScriptedManager(prefixed)
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture(scope="module")
 def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
     with gateway_process(prefixed, disconnect_grace_s=0.5, max_body_bytes=200_000) as running:
         yield running
-
-
-@pytest.fixture
-def session() -> str:
-    return f"s-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(gateway: GatewayProcess, session: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session), max_retries=0
-    ) as made:
-        yield made
 
 
 def test_the_official_client_gets_an_answer(

@@ -1,7 +1,6 @@
 """The gateway before Anthropic's official client: real Kafka, a manager with a script."""
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,26 +28,9 @@ ASKED: Any = {"model": "m", "max_tokens": 9, "messages": [USER]}
 
 
 @pytest.fixture(scope="module")
-def prefixed(broker: KafkaSettings) -> KafkaSettings:
-    return broker.model_copy(update={"topic_prefix": f"messages-{uuid.uuid4().hex[:8]}."})
-
-
-@pytest.fixture(scope="module")
-def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
-    scripted = ScriptedManager(prefixed)
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture(scope="module")
 def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
     with gateway_process(prefixed, disconnect_grace_s=0.5, max_body_bytes=200_000) as running:
         yield running
-
-
-@pytest.fixture
-def session() -> str:
-    return f"s-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 script."""
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,34 +36,9 @@ class Sum(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def prefixed(broker: KafkaSettings) -> KafkaSettings:
-    return broker.model_copy(update={"topic_prefix": f"responses-{uuid.uuid4().hex[:8]}."})
-
-
-@pytest.fixture(scope="module")
-def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
-    scripted = ScriptedManager(prefixed)
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture(scope="module")
 def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
     with gateway_process(prefixed) as running:
         yield running
-
-
-@pytest.fixture
-def session() -> str:
-    return f"s-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(gateway: GatewayProcess, session: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session), max_retries=0
-    ) as made:
-        yield made
 
 
 def sampled(turn: RequestTurn) -> dict[str, Any]:
