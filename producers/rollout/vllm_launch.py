@@ -50,7 +50,7 @@ def launch(
     }
     return Launch(
         (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
-        {**kept, **_OFFLINE, **own, **_threads(settings)},
+        {**kept, **_OFFLINE, **own, **(_few_threads(settings.threads) if settings.threads else {})},
     )
 
 
@@ -77,12 +77,20 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--enable-prompt-tokens-details",
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if settings.gpu else []),
+        *(["--distributed-executor-backend", "uni"] if settings.threads else []),
         *settings.arguments,
     ]
 
 
-def _threads(settings: VllmSection) -> dict[str, str]:
-    """On a CPU a server else binds itself to the first cores, each server to the same ones."""
-    if settings.threads is None:
-        return {}
-    return {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(settings.threads)}
+def _few_threads(number: int) -> dict[str, str]:
+    """Told nothing, a server binds itself to the first cores, each server to the same ones.
+
+    It also samples in a process apart from the one that schedules ("mp", which it takes instead of
+    "uni" unless the last of these is "0"). Both wait for each other without sleep, and where there
+    are two cores, no answer leaves the server before all are sampled.
+    """
+    return {
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(number),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }

@@ -89,6 +89,8 @@ class Stage:
         self._assignments = 0
         self.deadline_s = DEADLINE_S
         """How long any wait may take."""
+        self.max_context = 512
+        """Most tokens of prompt and completion."""
 
     def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
         """The trainer's announcement, on both topics."""
@@ -252,7 +254,7 @@ class Stage:
             tokenizer_directory=str(self._tokenizer),
             tokenizer_hash="",
             renderer=RendererSettings("qwen3").to_json(),
-            max_context=512,
+            max_context=self.max_context,
             overrides=Sampling(),
             at_ms=now_ms(),
         )

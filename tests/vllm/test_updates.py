@@ -41,6 +41,14 @@ def some_of(generation: Generation) -> None:
     eventually(lambda: bool(generation.completion))
 
 
+def test_tokens_come_while_more_are_sampled(engine: VllmEngine, server: VllmServer) -> None:
+    asked = Generation(engine, prompt(20), LONG, "asked")
+    some_of(asked)
+    assert running(server) == 1
+    assert asked.finish() == "length"
+    assert len(asked.chunks) > LENGTH // 10
+
+
 def test_an_update_in_mid_stream_switches_policy_at_an_exact_token(
     engine: VllmEngine, weights: Path, plain: Callable[[int], PreTrainedModel]
 ) -> None:

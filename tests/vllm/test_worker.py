@@ -21,11 +21,11 @@ from seamlessflow.demo.model import make_model
 from tests.integration.rollout_stage import Stage, now_ms, staged
 from tests.unit.rollout.generation import eventually
 from tests.unit.rollout.models import plain_logprobs
-from tests.vllm.conftest import HEAD_DIM
+from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
 
 pytestmark = pytest.mark.vllm
 TURNS = 8
-LONG = r.Sampling(max_tokens=450)
+LONG = r.Sampling(max_tokens=2000)
 WORKER = "w"
 START_S = 600.0
 TOLERANCE = 1e-4
@@ -35,14 +35,19 @@ TOLERANCE = 1e-4
 def weights(tmp_path: Path) -> tuple[Path, str]:
     """A published version 0, and its digest."""
     facts = Manifest(policy="any", version=0, optimizer_step=0, lineage="l", dtype="float32")
-    making = partial(make_model, seed=0, head_dim=HEAD_DIM)
-    return publish(tmp_path / "weights", facts, making, sync=False)
+    return publish(tmp_path / "weights", facts, make, sync=False)
+
+
+def make(directory: Path) -> None:
+    make_model(directory, seed=0, head_dim=HEAD_DIM)
+    with_longer_context(directory / "config.json")
 
 
 @pytest.fixture
 def stage(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[Stage]:
     with staged(broker, weights[0]) as made:
         made.deadline_s = START_S
+        made.max_context = LONG_CONTEXT
         yield made
 
 

@@ -54,6 +54,13 @@ def test_threads_are_bound_to_no_core() -> None:
     assert "OMP_NUM_THREADS" not in launched().environment
 
 
+def test_with_few_threads_no_two_processes_wait_for_each_other_without_sleep() -> None:
+    few = launched(threads=2)
+    assert value(few, "--distributed-executor-backend") == "uni"
+    assert few.environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert "--distributed-executor-backend" not in launched().command
+
+
 def test_memory_can_be_freed_on_a_gpu_alone() -> None:
     assert "--enable-sleep-mode" in launched(gpu=True).command
     assert "--enable-sleep-mode" not in launched().command
