@@ -195,6 +195,7 @@ class Sampling(Record):
     stop: tuple[str, ...] = ()
     top_logprobs: int = 0
     json_schema: str | None = None
+    one_tool_call: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,6 +441,8 @@ class ReplyFinished(Record):
     reason: str = ""
     detail: str = ""
     tensors: tuple[TokenTensor, ...] = ()
+    stop_sequence: str | None = None
+    reasoning_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -811,6 +814,8 @@ class TurnCompleted(Record):
     well_formed: bool
     prompt_length: int
     prompt_hash: bytes
+    stop_sequence: str | None = None
+    reasoning_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,6 +141,7 @@ def _finished(session: Session, turn: Turn, offset: int, delta: bytes | None) ->
             delta=delta,
             message=turn.message,
             finish_reason=turn.finish_reason,
+            stop_sequence=turn.stop_sequence,
             prompt_tokens=turn.started.prompt_length,
             completion_tokens=node.length,
             token_ids=bytes(node.ids) if wanted else None,

@@ -45,6 +45,7 @@ class Turn:
     interruptions: int = 0
     prompt_confirmed: bool = True
     finish_reason: str = ""
+    stop_sequence: str | None = None
     message: bytes = b""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
     """Of a streamed turn under way: what a retry that joins has to be told."""

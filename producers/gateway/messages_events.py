@@ -8,7 +8,7 @@ import orjson
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError
-from producers.gateway.messages_response import error_body, head, stop_reason, usage
+from producers.gateway.messages_response import ending, error_body, head, usage
 from producers.gateway.messages_tools import call_input
 from schemas.records import ReplyFinished
 
@@ -51,9 +51,8 @@ class MessageEvents:
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """The end of the last block, and why and at what cost it all ended."""
-        ended = {"stop_reason": stop_reason(answer), "stop_sequence": None}
         counts = usage(answer.prompt_tokens, answer.completion_tokens)
-        return self._close() + _event("message_delta", delta=ended, usage=counts)
+        return self._close() + _event("message_delta", delta=ending(answer), usage=counts)
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
         """Nothing comes behind it."""

@@ -40,7 +40,7 @@ def completion(
     body = {
         **head(turn_id, request),
         "content": _content(read, turn_id, request),
-        "stop_reason": stop_reason(answer),
+        **ending(answer),
         "usage": usage(answer.prompt_tokens, answer.completion_tokens),
     }
     return orjson.dumps(body)
@@ -72,9 +72,12 @@ def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
     }
 
 
-def stop_reason(answer: ReplyFinished) -> str:
-    """Why it ended. The engine does not tell a stop sequence from the end of a turn."""
-    return _STOP_REASONS.get(answer.finish_reason, "end_turn")
+def ending(answer: ReplyFinished) -> dict[str, str | None]:
+    """Why a message ended. One with calls ended by them, whatever text came behind."""
+    stop = answer.stop_sequence if answer.finish_reason == "stop" else None
+    usual = "end_turn" if stop is None else "stop_sequence"
+    reason = _STOP_REASONS.get(answer.finish_reason, usual)
+    return {"stop_reason": reason, "stop_sequence": stop}
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:

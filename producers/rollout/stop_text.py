@@ -18,8 +18,10 @@ class StopText:
     the end of the content."""
 
     def __init__(self, inner: MessageStream, stops: Sequence[str], *, trimmed: bool = True) -> None:
+        self.found: str | None = None
+        """The stop string that ended the content; of several the first in it."""
         self.found_after: int | None = None
-        """How many tokens were fed up to the one that completed a stop string."""
+        """How many tokens were fed up to the one that completed it."""
         self._inner = inner
         self._stops = stops
         self._trimmed = trimmed
@@ -55,11 +57,11 @@ class StopText:
     def _read(self, delta: MessageDelta) -> MessageDelta:
         searched = max(0, len(self._content) - self._held_back)
         self._content += delta.content
-        places = [self._content.find(stop, searched) for stop in self._stops]
-        found = [place for place in places if place >= 0]
+        places = {stop: self._content.find(stop, searched) for stop in self._stops}
+        found = [stop for stop in self._stops if places[stop] >= 0]
         if found:
-            self.found_after = self._fed
-            self._content = self._content[: min(found)]
+            self.found, self.found_after = min(found, key=places.__getitem__), self._fed
+            self._content = self._content[: places[self.found]]
             return joined(replace(delta, content=""), self._give(len(self._shown())))
         end = max(self._given, len(self._content) - self._held_back)
         return joined(replace(delta, content=""), self._give(end))

@@ -41,6 +41,11 @@ class TurnMessage:
         self._tell(self._stream.finish())
         return self._stream.message
 
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop string that ended the message, if one did."""
+        return None if self.stops is None else self.stops.found
+
     def take_delta(self) -> bytes | None:
         """What is new since the last call, as JSON; None where nothing is."""
         delta = delta_json(self._delta, self._turn_id, self._calls_given)

@@ -137,6 +137,8 @@ class Turn:
 
     def _completed(self, reason: FinishReason, now_ms: int) -> TurnCompleted:
         message, request, new = self._message.finish(), self.request, self._unwritten
+        if self._message.stop_sequence is not None:
+            reason = "stop"  # It may have been found only now, in what was held back.
         called = reason == "stop" and message.tool_calls
         return TurnCompleted(
             session_id=request.session_id,
@@ -156,6 +158,7 @@ class Turn:
             well_formed=message.well_formed,
             prompt_length=len(request.prompt_ids) // _TOKEN_BYTES,
             prompt_hash=xxhash.xxh3_128_digest(request.prompt_ids),
+            stop_sequence=self._message.stop_sequence,
         )
 
     def _new_delta(self) -> bytes | None:

@@ -24,13 +24,16 @@ def request(**more: Any) -> CanonicalRequest:
     return parse(orjson.dumps({**body, **more}), 4)
 
 
-def finished(reason: str = "stop", **message: Any) -> ReplyFinished:
+def finished(
+    reason: str = "stop", stop_sequence: str | None = None, **message: Any
+) -> ReplyFinished:
     return ReplyFinished(
         gateway="g",
         session_id="s",
         turn_id="t",
         message=orjson.dumps({"role": "assistant", **message}),
         finish_reason=reason,
+        stop_sequence=stop_sequence,
         prompt_tokens=5,
         completion_tokens=3,
     )
@@ -41,12 +44,14 @@ def answered(answer: ReplyFinished, **more: Any) -> Message:
     return Message.model_validate_json(body, strict=True)
 
 
-def events(*deltas: dict[str, Any], reason: str = "stop", **more: Any) -> list[dict[str, Any]]:
+def events(
+    *deltas: dict[str, Any], reason: str = "stop", stop: str | None = None, **more: Any
+) -> list[dict[str, Any]]:
     """The events of an answer, each checked against the official client's model of it."""
     made = MessageEvents("t", 1, request(**more))
     data = made.open(5)
     data += b"".join(made.delta(0, Piece(orjson.dumps(delta))) for delta in deltas)
-    answer = finished(reason, content="")
+    answer = finished(reason, stop, content="")
     return list(read(data + made.finish(0, answer) + made.end([answer])))
 
 
@@ -101,6 +106,18 @@ def test_an_answer_without_anything_has_no_blocks(content: str | None) -> None:
 def test_why_it_ended_is_told(reason: str, read_as: str) -> None:
     assert answered(finished(reason, content="x")).stop_reason == read_as
     assert events(reason=reason)[-2]["delta"]["stop_reason"] == read_as
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"), [("stop", ("stop_sequence", "END")), ("tool_calls", ("tool_use", None))]
+)
+def test_a_stop_sequence_that_ended_the_answer_is_told(
+    reason: str, ending: tuple[str, str | None]
+) -> None:
+    message = answered(finished(reason, "END", content="x"))
+    assert (message.stop_reason, message.stop_sequence) == ending
+    told = events(reason=reason, stop="END")[-2]["delta"]
+    assert (told["stop_reason"], told["stop_sequence"]) == ending
 
 
 @pytest.mark.parametrize("arguments", ["[1]", '"x"', "7", "null", '{"a":1e999}', '{"a":"\\ud800"}'])

@@ -1,7 +1,11 @@
 """Stop strings in what comes out late."""
 
+import pytest
+
 from infra.completion import NOTHING, MessageDelta, ParsedMessage
+from infra.tokenizer import pack
 from producers.rollout.stop_text import StopText
+from tests.unit.rollout_worker.records import Letters, codes
 
 
 class HeldBack:
@@ -23,3 +27,32 @@ def test_a_stop_string_in_what_was_held_back_leaves_no_space_before_it_in_the_st
     streamed = stream.finish().content
 
     assert streamed == stream.message.content == "code"
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "found"),
+    [
+        ("abcdef", ("x", "cd"), "cd"),
+        ("abcdef", ("ef", "bc"), "bc"),
+        ("abcdef", ("abcd", "bc"), "bc"),
+        ("abcdef", ("x",), None),
+    ],
+)
+def test_the_stop_string_that_ended_the_content_is_told(
+    text: str, stops: tuple[str, ...], found: str | None
+) -> None:
+    stream = StopText(Letters(), stops)
+    stream.feed(pack(codes(text)))
+    stream.finish()
+
+    assert stream.found == found
+
+
+@pytest.mark.parametrize(("stops", "found"), [(("3", "de"), "de"), (("de", "d"), "de")])
+def test_of_several_that_come_at_once_the_first_in_the_text_is_told(
+    stops: tuple[str, ...], found: str
+) -> None:
+    stream = StopText(HeldBack(), stops)
+    stream.finish()
+
+    assert (stream.found, stream.message.content) == (found, "co")

@@ -260,7 +260,7 @@ def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
     assert (last.token_offset, unpack(last.token_ids)) == (4, codes("ND"))
     assert len(last.logprobs) == len(last.token_ids)
     assert last.spans == (span(4, 8),)
-    assert last.finish_reason == "stop"
+    assert (last.finish_reason, last.stop_sequence) == ("stop", "END")
     assert last.delta == b'{"content":"c"}'
     assert last.message == b'{"content":"abc","role":"assistant"}'
 
@@ -270,6 +270,7 @@ def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
     turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
     record = turn.advance([chunk(0, codes("an EN"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
+    assert (record.finish_reason, record.stop_sequence) == ("length", None)
     assert record.delta == b'{"content":"an EN"}'
     assert record.message == b'{"content":"an EN","role":"assistant"}'
 
@@ -281,6 +282,26 @@ def test_a_stop_string_may_begin_before_a_continuation() -> None:
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
     assert record.message == b'{"content":"ab","role":"assistant"}'
+
+
+class LateLetters(Letters):
+    """All text comes at the end."""
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        super().feed(ids)
+        return MessageDelta()
+
+    def finish(self) -> MessageDelta:
+        return MessageDelta(content=self._content)
+
+
+def test_a_stop_string_in_text_that_comes_late_ended_the_turn_too() -> None:
+    sampling = Sampling(max_tokens=3, stop=("b",))
+    turn = Turn(request(sampling=sampling), LateLetters(), 1_000)
+    record = turn.advance([chunk(0, codes("abc"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.finish_reason, record.stop_sequence) == ("stop", "b")
+    assert record.message == b'{"content":"a","role":"assistant"}'
 
 
 FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}

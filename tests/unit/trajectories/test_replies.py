@@ -3,7 +3,7 @@
 from consumers.trajectories import fold
 from consumers.trajectories.replies import replies
 from schemas import records as r
-from tests.unit.trajectories.story import Story, dispatched, started, told
+from tests.unit.trajectories.story import Story, completed, dispatched, ids, started, told
 
 
 def joined(story: Story) -> list[r.Record]:
@@ -34,3 +34,16 @@ def test_a_retry_that_joined_a_turn_under_way_waits_for_it() -> None:
 
     assert isinstance(reply, r.CommandAnswered)
     assert (reply.turn_id, reply.status) == ("a", 200)
+
+
+def test_an_answer_says_what_ended_it_to_whoever_waits_for_it() -> None:
+    story = told(started("a"), dispatched("a"))
+    event = completed(ids(3, 4), stop_sequence="END")
+    folded = fold.apply(story.known, event, story.offset, lambda _: "exact")
+
+    ((_, reply),) = replies(event, folded)
+    _, again = joined(story)
+
+    for answer in (reply, again):
+        assert isinstance(answer, r.ReplyFinished)
+        assert (answer.finish_reason, answer.stop_sequence) == ("stop", "END")
