@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from producers.rollout.batching import Batch, Emission
 from producers.rollout.commands import CommandQueue
 from producers.rollout.engine import PauseMode
-from producers.rollout.engine_errors import EngineStateInvalid
+from producers.rollout.engine_state import EngineState
 from producers.rollout.kv_cache import KvCache
 from producers.rollout.request import Request, last_chunk
 
@@ -34,9 +34,7 @@ class EngineLoop:
         self.batch = batch
         self.commands = commands
         self.device = model.device
-        self.paused = False
-        self.asleep = False
-        self.error: str | None = None
+        self.state = EngineState()
         self.failed_callbacks = 0
         self.busy_seconds = 0.0
         self._stopped = False
@@ -53,7 +51,7 @@ class EngineLoop:
                     self._fail(error)
 
     def submit(self, request: Request) -> None:
-        if self.error is not None:
+        if self.state.error is not None:
             offset = len(request.tokens) - request.prompt_length
             self._deliver([(request, last_chunk(offset, "abort"))])
         else:
@@ -63,26 +61,18 @@ class EngineLoop:
         self._deliver(self.batch.abort(request_id))
 
     def pause(self, mode: PauseMode) -> None:
-        self._refuse_if_failed("pause")
-        self.paused = True
+        self.state.require_working("pause")
+        self.state.paused = True
         if mode == "abort":
             self.abort(None)
 
     def resume(self) -> None:
-        self._refuse_if_failed("resume")
-        if self.asleep:
-            raise EngineStateInvalid("resume", "asleep")
-        self.paused = False
-
-    def require_loadable(self) -> None:
-        """Raises `EngineStateInvalid` unless paused and awake."""
-        self._require_paused("load_weights")
-        if self.asleep:
-            raise EngineStateInvalid("load_weights", "asleep")
+        self.state.require_awake("resume")
+        self.state.paused = False
 
     def take_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
         """Copy checked tensors into the model. A copy that fails half-way is the engine's end."""
-        self.require_loadable()
+        self.state.require_loadable()
         state = self.model.state_dict()
         try:
             for name, tensor in tensors.items():
@@ -95,8 +85,8 @@ class EngineLoop:
 
     def sleep(self) -> int:
         """On a CPU the weights stay where they are: the host's memory is where they would go."""
-        self._require_paused("sleep")
-        if self.asleep:
+        self.state.require_paused("sleep")
+        if self.state.asleep:
             return 0
         self.batch.slots.void()
         freed = self.kv.release()
@@ -104,20 +94,20 @@ class EngineLoop:
             freed += sum(parameter.nbytes for parameter in self.model.parameters())
             self.model.to("cpu")
             torch.accelerator.empty_cache()
-        self.asleep = True
+        self.state.asleep = True
         return freed
 
     def wake(self) -> None:
-        self._refuse_if_failed("wake")
+        self.state.require_working("wake")
         self.model.to(self.device)
-        self.asleep = False
+        self.state.asleep = False
 
     def stop(self) -> None:
         self._stopped = True
         self._abort_all()
 
     def _ready(self) -> bool:
-        return self.batch.has_work and not self.paused and not self._stopped
+        return self.batch.has_work and not self.state.paused and not self._stopped
 
     def _step(self) -> None:
         started = time.perf_counter()
@@ -138,19 +128,9 @@ class EngineLoop:
 
     def _fail(self, error: Exception) -> None:
         logger.error("the torch engine failed", exc_info=error)
-        self.error = f"{type(error).__name__}: {error}"
-        self.paused = True
+        self.state.fail(f"{type(error).__name__}: {error}")
         self._abort_all()
 
     def _abort_all(self) -> None:
         self.batch.slots.void()  # so that nothing here touches a device that may be broken
         self.abort(None)
-
-    def _require_paused(self, call: str) -> None:
-        self._refuse_if_failed(call)
-        if not self.paused:
-            raise EngineStateInvalid(call, "running")
-
-    def _refuse_if_failed(self, call: str) -> None:
-        if self.error is not None:
-            raise EngineStateInvalid(call, f"failed ({self.error})")

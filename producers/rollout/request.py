@@ -42,6 +42,21 @@ class Request:
         self.stops = frozenset(self.sampling.stop_token_ids)
         self.seed &= _SEED_MASK
 
+    @classmethod
+    def of(
+        cls,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        seed: int,
+        on_chunk: ChunkCallback,
+    ) -> "Request":
+        """As an engine is given it; not checked yet. Raises `RequestInvalid`."""
+        parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
+        tokens = np.concatenate(parts)
+        return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
+
     def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
         """`schemas`: whether the engine has structured output.
 
@@ -78,7 +93,7 @@ class Request:
 NO_TOP: TopRow = (b"", b"")
 
 
-def token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
+def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
     """Little-endian int32 bytes as an array. Raises `RequestInvalid`."""
     if len(data) % 4:
         raise RequestInvalid(request_id, f"{len(data)} bytes are not a run of int32 token ids")

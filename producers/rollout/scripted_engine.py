@@ -6,12 +6,12 @@ tokens mean nothing.
 """
 
 import contextlib
-import threading
 from pathlib import Path
 
 from producers.rollout.commands import CommandQueue
 from producers.rollout.engine import ChunkCallback, EngineHealth, PauseMode, SamplingParams
-from producers.rollout.engine_errors import EngineStateInvalid, EngineTimeout
+from producers.rollout.engine_errors import EngineStateInvalid
+from producers.rollout.engine_thread import EngineThread
 from producers.rollout.script import Script
 from producers.rollout.scripted_loop import ScriptedLoop, scripted_request
 
@@ -26,10 +26,11 @@ class ScriptedEngine:
     ) -> None:
         self._script = script
         self._max_length = max_length
-        self._commands = CommandQueue(DEADLINE_S)
+        self._commands = CommandQueue()
         self._loop = ScriptedLoop(script, version, max_running, self._commands)
-        self._thread = threading.Thread(target=self._loop.run, name="scripted-engine", daemon=True)
-        self._thread.start()
+        self._thread = EngineThread(
+            "scripted-engine", DEADLINE_S, self._loop.run, self._commands.put
+        )
 
     @property
     def logprob_tolerance(self) -> float:
@@ -43,31 +44,30 @@ class ScriptedEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        if self._loop.error is not None:
-            raise EngineStateInvalid("submit", f"failed ({self._loop.error})")
+        self._loop.state.require_working("submit")
         request = scripted_request(
             self._script, request_id, prompt, completion, sampling, on_chunk, self._max_length
         )
-        self._commands.post("submit", lambda: self._loop.accept(request))
+        self._thread.post("submit", lambda: self._loop.accept(request))
 
     def abort(self, request_id: str | None) -> None:
         with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
-            self._commands.post("abort", lambda: self._loop.abort(request_id))
+            self._thread.post("abort", lambda: self._loop.abort(request_id))
 
     def pause(self, mode: PauseMode) -> None:
-        self._commands.ask("pause", lambda: self._loop.pause(mode))
+        self._thread.ask("pause", lambda: self._loop.pause(mode))
 
     def resume(self) -> None:
-        self._commands.ask("resume", self._loop.resume)
+        self._thread.ask("resume", self._loop.resume)
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._commands.ask("load_weights", lambda: self._loop.take_version(version))
+        self._thread.ask("load_weights", lambda: self._loop.take_version(version))
 
     def sleep(self) -> int:
-        return self._commands.ask("sleep", self._loop.sleep)
+        return self._thread.ask("sleep", self._loop.sleep)
 
     def wake(self) -> None:
-        self._commands.ask("wake", self._loop.wake)
+        self._thread.ask("wake", self._loop.wake)
 
     def health(self) -> EngineHealth:
         loop = self._loop
@@ -77,9 +77,9 @@ class ScriptedEngine:
             waiting=max(0, len(loop.live) - loop.max_running) + len(self._commands),
             kv_slots=loop.max_running,
             kv_bytes=0,
-            paused=loop.paused,
-            asleep=loop.asleep,
-            error=loop.error,
+            paused=loop.state.paused,
+            asleep=loop.state.asleep,
+            error=loop.state.error,
             failed_callbacks=loop.failed_callbacks,
             sampled_tokens=loop.sampled_tokens,
             reused_tokens=0,
@@ -87,9 +87,4 @@ class ScriptedEngine:
         )
 
     def close(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise EngineStateInvalid("close", "delivering a chunk: on_chunk must not wait for it")
-        self._commands.close(self._loop.stop)
-        self._thread.join(DEADLINE_S)
-        if self._thread.is_alive():
-            raise EngineTimeout("close", DEADLINE_S)
+        self._thread.close(self._loop.stop)

@@ -18,11 +18,11 @@ from producers.rollout.engine import (
     VersionSpan,
 )
 from producers.rollout.engine_errors import (
-    EngineStateInvalid,
     PromptTooLong,
     RequestInvalid,
     no_structured_output,
 )
+from producers.rollout.engine_state import EngineState
 from producers.rollout.script import Script, logprobs, most_likely
 
 STEP_S = 0.005
@@ -81,8 +81,7 @@ class ScriptedLoop:
         self.version = version
         self.max_running = max_running
         self.live: dict[str, ScriptedRequest] = {}
-        self.paused = self.asleep = False
-        self.error: str | None = None
+        self.state = EngineState()
         self.failed_callbacks = self.sampled_tokens = 0
         self.busy_s = 0.0
         self._script = script
@@ -101,7 +100,7 @@ class ScriptedLoop:
                 self._fail(error)
 
     def accept(self, request: ScriptedRequest) -> None:
-        if self.error is not None:
+        if self.state.error is not None:
             self._deliver(request, _end(request, "abort"))
         else:
             self.live.setdefault(request.request_id, request)
@@ -112,38 +111,34 @@ class ScriptedLoop:
                 self._deliver(request, _end(request, "abort"))
 
     def pause(self, mode: PauseMode) -> None:
-        self._refuse_if_failed("pause")
-        self.paused = True
+        self.state.require_working("pause")
+        self.state.paused = True
         if mode == "abort":
             self.abort(None)
 
     def resume(self) -> None:
-        self._refuse_if_failed("resume")
-        if self.asleep:
-            raise EngineStateInvalid("resume", "asleep")
-        self.paused, self._stepped_at = False, time.monotonic()
+        self.state.require_awake("resume")
+        self.state.paused, self._stepped_at = False, time.monotonic()
 
     def take_version(self, version: int) -> None:
-        self._require_paused("load_weights")
-        if self.asleep:
-            raise EngineStateInvalid("load_weights", "asleep")
+        self.state.require_loadable()
         self.version = version
 
     def sleep(self) -> int:
-        self._require_paused("sleep")
-        self.asleep = True
+        self.state.require_paused("sleep")
+        self.state.asleep = True
         return 0
 
     def wake(self) -> None:
-        self._refuse_if_failed("wake")
-        self.asleep = False
+        self.state.require_working("wake")
+        self.state.asleep = False
 
     def stop(self) -> None:
         self._stopped = True
         self.abort(None)
 
     def _ready(self) -> bool:
-        return bool(self.live) and not self.paused and not self._stopped
+        return bool(self.live) and not self.state.paused and not self._stopped
 
     def _step(self) -> None:
         started = time.monotonic()
@@ -199,18 +194,8 @@ class ScriptedLoop:
 
     def _fail(self, error: Exception) -> None:
         _log.error("the scripted engine failed", exc_info=error)
-        self.error = f"{type(error).__name__}: {error}"
-        self.paused = True
+        self.state.fail(f"{type(error).__name__}: {error}")
         self.abort(None)
-
-    def _require_paused(self, call: str) -> None:
-        self._refuse_if_failed(call)
-        if not self.paused:
-            raise EngineStateInvalid(call, "running")
-
-    def _refuse_if_failed(self, call: str) -> None:
-        if self.error is not None:
-            raise EngineStateInvalid(call, f"failed ({self.error})")
 
 
 def _end(request: ScriptedRequest, reason: FinishReason) -> TokenChunk:

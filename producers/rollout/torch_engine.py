@@ -6,11 +6,9 @@ check what they can in the caller's thread and post the rest to the engine's own
 
 import contextlib
 import secrets
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -25,10 +23,11 @@ from producers.rollout.engine import (
     SamplingParams,
     logprob_tolerance,
 )
-from producers.rollout.engine_errors import EngineStateInvalid, EngineTimeout
+from producers.rollout.engine_errors import EngineStateInvalid
 from producers.rollout.engine_loop import EngineLoop
+from producers.rollout.engine_thread import EngineThread
 from producers.rollout.forward import Forward
-from producers.rollout.request import Request, token_ids
+from producers.rollout.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,13 @@ class TorchEngine:
         module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
-        self._deadline_s = settings.deadline_s
-        self._commands = CommandQueue(settings.deadline_s)
+        self._commands = CommandQueue()
         kv = plan_cache(model, settings.max_length, settings.max_slots, settings.kv_bytes)
         batch = Batch(Forward(model, kv), version, settings.max_running, settings.prefill_tokens)
         self._loop = EngineLoop(model, kv, batch, self._commands)
-        self._thread = threading.Thread(target=self._loop.run, name="torch-engine", daemon=True)
-        self._thread.start()
+        self._thread = EngineThread(
+            "torch-engine", settings.deadline_s, self._loop.run, self._commands.put
+        )
 
     @classmethod
     def from_directory(
@@ -97,35 +96,32 @@ class TorchEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        if self._loop.error is not None:
-            raise EngineStateInvalid("submit", f"failed ({self._loop.error})")
-        parts = [token_ids(request_id, prompt), token_ids(request_id, completion)]
-        tokens, prompt_length = np.concatenate(parts), len(parts[0])
+        self._loop.state.require_working("submit")
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        request = Request(request_id, tokens, prompt_length, sampling, seed, on_chunk)
+        request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
         request.check(self._vocabulary, self._loop.kv.max_length)
-        self._commands.post("submit", lambda: self._loop.submit(request))
+        self._thread.post("submit", lambda: self._loop.submit(request))
 
     def abort(self, request_id: str | None) -> None:
         with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
-            self._commands.post("abort", lambda: self._loop.abort(request_id))
+            self._thread.post("abort", lambda: self._loop.abort(request_id))
 
     def pause(self, mode: PauseMode) -> None:
-        self._commands.ask("pause", lambda: self._loop.pause(mode))
+        self._thread.ask("pause", lambda: self._loop.pause(mode))
 
     def resume(self) -> None:
-        self._commands.ask("resume", self._loop.resume)
+        self._thread.ask("resume", self._loop.resume)
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._commands.ask("load_weights", self._loop.require_loadable)
+        self._thread.ask("load_weights", self._loop.state.require_loadable)
         tensors = read_weights(directory, self._loop.model.state_dict())
-        self._commands.ask("load_weights", lambda: self._loop.take_weights(tensors, version))
+        self._thread.ask("load_weights", lambda: self._loop.take_weights(tensors, version))
 
     def sleep(self) -> int:
-        return self._commands.ask("sleep", self._loop.sleep)
+        return self._thread.ask("sleep", self._loop.sleep)
 
     def wake(self) -> None:
-        self._commands.ask("wake", self._loop.wake)
+        self._thread.ask("wake", self._loop.wake)
 
     def health(self) -> EngineHealth:
         loop, batch = self._loop, self._loop.batch
@@ -135,9 +131,9 @@ class TorchEngine:
             waiting=len(batch.waiting) + len(self._commands),
             kv_slots=loop.kv.max_slots,
             kv_bytes=loop.kv.allocated(),
-            paused=loop.paused,
-            asleep=loop.asleep,
-            error=loop.error,
+            paused=loop.state.paused,
+            asleep=loop.state.asleep,
+            error=loop.state.error,
             failed_callbacks=loop.failed_callbacks,
             sampled_tokens=batch.sampled_tokens,
             reused_tokens=batch.reused_tokens,
@@ -145,9 +141,4 @@ class TorchEngine:
         )
 
     def close(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise EngineStateInvalid("close", "delivering a chunk: on_chunk must not wait for it")
-        self._commands.close(self._loop.stop)
-        self._thread.join(self._deadline_s)
-        if self._thread.is_alive():
-            raise EngineTimeout("close", self._deadline_s)
+        self._thread.close(self._loop.stop)

@@ -11,8 +11,6 @@ import contextlib
 import shutil
 from pathlib import Path
 
-import numpy as np
-
 from producers.rollout.engine import (
     ChunkCallback,
     EngineHealth,
@@ -22,7 +20,7 @@ from producers.rollout.engine import (
 )
 from producers.rollout.engine_errors import EngineError, EngineStateInvalid
 from producers.rollout.event_loop_thread import EventLoopThread
-from producers.rollout.request import Request, token_ids
+from producers.rollout.request import Request
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_client import VllmClient
 from producers.rollout.vllm_loop import VllmLoop
@@ -82,11 +80,9 @@ class VllmEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        if self._loop.error is not None:
-            raise EngineStateInvalid("submit", f"failed ({self._loop.error})")
-        parts = [token_ids(request_id, prompt), token_ids(request_id, completion)]
-        tokens, seed = np.concatenate(parts), sampling.seed or 0
-        plain = Request(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
+        self._loop.state.require_working("submit")
+        seed = sampling.seed or 0
+        plain = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
         request = VllmRequest.of(plain)
         request.check(self._model.vocabulary, self._loop.limit, self._settings.gpu)
         self._thread.post("submit", lambda: self._loop.accept(request))
@@ -102,7 +98,7 @@ class VllmEngine:
         self._thread.ask("resume", self._loop.resume)
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._loop.require_loadable()
+        self._loop.state.require_loadable()
         require_same(directory, self._model)
         self._thread.ask("load_weights", lambda: self._loop.load(directory, version))
 
@@ -122,9 +118,9 @@ class VllmEngine:
             waiting=max(0, len(loop.live) - running),
             kv_slots=self._capacity,
             kv_bytes=self._settings.kv_bytes or 0,
-            paused=loop.paused,
-            asleep=loop.asleep,
-            error=loop.error,
+            paused=loop.state.paused,
+            asleep=loop.state.asleep,
+            error=loop.state.error,
             failed_callbacks=loop.failed_callbacks,
             sampled_tokens=loop.sampled_tokens,
             reused_tokens=loop.reused_tokens,

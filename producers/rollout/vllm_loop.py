@@ -16,7 +16,7 @@ from pathlib import Path
 
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine import FinishReason, PauseMode, TokenChunk
-from producers.rollout.engine_errors import EngineStateInvalid
+from producers.rollout.engine_state import EngineState
 from producers.rollout.request import last_chunk
 from producers.rollout.vllm_client import VllmClient
 from producers.rollout.vllm_protocol import AnswerInvalid, Piece, RequestRefused
@@ -37,9 +37,7 @@ class VllmLoop:
         self.limit = limit
         self.live: dict[str, VllmRequest] = {}
         self.streams: dict[str, asyncio.Task[None]] = {}
-        self.paused = False
-        self.asleep = False
-        self.error: str | None = None
+        self.state = EngineState()
         self.failed_callbacks = 0
         self.sampled_tokens = 0
         self.reused_tokens = 0
@@ -52,11 +50,11 @@ class VllmLoop:
         if request.request_id in self.live:
             return
         self.live[request.request_id] = request
-        if self.error is not None:
+        if self.state.error is not None:
             self._end(request, "abort")
         elif (reason := request.request.finished_before_start(self.limit)) is not None:
             self._end(request, reason)
-        elif not self.paused:
+        elif not self.state.paused:
             self._send(request)
 
     def abort(self, request_id: str | None) -> None:
@@ -69,41 +67,33 @@ class VllmLoop:
     async def pause(self, mode: PauseMode) -> None:
         """All tokens so far have been delivered when it returns."""
         async with self._steps:
-            self._refuse_if_failed("pause")
-            self.paused = True
+            self.state.require_working("pause")
+            self.state.paused = True
             with self._failing():
                 await self.client.end_all()
                 while self.streams:
                     await asyncio.wait(self.streams.values(), timeout=AGAIN_S)
                     if self.streams:
                         await self.client.end_all()
-            self._refuse_if_failed("pause")
+            self.state.require_working("pause")
             if mode == "abort":
                 self.abort(None)
 
     async def resume(self) -> None:
         """Kept requests are sent again."""
         async with self._steps:
-            self._refuse_if_failed("resume")
-            if self.asleep:
-                raise EngineStateInvalid("resume", "asleep")
+            self.state.require_awake("resume")
             with self._failing():
                 await self.client.resume()
-            self.paused = False
+            self.state.paused = False
             for request in self.live.values():
                 if request.request_id not in self.streams:
                     self._send(request)
 
-    def require_loadable(self) -> None:
-        """Raises `EngineStateInvalid` unless paused and awake."""
-        self._require_paused("load_weights")
-        if self.asleep:
-            raise EngineStateInvalid("load_weights", "asleep")
-
     async def load(self, directory: Path, version: int) -> None:
         """Checked weights. A server that cannot take them may hold half of them: it is given up."""
         async with self._steps:
-            self.require_loadable()
+            self.state.require_loadable()
             with self._failing():
                 await self.client.load(directory, str(version))
             self.version = version
@@ -111,22 +101,22 @@ class VllmLoop:
     async def sleep(self) -> None:
         """Frees what can be freed."""
         async with self._steps:
-            self._require_paused("sleep")
+            self.state.require_paused("sleep")
             with self._failing():
                 await self.client.sleep()
-            self.asleep = True
+            self.state.asleep = True
 
     async def wake(self) -> None:
         """The server takes calls again; none is made before `resume`."""
         async with self._steps:
-            self._refuse_if_failed("wake")
+            self.state.require_working("wake")
             with self._failing():
                 await self.client.wake()
-            self.asleep = False
+            self.state.asleep = False
 
     async def stop(self) -> None:
         """Ends all requests, and waits for the connections to be closed."""
-        self.paused = True
+        self.state.paused = True
         streams = list(self.streams.values())
         self.abort(None)
         await asyncio.gather(*streams, return_exceptions=True)
@@ -134,10 +124,9 @@ class VllmLoop:
 
     def fail(self, reason: str) -> None:
         """The server is of no more use: all requests end."""
-        if self.error is None:
+        if self.state.error is None:
             logger.error("vLLM failed: %s", reason)
-            self.error = reason
-            self.paused = True
+            self.state.fail(reason)
             self.abort(None)
 
     @property
@@ -186,7 +175,7 @@ class VllmLoop:
             chunk = request.take(pieces, version)
             if chunk is not None:
                 self._deliver(request, chunk)
-        if reason is None or (reason == "abort" and not self.paused):
+        if reason is None or (reason == "abort" and not self.state.paused):
             raise AnswerInvalid(f"a stream that ended with {reason}, which nobody asked for")
 
     def _deliver(self, request: VllmRequest, chunk: TokenChunk) -> None:
@@ -224,12 +213,3 @@ class VllmLoop:
         except SeamlessFlowError as error:
             self.fail(str(error))
             raise
-
-    def _require_paused(self, call: str) -> None:
-        self._refuse_if_failed(call)
-        if not self.paused:
-            raise EngineStateInvalid(call, "running")
-
-    def _refuse_if_failed(self, call: str) -> None:
-        if self.error is not None:
-            raise EngineStateInvalid(call, f"failed ({self.error})")

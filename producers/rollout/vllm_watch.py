@@ -14,7 +14,7 @@ ASK_EVERY = 10
 async def watch(loop: VllmLoop, server: VllmServer | None) -> None:
     """Until the engine has failed. `server` is None where another one started it."""
     looks = 0
-    while loop.error is None:
+    while loop.state.error is None:
         await asyncio.sleep(LOOK_S)
         looks += 1
         if server is not None and (status := server.exit_status) is not None:

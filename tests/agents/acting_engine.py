@@ -6,7 +6,6 @@ again, or makes up a number, is found out by the record it keeps (`sampled_turns
 """
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from producers.rollout.engine import (
     TokenChunk,
 )
 from producers.rollout.engine_errors import RequestInvalid
+from producers.rollout.engine_thread import EngineThread
 from producers.rollout.message_reader import MessageReader
 from producers.rollout.role_steps import Weights
 from producers.rollout.script import Script
@@ -49,9 +49,8 @@ class ActingEngine:
         self._live: dict[str, Speech] = {}
         self._paused = self._asleep = self._stopped = False
         self._sampled = 0
-        self._commands = CommandQueue(DEADLINE_S)
-        self._thread = threading.Thread(target=self._run, name="acting-engine", daemon=True)
-        self._thread.start()
+        self._commands = CommandQueue()
+        self._thread = EngineThread("acting-engine", DEADLINE_S, self._run, self._commands.put)
 
     @property
     def logprob_tolerance(self) -> float:
@@ -83,19 +82,19 @@ class ActingEngine:
             sampling.top_logprobs,
             on_chunk,
         )
-        self._commands.post("submit", lambda: self._begin(speech))
+        self._thread.post("submit", lambda: self._begin(speech))
 
     def abort(self, request_id: str | None) -> None:
-        self._commands.post("abort", lambda: self._abort(request_id))
+        self._thread.post("abort", lambda: self._abort(request_id))
 
     def pause(self, mode: PauseMode) -> None:
-        self._commands.ask("pause", lambda: self._pause(mode))
+        self._thread.ask("pause", lambda: self._pause(mode))
 
     def resume(self) -> None:
-        self._commands.ask("resume", self._resume)
+        self._thread.ask("resume", self._resume)
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._commands.ask("load_weights", lambda: self._take(version))
+        self._thread.ask("load_weights", lambda: self._take(version))
 
     def sleep(self) -> int:
         self._asleep = True
@@ -121,8 +120,7 @@ class ActingEngine:
         )
 
     def close(self) -> None:
-        self._commands.close(self._stop)
-        self._thread.join(DEADLINE_S)
+        self._thread.close(self._stop)
 
     def _run(self) -> None:
         while not self._stopped:

@@ -6,7 +6,7 @@ import pytest
 from infra.tokenizer import pack
 from producers.rollout.engine import SamplingParams, TokenChunk, VersionSpan
 from producers.rollout.engine_errors import PromptTooLong, SamplingUnsupported
-from producers.rollout.request import Request, token_ids
+from producers.rollout.request import Request
 from producers.rollout.script import logprobs
 from producers.rollout.vllm_protocol import AnswerInvalid, Piece
 from producers.rollout.vllm_request import VllmRequest, finish_reason
@@ -17,8 +17,8 @@ SCHEMA = SamplingParams(50, json_schema="{}")
 
 
 def request(sampling: SamplingParams = PLAIN, completion: int = 0) -> VllmRequest:
-    tokens = token_ids("r", pack(PROMPT + [9] * completion))
-    return VllmRequest.of(Request("r", tokens, 3, sampling, 0, _never))
+    sampled = pack([9] * completion)
+    return VllmRequest.of(Request.of("r", pack(PROMPT), sampled, sampling, 0, _never))
 
 
 def _never(chunk: TokenChunk) -> None:
