@@ -6,12 +6,14 @@ order, so that equal records are equal bytes.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 from fastavro import schemaless_reader
 
 from schemas.generate import in_dependency_order, references
+from schemas.reading import Read, reader, record_reader, whole
 from schemas.records import RECORDS, Record
 from schemas.registry import (
     NAMESPACE,
@@ -57,11 +59,11 @@ def encode(record: Record) -> bytes:
 
 def decode(data: bytes) -> Record:
     """The record that `data` encodes. Raises `UndecodableRecord`."""
-    reader = _READERS.get(data[:_HEADER_BYTES])
-    if reader is None:
+    read = _READERS.get(data[:_HEADER_BYTES])
+    if read is None:
         raise UndecodableRecord(f"no schema has the header {data[:_HEADER_BYTES].hex() or 'empty'}")
     try:
-        return reader(data)
+        return read(data)
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
 
@@ -85,13 +87,11 @@ def _converter(avro: Any) -> Callable[[Any], Any]:
     return lambda value: None if value is None else _record(form, value)
 
 
-def _reader(form: _Format, written: Any, same: bool) -> Callable[[bytes], Record]:
-    reader_schema = None if same else form.schema
-
+def _old_reader(form: _Format, written: Any) -> Callable[[bytes], Record]:
     def read(data: bytes) -> Record:
         body = BytesIO(data)
         body.seek(_HEADER_BYTES)
-        datum: Any = schemaless_reader(body, written, reader_schema)
+        datum: Any = schemaless_reader(body, written, form.schema)
         return _record(form, datum)
 
     return read
@@ -109,12 +109,19 @@ def _writers() -> dict[type[Record], tuple[bytes, Write]]:
 
 
 def _readers() -> dict[bytes, Callable[[bytes], Record]]:
-    readers = {form.header: _reader(form, form.schema, True) for form in _FORMATS.values()}
+    by_name: dict[str, Read] = {}
+    for name in in_dependency_order(_RAW):
+        fields = {field["name"]: reader(field["type"], by_name) for field in _RAW[name]["fields"]}
+        by_name[f"{NAMESPACE}.{name}"] = record_reader(RECORDS[name], fields)
+    readers: dict[bytes, Callable[[bytes], Record]] = {
+        form.header: partial(whole, by_name[f"{NAMESPACE}.{name}"], _HEADER_BYTES)
+        for name, form in _FORMATS.items()
+    }
     for name, versions in history().items():
         for version, schema in versions.items():
             header = _MARKER + bytes.fromhex(version)
             if header not in readers and name in _FORMATS:
-                readers[header] = _reader(_FORMATS[name], parsed(schema), False)
+                readers[header] = _old_reader(_FORMATS[name], parsed(schema))
     return readers
 
 

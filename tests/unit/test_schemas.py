@@ -1,5 +1,6 @@
 """The schemas: dataclasses match them, nothing released ever becomes unreadable."""
 
+import contextlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
 from fastavro.utils import generate_one
+from hypothesis import given
+from hypothesis import strategies as st
 
 import schemas
 from schemas.codec import UndecodableRecord, decode, encode
@@ -97,12 +100,12 @@ def test_a_record_survives_encoding() -> None:
 def test_another_avro_library_reads_what_is_written(name: str) -> None:
     schema, header = parsed(self_contained(name, RAW)), 10
     for _ in range(20):
-        given, buffer = generate_one(schema), BytesIO()
-        schemaless_writer(buffer, schema, given)
+        made, buffer = generate_one(schema), BytesIO()
+        schemaless_writer(buffer, schema, made)
         fingerprint = bytes.fromhex(schema_fingerprint(self_contained(name, RAW)))
         written = encode(decode(b"\xc3\x01" + fingerprint + buffer.getvalue()))
 
-        assert schemaless_reader(BytesIO(written[header:]), schema, None) == given
+        assert schemaless_reader(BytesIO(written[header:]), schema, None) == made
 
 
 @pytest.mark.parametrize(
@@ -135,11 +138,41 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
         decode(data)
 
 
-def test_a_cut_record_is_refused() -> None:
-    whole = encode(Sampling(stop=("a", "b")))
+FULL = encode(
+    Sampling(temperature=0.5, seed=2**40, stop=("a", "b" * 100), logit_bias={"1": 1.0, "2": 2.0})
+)
 
+
+@pytest.mark.parametrize("length", range(10, len(FULL)))
+def test_a_cut_record_is_refused(length: int) -> None:
     with pytest.raises(UndecodableRecord):
-        decode(whole[:-2])
+        decode(FULL[:length])
+
+
+def test_more_than_a_record_is_refused() -> None:
+    with pytest.raises(UndecodableRecord, match="ends at byte"):
+        decode(FULL + b"\0")
+
+
+@given(st.lists(st.tuples(st.integers(10, len(FULL) - 1), st.integers(0, 255)), min_size=1))
+def test_a_damaged_record_is_read_or_refused(damage: list[tuple[int, int]]) -> None:
+    damaged = bytearray(FULL)
+    for place, byte in damage:
+        damaged[place] = byte
+    with contextlib.suppress(UndecodableRecord):
+        assert isinstance(decode(bytes(damaged)), Sampling)
+
+
+def test_a_list_in_blocks_with_their_sizes_is_read() -> None:
+    """As Avro allows, and other writers do."""
+    items = b"\x02a\x02b"
+    assert FULL.count(b"\x04\x02a") == 1
+    blocks = FULL.replace(b"\x04\x02a", b"\x03\x04" + items + b"\x04\x02a")
+
+    read = decode(blocks)
+
+    assert isinstance(read, Sampling)
+    assert read.stop == ("a", "b", "a", "b" * 100)
 
 
 def test_requests_and_sessions_are_co_partitioned() -> None:
