@@ -1,11 +1,12 @@
 """Latency and throughput of the whole path, and the CPU each process takes for a call.
 
-    python -m benchmarks gateway [--levels 1,32,256] [--seconds 5] [--manager real|scripted]
-                                 [--calls plain|streamed|scored]
+    python -m benchmarks gateway [--levels 1,32,256] [--seconds 5] [--warm-up 20]
+                                 [--manager real|scripted] [--calls plain|streamed|scored]
 
 Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator, all
 on this machine. A session has eight turns that extend each other. What a call takes is what the
-system adds to sampling. With `--manager scripted` only the gateway is real.
+system adds to sampling. With `--manager scripted` only the gateway is real. Before the first level
+there is load for `--warm-up` seconds: a broker that has just started takes twice the CPU and more.
 
 A `streamed` call gets its 70 tokens in 20 chunks; `first_` figures are of its first bytes. A
 `scored` call gets 200 tokens with their log-probs.
@@ -42,6 +43,7 @@ _SECRET = "secret of the benchmark"
 _CHUNKS = 20
 _TURNS = 8
 _WARM_UP_S = 1.0
+_WARM_UP_LEVEL = 64
 _READY_TIMEOUT_S = 60
 _OPEN_AT_ONCE = 64
 _SESSIONS = {1: 400}
@@ -87,6 +89,7 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks gateway", description=__doc__)
     parser.add_argument("--levels", default="1,32,256", help="calls at once, with commas")
     parser.add_argument("--seconds", type=float, default=5, help="measured time of a level")
+    parser.add_argument("--warm-up", type=float, default=20, help="seconds of load before all")
     parser.add_argument("--manager", choices=("real", "scripted"), default="real")
     parser.add_argument("--linger-ms", type=float, default=0, help="of gateway and worker")
     parser.add_argument("--calls", choices=_CALLS, default="plain")
@@ -98,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
     }
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Broker(None, short_lived=True) as broker,
+        Broker(None) as broker,
         Children() as children,
     ):
         assert broker.pid is not None
@@ -107,6 +110,8 @@ def main(argv: Sequence[str]) -> None:
         stage = Stage(children, broker.settings, broker.pid, url, asked.linger_ms, calls)
         create_topics(stage.kafka, TOPICS.values())
         _start(stage, Path(scratch), asked.manager)
+        if asked.warm_up:
+            _measured(stage, _WARM_UP_LEVEL, asked.warm_up)
         for level in map(int, asked.levels.split(",")):
             found |= _measured(stage, level, asked.seconds)
     print(json.dumps(found))
