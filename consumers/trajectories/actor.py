@@ -365,6 +365,7 @@ class Actor:
             self._now_ms(),
             self._no_progress_ms,
             lambda session_id: session_id in partition.ended,
+            partition.owner_since_ms,
         )
 
     def _owned(self) -> list[Partition]:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from consumers.trajectories import dispatch
 from consumers.trajectories.decision import Context, Decision
 from consumers.trajectories.fold import judgement
-from consumers.trajectories.session import Session, Turn, TurnState
+from consumers.trajectories.retries import meant_turn
+from consumers.trajectories.session import Session, Turn
 from consumers.trajectories.turn_start import BadRequest, start
 from schemas import records as r
 from schemas.identity import named_session_id
@@ -163,7 +164,7 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
 def _request(session: Session, command: r.RequestTurn, context: Context) -> Decision:
     if command.turn_id in session.turns:
         return Decision()
-    joined = _joined_turn(session, command)
+    joined = meant_turn(session, command, context)
     if joined is not None:
         return Decision([_join(joined, command, context)])
     policy = context.fleet.policies[session.policy_of(command.module)]
@@ -200,18 +201,6 @@ def _record_bytes(started: r.TurnStarted) -> int:
 def _sampling_bytes(sampling: r.Sampling) -> int:
     texts = (sampling.json_schema or "", *sampling.stop)
     return sum(len(text.encode()) for text in texts) + _BIAS_BYTES * len(sampling.logit_bias)
-
-
-def _joined_turn(session: Session, command: r.RequestTurn) -> Turn | None:
-    """The turn that a retry means. An equal body alone is a new sample."""
-    turn_id = None
-    if command.idempotency_key is not None:
-        turn_id = session.idempotency.get(command.idempotency_key)
-    elif command.retry_count > 0:
-        turn_id = session.bodies.get(command.body_hash)
-    turn = session.turns.get(turn_id or "")
-    alive = turn is not None and turn.state in (TurnState.RUNNING, TurnState.COMPLETED)
-    return turn if alive else None
 
 
 def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:

@@ -90,7 +90,6 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
     turn = Turn(event, prompt.node_id, sampled.node_id, event.reply, event.at_ms)
     session.turns[turn_id] = session.running[turn_id] = turn
-    session.bodies[event.body_hash] = turn_id
     session.commands.add(event.command_id)
     session.last_activity_ms = event.at_ms
     if event.idempotency_key is not None:

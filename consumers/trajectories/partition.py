@@ -56,6 +56,8 @@ class Partition:
     fenced: bool = False
     """Whether a newer claim than its own was read: somebody else acts now."""
     epoch: int = field(init=False)
+    owner_since_ms: int = 0
+    """When its owner claimed it."""
     position: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
     ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -162,6 +164,7 @@ class Partition:
         mine = event.manager == self.manager
         self.fenced |= self.owned and not mine
         self.owned = mine and not self.fenced
+        self.owner_since_ms = event.at_ms
         return True
 
     def _settle(self, event: Record, session_id: str, epoch: int) -> None:

@@ -71,8 +71,6 @@ class Session:
     """Turns that end behind a history, by its key chained with the sampled message's."""
     idempotency: dict[str, str] = field(default_factory=dict)
     """Latest turn of each idempotency key."""
-    bodies: dict[bytes, str] = field(default_factory=dict)
-    """Latest turn of each request body."""
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False

@@ -19,6 +19,7 @@ IDLE_MS = 100_000
 AGE_MS = 1_000_000
 _PATIENCE_MS = 300_000
 _STOPS: tuple[tuple[str, ...], ...] = ((), (), (), ("3",), ("e", "zz"))
+_MODULES = ("", "", "planner")
 _TOP_P = (None, None, None, None, 0.9)
 
 
@@ -64,6 +65,7 @@ class Caller:
             ),
             stream=bool(choices.below(2)),
             wants_logprobs=bool(choices.below(2)),
+            module=choices.pick(_MODULES),
             deadline_ms=self.clock() + TURN_MS,
         )
         asked = Asked(history, request, [])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from consumers.trajectories.actor import Actor
+from consumers.trajectories.decide import Command
 from consumers.trajectories.decision import Decision
 from consumers.trajectories.matching import PromptRenderer
 from consumers.trajectories.partition import Partition
@@ -75,6 +76,53 @@ class SendsAtOnce(StagedManager):
     """Has a hasty actor."""
 
     actor_class = Hasty
+
+
+class Forgetful(Actor):
+    """A retry gets the latest turn of its body, whatever became of its answer."""
+
+    def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
+        decision = super()._decision(partition, command, received)
+        if not isinstance(command, r.RequestTurn) or not command.retry_count:
+            return decision
+        (event, *_) = decision.events or (None,)
+        session = partition.find(command.session_id)
+        if command.idempotency_key or session is None or not isinstance(event, r.TurnStarted):
+            return decision
+        equal = [
+            turn.started.turn_id
+            for turn in session.turns.values()
+            if turn.started.body_hash == command.body_hash and turn.state == "completed"
+        ]
+        return Decision([_join(equal[-1], event)]) if equal else decision
+
+
+def _join(turn_id: str, started: r.TurnStarted) -> r.TurnJoined:
+    return r.TurnJoined(
+        session_id=started.session_id,
+        epoch=started.epoch,
+        at_ms=started.at_ms,
+        command_id=started.command_id,
+        turn_id=turn_id,
+        reply=started.reply,
+    )
+
+
+class JoinsTheLatest(StagedManager):
+    """Has a forgetful actor."""
+
+    actor_class = Forgetful
+
+
+class NeverJoins(StagedManager):
+    """Takes no retry for one."""
+
+    def _command(self, received: Received) -> None:
+        command = received.record
+        if isinstance(command, r.RequestTurn):
+            alone = replace(command, idempotency_key=None, retry_count=0)
+            received = _with(received, alone)
+        super()._command(received)
 
 
 class Unsteady(Sending):
@@ -178,6 +226,8 @@ FAULTS = {
         (CountsNothing, "ignored uncounted"),
         (WritesItsOwnTime, "I7"),
         (SendsAtOnce, "I1"),
+        (JoinsTheLatest, "joined what the agent has gone on from|joined an answer of long ago"),
+        (NeverJoins, "a retry began a turn of its own"),
         (LosesDeltas, "a gap"),
         (LosesEnds, "I8"),
         (HidesGuesses, "an ambiguity is not marked"),

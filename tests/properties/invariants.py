@@ -8,6 +8,7 @@ from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import REQUESTS, TRAJECTORIES
 from tests.properties import oracle
+from tests.properties.joins import check_joins, check_start
 from tests.properties.matches import check_match
 from tests.properties.readings import as_bytes, read, repeated, without_places
 from tests.properties.told import Told, told
@@ -73,16 +74,8 @@ def _check_turns(world: World, one: Told, requests: Requests) -> None:
         started = turn.started
         read_to = world.group.decided_at[started.turn_id, started.epoch]
         check_match(turn, one, read_to, requests, world.renderer, world.policy.strictness)
-    for event in one.joins:
-        _check_join(requests[event.command_id], requests[event.turn_id])
-
-
-def _check_join(retry: r.RequestTurn, first: r.RequestTurn) -> None:
-    if retry.idempotency_key is not None:
-        assert retry.idempotency_key == first.idempotency_key, "joined another key"
-    else:
-        assert retry.retry_count > 0, "an equal body alone joined"
-        assert retry.body_hash == first.body_hash, "joined another body"
+        check_start(turn, one.until(read_to).session, requests)
+    check_joins(one, world.events(one.partition), requests)
 
 
 def _check_readings(world: World, made: Made) -> None:

@@ -1,0 +1,62 @@
+"""Which turn each retry had to get, worked out from the log alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from schemas import records as r
+from schemas.records import Record
+from tests.properties.told import Told
+from tests.unit.trajectories.oracle import SessionTold, TurnTold
+
+Requests = Mapping[str, r.RequestTurn]
+_WINDOW_MS = 60_000
+
+
+def check_joins(told: Told, log: Sequence[Record], requests: Requests) -> None:
+    """That each join is of a turn which its retry can mean."""
+    for offset, event in told.events:
+        if isinstance(event, r.TurnJoined) and event in told.joins:
+            joined = told.until(offset).session.turn(event.turn_id)
+            retry, first = requests[event.command_id], requests[event.turn_id]
+            assert joined is not None
+            assert _question(retry) == _question(first), "joined another question"
+            if retry.idempotency_key is not None:
+                assert retry.idempotency_key == first.idempotency_key, "joined another key"
+            else:
+                assert retry.retry_count > first.retry_count, "joined what no earlier try began"
+                if joined.end == "completed":
+                    _check_missed(joined, retry, log[:offset])
+
+
+def check_start(turn: TurnTold, known: SessionTold, requests: Requests) -> None:
+    """That a turn was not begun where its request had one to join."""
+    request = requests[turn.started.turn_id]
+    for earlier in known.turns:
+        first = requests[earlier.started.turn_id]
+        if earlier.end not in ("", "completed") or _question(first) != _question(request):
+            continue
+        if request.idempotency_key is not None:
+            again = request.idempotency_key == first.idempotency_key
+        else:
+            again = request.retry_count > first.retry_count and not earlier.end
+        assert not again, "a retry began a turn of its own"
+
+
+def _question(request: r.RequestTurn) -> tuple[object, ...]:
+    return request.session_id, request.body_hash, request.module, request.choice
+
+
+def _check_missed(joined: TurnTold, retry: r.RequestTurn, log: Sequence[Record]) -> None:
+    """That the client of an answered turn may lack the answer."""
+    turn_id = joined.started.turn_id
+    further = [event for event in log if isinstance(event, r.TurnStarted)]
+    successors = {event.parent_turn for event in further}
+    successors |= {event.previous_turn for event in further}
+    assert turn_id not in successors, "joined what the agent has gone on from"
+    told_ms = max(joined.outputs[-1].at_ms, _claimed_ms(log))
+    assert retry.issued_at_ms - told_ms <= _WINDOW_MS, "joined an answer of long ago"
+
+
+def _claimed_ms(log: Iterable[Record]) -> int:
+    claims = [event for event in log if isinstance(event, r.PartitionClaimed)]
+    newest = max(claim.epoch for claim in claims)
+    return next(claim.at_ms for claim in claims if claim.epoch == newest)
