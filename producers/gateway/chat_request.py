@@ -1,8 +1,7 @@
 """The OpenAI chat completions dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
 
 Parameters that would change the answer and are not supported are refused by name; others that are
-not known are ignored. `parallel_tool_calls` is one of those: an agent gets the calls that were
-sampled, since an answer cut to one call would not be the turn on the log.
+not known are ignored.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from producers.gateway.canonical import CanonicalRequest, ordered_json
 from producers.gateway.errors import bad
 from producers.gateway.messages_history import canonical_history
-from producers.gateway.messages_tools import canonical_choice, canonical_tools
+from producers.gateway.messages_tools import canonical_choice, canonical_tools, one_tool_call
 from producers.gateway.parameters import (
     Check,
     bounded,
@@ -105,6 +105,8 @@ def _sampling(request: Mapping[str, Any]) -> Sampling:
     for name in request.keys() & _SAMPLING.keys():
         field, check = _SAMPLING[name]
         asked[field] = check(name, request[name])
+    if one_tool_call(request.get("tool_choice")):
+        asked["one_tool_call"] = True
     if schema := _schema(request):
         asked["json_schema"] = schema
     return Sampling(**asked)

@@ -12,6 +12,7 @@ import orjson
 
 from producers.gateway.canonical import ordered_json
 from producers.gateway.errors import bad
+from producers.gateway.parameters import flag
 
 _TEXT = "$arguments"
 
@@ -50,6 +51,12 @@ def canonical_choice(choice: object, names: frozenset[str]) -> str:
     if not names:
         raise bad("tool_choice", "tool_choice needs tools")
     return wanted
+
+
+def one_tool_call(choice: object) -> bool:
+    """Whether `tool_choice` asks for one call at most. Raises `ApiError`."""
+    wanted = choice.get("disable_parallel_tool_use") if isinstance(choice, dict) else None
+    return wanted is not None and flag("tool_choice.disable_parallel_tool_use", wanted)
 
 
 def call_input(arguments: str) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from producers.gateway.errors import bad
-from producers.gateway.parameters import Check, number, stops, unsupported, whole
+from producers.gateway.parameters import Check, flag, number, stops, unsupported, whole
 from schemas.records import Sampling
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
@@ -43,6 +43,10 @@ def _top_k(name: str, value: Any) -> int:
     return max(0, whole(-1, _INT32)(name, value))
 
 
+def _one_tool_call(name: str, value: Any) -> bool:
+    return not flag(name, value)
+
+
 _FIELDS: Mapping[str, tuple[str, Check]] = {
     "max_tokens": ("max_tokens", whole(1, _INT32)),
     "max_completion_tokens": ("max_tokens", whole(1, _INT32)),
@@ -57,6 +61,7 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "min_tokens": ("min_tokens", whole(0, _INT32)),
     "seed": ("seed", whole(-_INT64, _INT64)),
     "stop": ("stop", stops),
+    "parallel_tool_calls": ("one_tool_call", _one_tool_call),
 }
 NOT_DONE: Mapping[str, Check] = {
     "use_beam_search": unsupported(False),

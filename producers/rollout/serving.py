@@ -161,7 +161,7 @@ class Serving:
         reader = service.reader
         try:
             sampling = sampling_params(request, reader.stop_token_ids, service.max_context)
-            turn = Turn(request, _stream(reader, request), now_ms)
+            turn = Turn(request, _stream(reader, request), now_ms, reader.stop_token_ids)
         except ValueError as error:
             return bad_request(str(error))
         live = self._enter(turn, headers)

@@ -4,8 +4,11 @@ What is read is one text: the beginning that the prompt gave (a forced tool call
 earlier dispatches, and what is sampled now. Deltas hold what earlier dispatches have not told.
 """
 
+from collections.abc import Collection
+
 from infra.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
 from producers.rollout.assistant_message import delta_json
+from producers.rollout.one_call import OneCall
 from producers.rollout.stop_text import StopText, joined
 from schemas.records import GenerateTurn
 
@@ -13,12 +16,16 @@ _TOKEN_BYTES = 4
 
 
 class TurnMessage:
-    """`stream` is that of the prompt without its prefill."""
+    """`stream` is that of the prompt without its prefill, `ends` the tokens that end a turn."""
 
-    def __init__(self, request: GenerateTurn, stream: MessageStream) -> None:
-        stops = request.sampling.stop
-        self.stops = StopText(stream, stops, trimmed=not request.raw) if stops else None
-        self._stream: MessageStream = self.stops or stream
+    def __init__(
+        self, request: GenerateTurn, stream: MessageStream, ends: Collection[int] = ()
+    ) -> None:
+        stops, one_call = request.sampling.stop, request.sampling.one_tool_call
+        self._one_call = OneCall(stream, ends) if one_call else None
+        inner: MessageStream = self._one_call or stream
+        self._stops = StopText(inner, stops, trimmed=not request.raw) if stops else None
+        self._stream: MessageStream = self._stops or inner
         self._turn_id = request.turn_id
         self._prefill = request.prefill
         self._delta: MessageDelta = NOTHING
@@ -28,13 +35,19 @@ class TurnMessage:
             told = joined(self._opening, self._stream.feed(request.completion_ids))
             self._opening, self._calls_given = NOTHING, len(told.tool_calls)
 
+    @property
+    def may_end(self) -> bool:
+        """Whether what is read may end the turn."""
+        return self._stops is not None or self._one_call is not None
+
     def feed(self, ids: bytes) -> int | None:
-        """Takes new tokens in; the length of the completion where a stop string has ended it."""
+        """Takes new tokens in; the length of the completion where a stop string, or the only call
+        allowed, has ended it."""
         if ids:
             self._tell(self._stream.feed(ids))
-        if self.stops is None or self.stops.found_after is None:
-            return None
-        return max(0, self.stops.found_after - self._prefill)
+        watched = [each for each in (self._stops, self._one_call) if each is not None]
+        ends = [each.found_after for each in watched if each.found_after is not None]
+        return max(0, min(ends) - self._prefill) if ends else None
 
     def finish(self) -> ParsedMessage:
         """The whole message."""
@@ -44,7 +57,7 @@ class TurnMessage:
     @property
     def stop_sequence(self) -> str | None:
         """The stop string that ended the message, if one did."""
-        return None if self.stops is None else self.stops.found
+        return None if self._stops is None else self._stops.found
 
     def take_delta(self) -> bytes | None:
         """What is new since the last call, as JSON; None where nothing is."""

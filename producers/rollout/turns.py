@@ -4,7 +4,7 @@
 after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py` alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import xxhash
 
@@ -35,13 +35,19 @@ class Turn:
     """`due_ms` is when `advance` wants to be called although no urgent chunk came.
 
     `urgent` says that any chunk is worth a call at once: the first of a streamed turn, and all
-    where a text may end the turn.
+    where what is read may end the turn.
     """
 
-    def __init__(self, request: GenerateTurn, stream: MessageStream, now_ms: int) -> None:
-        """`stream` is that of the prompt without its prefill."""
+    def __init__(
+        self,
+        request: GenerateTurn,
+        stream: MessageStream,
+        now_ms: int,
+        ends: Collection[int] = (),
+    ) -> None:
+        """`stream` is that of the prompt without its prefill, `ends` the tokens that end a turn."""
         self.request = request
-        self._message = TurnMessage(request, stream)
+        self._message = TurnMessage(request, stream, ends)
         self._unwritten = Unwritten(
             request.turn_id,
             len(request.completion_ids) // _TOKEN_BYTES,
@@ -51,7 +57,7 @@ class Turn:
         self._written_ms = now_ms
         self._first = True
         self._refused = ""
-        self.urgent = request.stream or self._message.stops is not None
+        self.urgent = request.stream or self._message.may_end
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
     def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> Output | None:
@@ -117,7 +123,7 @@ class Turn:
             return None
         request, self._written_ms = self.request, now_ms
         if new.ids:
-            self._first, self.urgent = False, self._message.stops is not None
+            self._first, self.urgent = False, self._message.may_end
         record = TurnProgressed(
             session_id=request.session_id,
             turn_id=request.turn_id,

@@ -148,7 +148,7 @@ def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
         {"user": "u"},
         {"metadata": {"a": "b"}},
         {"store": True},
-        {"parallel_tool_calls": False},
+        {"parallel_tool_calls": True},
         {"reasoning_effort": "low"},
         {"response_format": {"type": "text"}},
         {"modalities": ["text"]},
@@ -164,6 +164,11 @@ def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
 )
 def test_parameters_without_effect_are_ignored(harmless: dict[str, Any]) -> None:
     assert parsed(**harmless) == parsed()
+
+
+def test_an_agent_may_ask_for_one_tool_call_at_most() -> None:
+    assert parsed(parallel_tool_calls=False).sampling == Sampling(one_tool_call=True)
+    assert refusal(parallel_tool_calls="no").param == "parallel_tool_calls"
 
 
 def test_the_likeliest_tokens_are_asked_for_with_logprobs() -> None:

@@ -225,6 +225,17 @@ def test_tool_choice_has_its_canonical_name(choice: Any, read: str) -> None:
     assert parsed(tools=[TOOL], tool_choice=choice).tool_choice == read
 
 
+@pytest.mark.parametrize("kind", ["auto", "any", "tool"])
+def test_an_agent_may_ask_for_one_tool_call_at_most(kind: str) -> None:
+    choice = {"type": kind, "name": "lookup", "disable_parallel_tool_use": True}
+    assert parsed(tools=[TOOL], tool_choice=choice).sampling.one_tool_call
+    choice["disable_parallel_tool_use"] = False
+    assert not parsed(tools=[TOOL], tool_choice=choice).sampling.one_tool_call
+    choice["disable_parallel_tool_use"] = "yes"
+    error = refusal(tools=[TOOL], tool_choice=choice)
+    assert error.param == "tool_choice.disable_parallel_tool_use"
+
+
 @pytest.mark.parametrize(
     "harmless",
     [

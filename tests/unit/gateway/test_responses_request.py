@@ -395,7 +395,7 @@ def test_a_form_without_a_schema_is_named(form: Any) -> None:
         {"metadata": {"a": "b"}},
         {"store": False},
         {"background": False},
-        {"parallel_tool_calls": False},
+        {"parallel_tool_calls": True},
         {"reasoning": {"effort": "low", "summary": "auto"}},
         {"truncation": "auto"},
         {"service_tier": "auto"},
@@ -411,6 +411,13 @@ def test_a_form_without_a_schema_is_named(form: Any) -> None:
 )
 def test_parameters_without_effect_are_ignored(harmless: dict[str, Any]) -> None:
     assert parsed(**harmless).body_hashes() == parsed().body_hashes()
+
+
+def test_an_agent_may_ask_for_one_tool_call_at_most() -> None:
+    request = parsed(parallel_tool_calls=False)
+    assert request.sampling == Sampling(one_tool_call=True)
+    assert request.echoed["parallel_tool_calls"] is False
+    assert refusal(parallel_tool_calls=0).param == "parallel_tool_calls"
 
 
 def test_nesting_too_deep_to_store_is_refused() -> None:

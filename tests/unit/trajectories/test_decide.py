@@ -175,7 +175,7 @@ def test_a_request_nobody_can_take_is_started_all_the_same() -> None:
 
 
 def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
-    asked = Sampling(temperature=0.2, max_tokens=8, stop=("x",))
+    asked = Sampling(temperature=0.2, max_tokens=8, stop=("x",), one_tool_call=True)
 
     decision = decide(told().known, request(sampling=asked), context())
 
