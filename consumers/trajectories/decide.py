@@ -10,7 +10,7 @@ from dataclasses import replace
 from consumers.trajectories import dispatch
 from consumers.trajectories.decision import Context, Decision
 from consumers.trajectories.fold import judgement
-from consumers.trajectories.retries import meant_turn
+from consumers.trajectories.retries import KeyReused, meant_turn
 from consumers.trajectories.session import Session, Turn
 from consumers.trajectories.turn_start import BadRequest, start
 from schemas import records as r
@@ -164,7 +164,10 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
 def _request(session: Session, command: r.RequestTurn, context: Context) -> Decision:
     if command.turn_id in session.turns:
         return Decision()
-    joined = meant_turn(session, command, context)
+    try:
+        joined = meant_turn(session, command, context)
+    except KeyReused as error:
+        return Decision([refuse(command, context, 422, "idempotency_key_reused", str(error))])
     if joined is not None:
         return Decision([_join(joined, command, context)])
     policy = context.fleet.policies[session.policy_of(command.module)]

@@ -93,7 +93,7 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     session.commands.add(event.command_id)
     session.last_activity_ms = event.at_ms
     if event.idempotency_key is not None:
-        session.idempotency[event.idempotency_key] = turn_id
+        session.idempotency[event.idempotency_key, event.choice] = turn_id
     return Folded(session, True, turn)
 
 

@@ -1,6 +1,7 @@
 """Which turn a retry means. Pure: what stands on the log decides.
 
-A client that gives its call an idempotency key means the latest turn of that key, whenever it was.
+A client that gives its call an idempotency key means the latest turn of that key, whenever it was;
+of a call with several choices each is a turn of its own, told by its number.
 The vendors' clients give none, only how often they tried before, and the tries before may never
 have come to the log (429, 503). So without a key a turn is joined only if it can be that call's: it
 answers the same question, an earlier try began it, and its client may lack the answer. In doubt a
@@ -19,19 +20,31 @@ at most between two tries (the gateway asks for 1 s), and some tries may get los
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
 
+class KeyReused(ValueError):
+    """A call bears the idempotency key of another one."""
+
+
 def meant_turn(session: Session, command: RequestTurn, context: Context) -> Turn | None:
     """The turn that the command asks for again; none if it asks for a sample of its own.
 
-    An equal body alone is a new sample.
+    An equal body alone is a new sample. Raises `KeyReused`.
     """
     if command.idempotency_key is not None:
-        turn = session.turns.get(session.idempotency.get(command.idempotency_key, ""))
-        return turn if turn is not None and turn.state in _JOINED else None
+        return _turn_of_key(session, command, command.idempotency_key)
     if not command.retry_count:
         return None
     # Looked for turn by turn: such retries are rare, and an index of all bodies is not.
     tried = (turn for turn in reversed(session.turns.values()) if _may_be(turn, command))
     return next((turn for turn in tried if _may_be_missed(session, turn, command, context)), None)
+
+
+def _turn_of_key(session: Session, command: RequestTurn, key: str) -> Turn | None:
+    turn = session.turns.get(session.idempotency.get((key, command.choice), ""))
+    if turn is None or turn.state not in _JOINED:
+        return None
+    if not _same_question(turn, command):
+        raise KeyReused(f"another request has the idempotency key {key!r}")
+    return turn
 
 
 def _may_be(turn: Turn, command: RequestTurn) -> bool:

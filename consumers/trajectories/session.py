@@ -69,8 +69,8 @@ class Session:
     running: dict[str, Turn] = field(default_factory=dict)
     ends: dict[bytes, list[str]] = field(default_factory=dict)
     """Turns that end behind a history, by its key chained with the sampled message's."""
-    idempotency: dict[str, str] = field(default_factory=dict)
-    """Latest turn of each idempotency key."""
+    idempotency: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Latest turn of each idempotency key and number of a choice."""
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False

@@ -160,7 +160,7 @@ class Turns:
             expires_at_ms=deadline_ms,
             reply=self._link.address,
             turn_id=turn_id,
-            idempotency_key=None if key is None else _choice_key(key, choice),
+            idempotency_key=None if key is None else _named(key),
             retry_count=int(retries[:_RETRY_DIGITS]) if retries.isdigit() else 0,
             body_hash=body_hash,
             dialect=request.dialect,
@@ -254,14 +254,13 @@ def _client_gone(inbox: Inbox, _: object) -> None:
     inbox.put(ClientGone())
 
 
-def _choice_key(key: bytes, choice: int) -> str:
-    """Each choice is a turn of its own, so each needs a key of its own. Raises `ApiError`."""
+def _named(key: bytes) -> str:
+    """An idempotency key as it is recorded. Raises `ApiError`."""
     if len(key) > _LONGEST_KEY:
         name = "idempotency-key"
         raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
     # One character for each byte, so that keys that differ stay different.
-    named = key.decode("latin-1")
-    return f"{named}.{choice}" if choice else named
+    return key.decode("latin-1")
 
 
 def _context(headers: Mapping[bytes, bytes]) -> list[tuple[str, bytes]]:

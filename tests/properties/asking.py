@@ -69,11 +69,17 @@ class Caller:
             deadline_ms=self.clock() + TURN_MS,
         )
         asked = Asked(history, request, [])
+        name = self._key(choices) if choices.one_in(2) else None
         for choice in range(2 if choices.one_in(6) else 1):
-            name = f"k{next(self.numbers)}" if choices.one_in(2) else None
             asked.request = self._turn(request, choice=choice, idempotency_key=name)
             asked.calls.append(self._call(asked.request, choices))
         self.asked.append(asked)
+
+    def _key(self, choices: Choices) -> str:
+        """A new one, but seldom that of another call."""
+        known = [asked.request.idempotency_key for asked in self.asked]
+        named = choices.pick([*filter(None, known), ""]) if choices.one_in(12) else ""
+        return named or f"k{next(self.numbers)}"
 
     def _turn(self, request: r.RequestTurn, **changes: Any) -> r.RequestTurn:
         turn_id = f"t{next(self.numbers)}"

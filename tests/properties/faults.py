@@ -227,7 +227,7 @@ FAULTS = {
         (WritesItsOwnTime, "I7"),
         (SendsAtOnce, "I1"),
         (JoinsTheLatest, "joined what the agent has gone on from|joined an answer of long ago"),
-        (NeverJoins, "a retry began a turn of its own"),
+        (NeverJoins, "a key has two turns|a retry began a turn of its own"),
         (LosesDeltas, "a gap"),
         (LosesEnds, "I8"),
         (HidesGuesses, "an ambiguity is not marked"),

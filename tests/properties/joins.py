@@ -32,13 +32,12 @@ def check_start(turn: TurnTold, known: SessionTold, requests: Requests) -> None:
     request = requests[turn.started.turn_id]
     for earlier in known.turns:
         first = requests[earlier.started.turn_id]
-        if earlier.end not in ("", "completed") or _question(first) != _question(request):
-            continue
         if request.idempotency_key is not None:
-            again = request.idempotency_key == first.idempotency_key
-        else:
-            again = request.retry_count > first.retry_count and not earlier.end
-        assert not again, "a retry began a turn of its own"
+            named = request.idempotency_key, request.choice
+            again = named == (first.idempotency_key, first.choice)
+            assert not again or earlier.end not in ("", "completed"), "a key has two turns"
+        elif not earlier.end and _question(first) == _question(request):
+            assert request.retry_count <= first.retry_count, "a retry began a turn of its own"
 
 
 def _question(request: r.RequestTurn) -> tuple[object, ...]:

@@ -304,7 +304,7 @@ def test_a_failed_turn_is_not_joined() -> None:
 
 def test_a_retry_joins_the_latest_turn_of_its_key() -> None:
     story = told(started("a", idempotency_key="k"), turn_failed("a"))
-    story.tell(started("b", idempotency_key="k"))
+    story.tell(started("b", idempotency_key="k", body_hash=b"body"))
 
     (event,) = decide(story.known, request("c", idempotency_key="k"), context()).events
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from consumers.trajectories.decide import decide
 from consumers.trajectories.retries import RETRY_WINDOW_MS
 from schemas import records as r
@@ -94,3 +96,21 @@ def test_a_key_means_its_turn_whenever_it_was() -> None:
 
     assert joined(story, issued_at_ms=late_ms, idempotency_key="k", retry_count=0) == "a"
     assert joined(story, issued_at_ms=late_ms, idempotency_key="other") is None
+
+
+def test_a_choice_is_not_taken_for_another_call_s_key() -> None:
+    story = answered(idempotency_key="k", choice=1)
+
+    assert joined(story, idempotency_key="k.1") is None
+    assert joined(story, idempotency_key="k", choice=0) is None
+    assert joined(story, idempotency_key="k", choice=1) == "a"
+
+
+@pytest.mark.parametrize("other", [{"body_hash": b"other"}, {"module": "planner"}])
+def test_the_key_of_another_request_is_refused(other: dict[str, Any]) -> None:
+    command = request("new", idempotency_key="k", **other)
+
+    (event,) = decide(answered(idempotency_key="k").known, command, context()).events
+
+    assert isinstance(event, r.CommandRefused)
+    assert (event.status, event.reason) == (422, "idempotency_key_reused")
