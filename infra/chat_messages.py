@@ -24,9 +24,24 @@ def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str
     """Messages with known roles, text content and tool calls in the one form templates expect.
 
     `arguments` stay the JSON text they are: a template that wants an object reads it, one that
-    wants text gets the spelling that was sampled. Raises `Unrenderable`.
+    wants text gets the spelling that was sampled. System messages in a row are one, wherever they
+    stand, so that a bridge's new messages read as in a rendering of all. Raises `Unrenderable`.
     """
-    return [_message(place, message) for place, message in enumerate(messages)]
+    ready: list[dict[str, object]] = []
+    for place, message in enumerate(messages):
+        one = _message(place, message)
+        if ready and _same_system(ready[-1], one):
+            texts = (str(ready[-1]["content"]), str(one["content"]))
+            ready[-1]["content"] = "\n\n".join(filter(None, texts))
+        else:
+            ready.append(one)
+    return ready
+
+
+def _same_system(before: Mapping[str, object], message: Mapping[str, object]) -> bool:
+    """Many templates refuse a second system message, some show none but the first."""
+    same_name = before.get("name") == message.get("name")
+    return same_name and before["role"] == message["role"] == "system"
 
 
 def _message(place: int, message: Mapping[str, object]) -> dict[str, object]:

@@ -3,11 +3,13 @@ import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import orjson
 import pytest
 
 from infra.renderer_settings import RendererError, RendererSettings, rendering_hash
 from infra.rendering import Renderer
 from infra.tokenizer import Tokenizer, unpack
+from producers.gateway.responses_request import parse as parse_responses
 from tests.unit.rendering.tokenizers_made import MARKUP_TOKENS, byte_tokenizer, make_renderer
 
 FAMILIES = ("qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "prime-qwen3")
@@ -18,6 +20,7 @@ TOOLS = [
         "function": {"name": "act", "parameters": {"type": "object", "properties": {}}},
     }
 ]
+CODEX = Path(__file__).parents[1] / "gateway" / "codex_request.json"
 ASKED = {"role": "user", "content": "one"}
 TOLD = {"role": "tool", "tool_call_id": "c", "content": "four"}
 ASKED_AGAIN = {"role": "user", "content": "two"}
@@ -63,6 +66,34 @@ class TestRender:
         assert renderer.render([{"role": "developer", "content": parts}, ASKED]) == renderer.render(
             [{"role": "system", "content": "be brief"}, ASKED]
         )
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_what_the_system_says_in_several_messages_is_one(self, family: str) -> None:
+        renderer = make_renderer(family)
+        several: list[Message] = [
+            {"role": "system", "content": "be brief"},
+            {"role": "developer", "content": ""},
+            {"role": "developer", "content": [{"type": "text", "text": "be kind"}]},
+            {"role": "system", "content": "be quick"},
+        ]
+        one = {"role": "system", "content": "be brief\n\nbe kind\n\nbe quick"}
+        for tools in (None, TOOLS):
+            assert renderer.render([*several, ASKED], tools) == renderer.render([one, ASKED], tools)
+        prompt = renderer.render([one, ASKED], TOOLS)
+        begun = renderer.forced_call(prompt, [*several, ASKED], TOOLS, "act")
+        assert begun == renderer.forced_call(prompt, [one, ASKED], TOOLS, "act")
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_what_codex_sends_first_can_be_rendered(self, family: str) -> None:
+        asked = parse_responses(CODEX.read_bytes(), 1)
+        messages = [orjson.loads(message) for message in asked.messages]
+        assert [message["role"] for message in messages] == ["system", "system", "user", "user"]
+        assert make_renderer(family).render(messages, orjson.loads(asked.tools or b"[]"))
+
+    def test_system_messages_of_different_names_stay_apart(self) -> None:
+        named = [{"role": "system", "name": name, "content": name} for name in ("a", "b")]
+        prompt = make_renderer().decode(make_renderer().render([*named, ASKED]))
+        assert prompt.count("<|im_start|>system\n") == 2
 
     @pytest.mark.parametrize(
         ("messages", "reason"),
@@ -111,6 +142,16 @@ class TestBridge:
         suffix = renderer.bridge(prompt, completion, [TOLD], TOOLS)
         assert suffix is not None
         assert prompt + completion + suffix == renderer.render([ASKED, echoed, TOLD], TOOLS)
+
+    def test_new_system_messages_read_as_in_a_whole_rendering(self) -> None:
+        renderer = make_renderer(retention="all")
+        new = [ASKED_AGAIN, *({"role": "system", "content": text} for text in ("be kind", "so"))]
+        prompt, completion = renderer.render([ASKED]), renderer.encode("three<|im_end|>")
+        suffix = renderer.bridge(prompt, completion, new)
+        assert suffix is not None
+        echoed = {"role": "assistant", "content": "three"}
+        assert prompt + completion + suffix == renderer.render([ASKED, echoed, *new])
+        assert renderer.decode(suffix).count("<|im_start|>system") == 1
 
     def test_a_completion_that_was_cut_short_is_closed_first(self) -> None:
         renderer = make_renderer()
