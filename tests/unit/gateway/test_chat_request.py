@@ -220,9 +220,10 @@ def test_text_parts_are_joined() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video"])
-def test_what_is_not_text_is_refused_clearly(kind: str) -> None:
+@pytest.mark.parametrize("said", [{"role": "user"}, {"role": "tool", "tool_call_id": "call_t_0"}])
+def test_what_is_not_text_is_refused_clearly(said: dict[str, Any], kind: str) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": kind, kind: {}}]
-    error = refusal(messages=[USER, {"role": "user", "content": parts}])
+    error = refusal(messages=[USER, {**said, "content": parts}])
     assert error.param == "messages[1].content[1]"
     assert kind in error.message and "text only" in error.message
 

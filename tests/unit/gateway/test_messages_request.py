@@ -320,8 +320,9 @@ def test_a_wrong_message_is_named(wrong: Any, param: str) -> None:
     assert error.message.startswith(param)
 
 
-def test_what_is_not_text_is_refused_clearly() -> None:
-    error = refusal(messages=[{"role": "user", "content": [IMAGE]}])
+@pytest.mark.parametrize("content", [[IMAGE], [result([IMAGE])]])
+def test_what_is_not_text_is_refused_clearly(content: Any) -> None:
+    error = refusal(messages=[{"role": "user", "content": content}])
     assert "'image'" in error.message and "text" in error.message
 
 

@@ -232,6 +232,13 @@ def test_what_is_not_text_is_refused_clearly(kind: str, place: str) -> None:
     assert kind in error.message and "text only" in error.message
 
 
+@pytest.mark.parametrize("kind", ["custom_tool_call_output", "local_shell_call_output"])
+def test_what_is_not_text_is_refused_in_what_any_tool_put_out(kind: str) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    error = refusal(input=[{"type": kind, "call_id": "call_t_0", "output": [image]}])
+    assert (error.param, "text only" in error.message) == ("input[0].output[0]", True)
+
+
 def test_a_custom_tool_is_a_function_with_one_text() -> None:
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: line"}
     (function,) = functions(parsed(tools=[{**PATCH, "format": grammar}]))
