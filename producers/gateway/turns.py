@@ -18,12 +18,13 @@ from infra.telemetry import Span, Telemetry
 from producers.gateway.callers import Caller
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Dialect, Events
-from producers.gateway.errors import ApiError, ClientGone, bad
+from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange
 from producers.gateway.inbox import Expected, Inbox
 from producers.gateway.link import Link
 from producers.gateway.settings import GatewaySettings
 from producers.gateway.streamed import StreamedAnswer, answered_turn, finished
+from producers.gateway.tries import idempotency_key, retry_count
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
 # The manager fails a turn at its deadline; only if it does not, the gateway does, this much later.
@@ -33,8 +34,6 @@ _WATCH_AFTER_S = 0.1
 # What a reply is that says no more than that the turn is still held.
 _QUIET = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
 _CLOSED = "session_closed"
-_LONGEST_KEY = 256
-_RETRY_DIGITS = 9
 
 
 @dataclass(slots=True)
@@ -151,8 +150,6 @@ class Turns:
     ) -> RequestTurn:
         request, now_ms = call.request, time.time_ns() // 1_000_000
         deadline_ms = now_ms + int(self._settings.turn_timeout_s * 1000)
-        retries = headers.get(b"x-stainless-retry-count", b"0")
-        key = headers.get(b"idempotency-key")
         return RequestTurn(
             command_id=turn_id,
             session_id=call.caller.session_id,
@@ -160,8 +157,8 @@ class Turns:
             expires_at_ms=deadline_ms,
             reply=self._link.address,
             turn_id=turn_id,
-            idempotency_key=None if key is None else _named(key),
-            retry_count=int(retries[:_RETRY_DIGITS]) if retries.isdigit() else 0,
+            idempotency_key=idempotency_key(headers, body_hash),
+            retry_count=retry_count(headers),
             body_hash=body_hash,
             dialect=request.dialect,
             messages=request.messages,
@@ -252,15 +249,6 @@ def _late() -> ApiError:
 
 def _client_gone(inbox: Inbox, _: object) -> None:
     inbox.put(ClientGone())
-
-
-def _named(key: bytes) -> str:
-    """An idempotency key as it is recorded. Raises `ApiError`."""
-    if len(key) > _LONGEST_KEY:
-        name = "idempotency-key"
-        raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
-    # One character for each byte, so that keys that differ stay different.
-    return key.decode("latin-1")
 
 
 def _context(headers: Mapping[bytes, bytes]) -> list[tuple[str, bytes]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.cutting import first_answer_cut
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
 from tests.agents.scenes import answer, cue
@@ -78,3 +79,16 @@ def test_a_sub_agent_is_a_further_root_of_the_session(
     assert said.strip() == answer("codex-delegating")
     assert broken.passes(installed)
     assert session.end(1.0).match_rules == {"root": 2, "extend": 5}
+
+
+def test_an_answer_that_breaks_off_is_given_again_and_trained_once(
+    system: Theatre, installed: Installed, tmp_path: Path
+) -> None:
+    session, broken = system.open("codex-broken"), repository(tmp_path / "repository")
+    with first_answer_cut(session.base_url) as base_url:
+        session.base_url = base_url
+
+        said = codex(installed, session, broken, cue("codex") + TASK)
+
+    assert said.strip() == answer("codex")
+    assert session.end(1.0).match_rules == {"root": 1, "extend": 3}

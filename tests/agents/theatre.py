@@ -29,6 +29,8 @@ BY_IDS = "policy-by-ids"
 """A second policy, under which an answer is known by the ids of its calls alone."""
 KEY_NAME, API_KEY = "harness", secrets.token_hex(16)
 """Of agents that nobody opens a session for."""
+_NOT_REFUSED = ('status="2', 'status="499"', '"none"')
+"""Answered, left by the client, or for a path that it does not have."""
 RENDERER = RendererSettings("qwen3", thinking_retention="all")
 
 
@@ -59,7 +61,7 @@ class Theatre:
         return {
             name: count - before.get(name, 0)
             for name, count in self._answers().items()
-            if count > before.get(name, 0) and 'status="2' not in name and '"none"' not in name
+            if count > before.get(name, 0) and not any(one in name for one in _NOT_REFUSED)
         }
 
     def _performance(self, session_id: str, base_url: str, api_key: str) -> "Performance":

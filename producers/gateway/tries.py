@@ -1,0 +1,44 @@
+"""What the headers of a call say of tries before it. Pure.
+
+The vendors' clients count them. Codex (0.169.0) says nothing of the kind, but names in each request
+what its user set off, and within that its history only grows: an equal body is a retry.
+"""
+
+from collections.abc import Mapping
+
+import orjson
+
+from producers.gateway.errors import bad
+
+_KEY, _COUNT = b"idempotency-key", b"x-stainless-retry-count"
+_CODEX = b"x-codex-turn-metadata"
+_LONGEST_KEY = 256
+_COUNT_DIGITS = 9
+
+
+def retry_count(headers: Mapping[bytes, bytes]) -> int:
+    """How often the client says it tried before."""
+    count = headers.get(_COUNT, b"")
+    return int(count[:_COUNT_DIGITS]) if count.isdigit() else 0
+
+
+def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | None:
+    """What all tries of a call have in common and no other call has. Raises `ApiError`."""
+    key = headers.get(_KEY)
+    if key is None:
+        return _codex_key(headers.get(_CODEX, b""), body_hash)
+    if len(key) > _LONGEST_KEY:
+        name = _KEY.decode()
+        raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
+    # One character for each byte, so that keys that differ stay different.
+    return key.decode("latin-1")
+
+
+def _codex_key(metadata: bytes, body_hash: bytes) -> str | None:
+    try:
+        turn_id = orjson.loads(metadata)["turn_id"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(turn_id, str) or not 0 < len(turn_id) <= _LONGEST_KEY:
+        return None
+    return f"codex {turn_id} {body_hash.hex()}"
