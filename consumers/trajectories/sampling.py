@@ -1,6 +1,6 @@
 """What the engine is told to do, and whether the log-probs it reports are those sampled from."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from schemas.records import Sampling
 
@@ -15,19 +15,15 @@ _NEUTRAL = {
     "min_tokens": (None, 0),
 }
 _DEFAULT_MAX_TOKENS = 4096
-_NOTHING = Sampling()
+_NOTHING = vars(Sampling())
 
 
 def effective(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
     """The policy's `overrides` win over what was `asked`; `room` tokens fit into the context."""
-    won = {
-        field.name: getattr(overrides, field.name)
-        for field in fields(Sampling)
-        if getattr(overrides, field.name) != getattr(_NOTHING, field.name)
-    }
-    sampling = replace(asked, **won)
-    limit = sampling.max_tokens if sampling.max_tokens is not None else _DEFAULT_MAX_TOKENS
-    return replace(sampling, max_tokens=min(limit, room))
+    won = {name: value for name, value in vars(overrides).items() if value != _NOTHING[name]}
+    limit = won.get("max_tokens", asked.max_tokens)
+    won["max_tokens"] = min(_DEFAULT_MAX_TOKENS if limit is None else limit, room)
+    return replace(asked, **won)
 
 
 def inexact_reason(sampling: Sampling, tool_choice: str) -> str:
