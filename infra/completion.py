@@ -31,6 +31,8 @@ class ParsedMessage:
     malformed: tuple[str, ...] = ()
     reasoning_closed: bool = True
     """False where the completion ended inside its thinking."""
+    reasoning_tokens: int | None = None
+    """Tokens of thinking, with those that begin and end it; None where nobody can tell."""
 
     @property
     def well_formed(self) -> bool:
@@ -122,6 +124,7 @@ class TaggedStream:
         self._stopped = False
         self._held: list[int] = []
         self._had_reasoning = in_reasoning
+        self._reasoning_tokens = 0
         self._content = _TrimmedText()
         self._reasoning = _TrimmedText()
         self._calls: list[ToolCall] = []
@@ -150,6 +153,7 @@ class TaggedStream:
             tool_calls=tuple(self._calls),
             malformed=tuple(self._malformed),
             reasoning_closed=self._phase is not Phase.REASONING,
+            reasoning_tokens=self._reasoning_tokens,
         )
 
     def _until_stop(self, ids: list[int]) -> list[int]:
@@ -175,6 +179,7 @@ class TaggedStream:
             case Phase.TOOL | Phase.UNDECIDED:
                 self._held.extend(ids)
             case Phase.REASONING:
+                self._reasoning_tokens += len(ids)
                 self._reasoning.add(self._text.feed(ids))
             case Phase.LEADING | Phase.CONTENT:
                 self._content.add(self._text.feed(ids))
@@ -198,15 +203,18 @@ class TaggedStream:
             self._held, self._phase = [token], Phase.TOOL
         elif self._phase is Phase.LEADING and token == self._markup.think and self._content.blank:
             self._had_reasoning, self._phase = True, Phase.REASONING
+            self._reasoning_tokens += 1
         else:
             self._content.add(self._text.feed([token]))
 
     def _read_in_reasoning(self, token: int) -> None:
+        if token == self._markup.tool_call:
+            self._held, self._phase = [token], Phase.UNDECIDED
+            return
+        self._reasoning_tokens += 1
         if token == self._markup.think_end:
             self._flush()
             self._phase = Phase.CONTENT
-        elif token == self._markup.tool_call:
-            self._held, self._phase = [token], Phase.UNDECIDED
         elif token != self._markup.think:
             self._reasoning.add(self._text.feed([token]))
 
@@ -214,6 +222,7 @@ class TaggedStream:
         if token != self._markup.think_end:
             self._held.append(token)
             return
+        self._reasoning_tokens += len(self._held) + 1
         thought = [i for i in self._held if i != self._markup.think]
         self._reasoning.add(self._text.feed(thought))
         self._flush()

@@ -247,7 +247,18 @@ class Renderer:
             tool_calls=tuple(calls),
             malformed=tuple(malformed),
             reasoning_closed=parsed.reasoning_complete is not False,
+            reasoning_tokens=self._reasoning_tokens(parsed, ids),
         )
+
+    def _reasoning_tokens(self, parsed: Any, ids: list[int]) -> int | None:
+        """Known where a token of its own ends the thinking."""
+        if parsed.reasoning_content is None:
+            return 0
+        end = self._tokenizer.token_id("</think>")
+        if end is None:
+            return None
+        closed = parsed.reasoning_complete is not False and end in ids
+        return ids.index(end) + 1 if closed else len(ids)
 
     def _block_text(self, call: Any, ids: list[int]) -> str:
         if call.token_span is None:

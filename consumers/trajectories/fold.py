@@ -140,7 +140,7 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
 def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: Strictness) -> None:
     started = turn.started
     turn.finish_reason, turn.message = event.finish_reason, event.message
-    turn.stop_sequence = event.stop_sequence
+    turn.stop_sequence, turn.reasoning_tokens = event.stop_sequence, event.reasoning_tokens
     turn.prompt_confirmed = (
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )

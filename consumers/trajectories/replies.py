@@ -144,6 +144,7 @@ def _finished(session: Session, turn: Turn, offset: int, delta: bytes | None) ->
             stop_sequence=turn.stop_sequence,
             prompt_tokens=turn.started.prompt_length,
             completion_tokens=node.length,
+            reasoning_tokens=turn.reasoning_tokens,
             token_ids=bytes(node.ids) if wanted else None,
             logprobs=bytes(node.logprobs) if wanted else None,
             tensors=tuple(turn.tensors.values()) if wanted else (),

@@ -46,6 +46,7 @@ class Turn:
     prompt_confirmed: bool = True
     finish_reason: str = ""
     stop_sequence: str | None = None
+    reasoning_tokens: int | None = None
     message: bytes = b""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
     """Of a streamed turn under way: what a retry that joins has to be told."""

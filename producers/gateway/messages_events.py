@@ -8,7 +8,7 @@ import orjson
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Piece
 from producers.gateway.errors import ApiError
-from producers.gateway.messages_response import ending, error_body, head, usage
+from producers.gateway.messages_response import ending, error_body, head, prompt_usage, usage
 from producers.gateway.messages_tools import call_input
 from schemas.records import ReplyFinished
 
@@ -33,7 +33,7 @@ class MessageEvents:
 
     def open(self, prompt_tokens: int) -> bytes:
         """The message without content; its counts come again with the end."""
-        message = {**self._head, "usage": usage(prompt_tokens, 0)}
+        message = {**self._head, "usage": prompt_usage(prompt_tokens)}
         return _event("message_start", message=message)
 
     def delta(self, choice: int, piece: Piece) -> bytes:
@@ -51,8 +51,7 @@ class MessageEvents:
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """The end of the last block, and why and at what cost it all ended."""
-        counts = usage(answer.prompt_tokens, answer.completion_tokens)
-        return self._close() + _event("message_delta", delta=ending(answer), usage=counts)
+        return self._close() + _event("message_delta", delta=ending(answer), usage=usage(answer))
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
         """Nothing comes behind it."""

@@ -41,7 +41,7 @@ def completion(
         **head(turn_id, request),
         "content": _content(read, turn_id, request),
         **ending(answer),
-        "usage": usage(answer.prompt_tokens, answer.completion_tokens),
+        "usage": usage(answer),
     }
     return orjson.dumps(body)
 
@@ -80,14 +80,22 @@ def ending(answer: ReplyFinished) -> dict[str, str | None]:
     return {"stop_reason": reason, "stop_sequence": stop}
 
 
-def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """Token counts; what an engine had cached is not known."""
+def prompt_usage(prompt_tokens: int) -> dict[str, object]:
+    """Token counts before anything is sampled; what an engine had cached is not known."""
     return {
         "input_tokens": prompt_tokens,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "output_tokens": completion_tokens,
+        "cache_creation_input_tokens": None,
+        "cache_read_input_tokens": None,
+        "output_tokens": 0,
     }
+
+
+def usage(answer: ReplyFinished) -> dict[str, object]:
+    """Token counts; those of thinking only where the renderer can tell them."""
+    counts = prompt_usage(answer.prompt_tokens) | {"output_tokens": answer.completion_tokens}
+    if answer.reasoning_tokens is None:
+        return counts
+    return counts | {"output_tokens_details": {"thinking_tokens": answer.reasoning_tokens}}
 
 
 def _content(

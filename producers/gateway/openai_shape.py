@@ -49,15 +49,21 @@ def head(name: str, kind: str, created: int, request: CanonicalRequest) -> dict[
 
 
 def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
-    """Token counts, where the prompt of several choices is one, and the newest version."""
+    """Token counts, where the prompt of several choices is one, and the newest version.
+
+    Those of thinking are left out where a renderer cannot tell them, cached ones always.
+    """
     prompt = answers[0].prompt_tokens
     sampled = sum(answer.completion_tokens for answer in answers)
     versions = [answer.version for answer in answers if answer.version is not None]
-    usage = {
+    usage: dict[str, object] = {
         "prompt_tokens": prompt,
         "completion_tokens": sampled,
         "total_tokens": prompt + sampled,
     }
+    thought = [each.reasoning_tokens for each in answers if each.reasoning_tokens is not None]
+    if len(thought) == len(answers):
+        usage["completion_tokens_details"] = {"reasoning_tokens": sum(thought)}
     fingerprint = f"version-{max(versions)}" if versions else None
     return {"usage": usage, "system_fingerprint": fingerprint}
 

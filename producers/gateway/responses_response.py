@@ -146,12 +146,13 @@ def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Ite
 
 
 def _usage(answer: ReplyFinished) -> Item:
-    """Reasoning and cached tokens are not counted apart."""
+    """What is not known is 0, as in all answers of this protocol: reasoning that a renderer cannot
+    tell, and cached tokens."""
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": answer.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": answer.reasoning_tokens or 0},
         "total_tokens": answer.prompt_tokens + answer.completion_tokens,
     }
 

@@ -5,6 +5,7 @@ earlier dispatches, and what is sampled now. Deltas hold what earlier dispatches
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from infra.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
 from producers.rollout.assistant_message import delta_json
@@ -50,9 +51,12 @@ class TurnMessage:
         return max(0, min(ends) - self._prefill) if ends else None
 
     def finish(self) -> ParsedMessage:
-        """The whole message."""
+        """The whole message; tokens of thinking are those that were sampled."""
         self._tell(self._stream.finish())
-        return self._stream.message
+        message = self._stream.message
+        if message.reasoning_tokens is None:
+            return message
+        return replace(message, reasoning_tokens=max(0, message.reasoning_tokens - self._prefill))
 
     @property
     def stop_sequence(self) -> str | None:

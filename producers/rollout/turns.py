@@ -165,6 +165,7 @@ class Turn:
             prompt_length=len(request.prompt_ids) // _TOKEN_BYTES,
             prompt_hash=xxhash.xxh3_128_digest(request.prompt_ids),
             stop_sequence=self._message.stop_sequence,
+            reasoning_tokens=message.reasoning_tokens,
         )
 
     def _new_delta(self) -> bytes | None:

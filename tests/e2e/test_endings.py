@@ -72,6 +72,15 @@ def test_anthropics_client_reads_which_stop_sequence_ended_the_answer(
     assert [block.text for block in message.content] == [text]
 
 
+def test_openais_client_reads_how_much_was_thinking(gpt: openai.OpenAI) -> None:
+    chat = gpt.chat.completions.create(model="policy", messages=[TASK])
+    response: Any = gpt.responses.create(model="policy", input=[TASK])
+    assert chat.usage is not None and chat.usage.completion_tokens_details is not None
+    thought = chat.usage.completion_tokens_details.reasoning_tokens
+    assert thought is not None and 0 < thought < chat.usage.completion_tokens
+    assert response.usage.output_tokens_details.reasoning_tokens == thought
+
+
 def chat_turn(client: openai.OpenAI, history: list[Any]) -> tuple[list[Any], str | None]:
     """One turn on Chat Completions: the calls, and what is said without any."""
     asked: Any = {"model": "policy", "messages": history, "parallel_tool_calls": False}

@@ -60,6 +60,14 @@ def test_an_answer_has_the_sampled_message_and_is_named_after_its_turn() -> None
     }
 
 
+def test_tokens_of_thinking_are_told_where_they_are_known_of_all_choices() -> None:
+    known, unknown = answer(reasoning_tokens=1), answer()
+    body = orjson.loads(completion("t", 1, request(n=2), [known, known]))
+    assert body["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
+    body = orjson.loads(completion("t", 1, request(n=2), [known, unknown]))
+    assert "completion_tokens_details" not in body["usage"]
+
+
 def test_a_message_of_tool_calls_alone_has_null_content() -> None:
     call = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = orjson.dumps({"role": "assistant", "tool_calls": [call]})

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -79,7 +80,17 @@ def test_an_answer_is_a_message() -> None:
     assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
     usage = message.usage
     assert (usage.input_tokens, usage.output_tokens) == (5, 3)
-    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (0, 0)
+    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (None, None)
+    assert usage.output_tokens_details is None
+
+
+def test_tokens_of_thinking_are_told_where_they_are_known() -> None:
+    answer = replace(finished(content="hello"), reasoning_tokens=2)
+    details = answered(answer).usage.output_tokens_details
+    assert details is not None and details.thinking_tokens == 2
+    ended = MessageEvents("t", 1, request()).finish(0, answer)
+    (delta,) = read(ended)
+    assert delta["usage"]["output_tokens_details"] == {"thinking_tokens": 2}
 
 
 def test_all_that_a_message_can_hold_is_a_block() -> None:

@@ -114,6 +114,13 @@ def test_an_answer_is_a_response_named_after_its_turn() -> None:
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 2, 5)
 
 
+@pytest.mark.parametrize(("known", "told"), [(1, 1), (None, 0)])
+def test_tokens_of_thinking_are_told(known: int | None, told: int) -> None:
+    thought = answer(reasoning_tokens=known)
+    for body in (whole(thought), streamed([{"content": "hi"}], thought)[-1]["response"]):
+        assert body["usage"]["output_tokens_details"] == {"reasoning_tokens": told}
+
+
 def test_an_answer_repeats_what_was_asked() -> None:
     asked: dict[str, Any] = {
         "instructions": "be brief",

@@ -208,6 +208,35 @@ def test_a_completion_cut_inside_its_thinking_says_so() -> None:
     assert (message.reasoning, message.content, message.reasoning_closed) == ("why", "", False)
 
 
+CALL = '<tool_call>{"name": "act", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("thought", "rest"),
+    [
+        ("", "so"),
+        ("", CALL),
+        ("", "so <think>\nno thought\n</think>"),
+        ("<think>\nwhy\n</think>", "\n\nso"),
+        ("<think></think>", "so"),
+        ("<think>why <think> twice</think>", CALL),
+        ("<think>why<tool_call>x</think>", "so"),
+        ("<think>why", CALL),
+        ("<think>why", ""),
+    ],
+)
+def test_tokens_of_thinking_are_counted_with_those_around_it(thought: str, rest: str) -> None:
+    renderer = make_renderer()
+    message = renderer.parse(renderer.encode(f"{thought}{rest}<|im_end|>"), TOOLS)
+    assert message.reasoning_tokens == len(renderer.encode(thought)) // 4
+
+
+def test_thinking_that_the_prompt_opened_is_counted_to_its_end() -> None:
+    renderer = make_renderer("qwen3.5")
+    completion = renderer.encode("why</think>so")
+    assert renderer.parse(completion, TOOLS).reasoning_tokens == 4
+
+
 def test_what_follows_a_stop_token_does_not_count() -> None:
     renderer = make_renderer()
     assert renderer.parse(renderer.encode("so<|im_end|>\nmore")).content == "so"

@@ -299,6 +299,7 @@ class TestLoad:
         assert stream.message == renderer.parse(completion, TOOLS)
         assert stream.message.content == "so\n<tool_call>x</tool_call>"
         assert stream.message.reasoning == "why"
+        assert stream.message.reasoning_tokens == len(renderer.encode("<think>why</think>")) // 4
         assert stream.message.malformed == ("invalid_json",)
         assert [call.name for call in stream.message.tool_calls] == ["act"]
 

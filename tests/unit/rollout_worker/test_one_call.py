@@ -135,6 +135,7 @@ def test_a_call_that_the_prompt_began_is_the_only_one() -> None:
     assert isinstance(record, TurnCompleted)
     assert ids_of(record) == ids(rest)
     assert calls(record) == ['{"a":1}']
+    assert record.reasoning_tokens == 0
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen3.5"])

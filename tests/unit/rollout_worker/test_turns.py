@@ -304,6 +304,28 @@ def test_a_stop_string_in_text_that_comes_late_ended_the_turn_too() -> None:
     assert record.message == b'{"content":"a","role":"assistant"}'
 
 
+class Thoughts(Letters):
+    """Every `t` is a thought."""
+
+    @property
+    def message(self) -> ParsedMessage:
+        thoughts = self._content.count("t")
+        return ParsedMessage(self._content, "t" * thoughts, reasoning_tokens=thoughts)
+
+
+def test_tokens_of_thinking_are_those_that_were_sampled() -> None:
+    given = request(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
+    record = Turn(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.reasoning_tokens == 2
+
+
+def test_tokens_of_thinking_that_nobody_can_tell_are_not_told() -> None:
+    record = Turn(request(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.reasoning_tokens is None
+
+
 FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}
 
 

@@ -38,7 +38,7 @@ def test_a_retry_that_joined_a_turn_under_way_waits_for_it() -> None:
 
 def test_an_answer_says_what_ended_it_to_whoever_waits_for_it() -> None:
     story = told(started("a"), dispatched("a"))
-    event = completed(ids(3, 4), stop_sequence="END")
+    event = completed(ids(3, 4), stop_sequence="END", reasoning_tokens=1)
     folded = fold.apply(story.known, event, story.offset, lambda _: "exact")
 
     ((_, reply),) = replies(event, folded)
@@ -47,3 +47,4 @@ def test_an_answer_says_what_ended_it_to_whoever_waits_for_it() -> None:
     for answer in (reply, again):
         assert isinstance(answer, r.ReplyFinished)
         assert (answer.finish_reason, answer.stop_sequence) == ("stop", "END")
+        assert (answer.completion_tokens, answer.reasoning_tokens) == (2, 1)
