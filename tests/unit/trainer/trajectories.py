@@ -1,7 +1,8 @@
 """Trajectories for the tests, written as their nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,6 +23,36 @@ class Run:
     policy: str = ""
     logprobs: Sequence[float] = field(default_factory=tuple)
 
+    @property
+    def sampled(self) -> bool:
+        return self.origin == "policy"
+
+
+NOTHING = Trajectory(
+    session_id="",
+    policy="",
+    tokens=b"",
+    logprobs=b"",
+    loss_mask=b"",
+    spans=(),
+    nodes=(),
+    rewards=(),
+    status="",
+    reason="",
+    cause="",
+    creation_version=0,
+    turns=1,
+    tokenizer_hash="h",
+    partition=0,
+    first_offset=0,
+    last_offset=9,
+    opened_at_ms=0,
+    closed_at_ms=1,
+    finalized_at_ms=2,
+    fold_version=1,
+)
+"""What is the same in all of them."""
+
 
 def trajectory(
     runs: Sequence[Run],
@@ -38,31 +69,10 @@ def trajectory(
     policy: str = "tiny",
 ) -> Trajectory:
     """The record of a session that consists of these nodes."""
-    nodes, spans, masks, logprobs, start = [], [], [], [], 0
-    for number, run in enumerate(runs):
-        sampled = run.origin == "policy"
-        node = TrajectoryNode(
-            node_id=number,
-            parent=run.parent,
-            parent_end=run.parent_end,
-            start=start,
-            length=len(run.ids),
-            origin=run.origin,
-            turn_id=run.turn,
-            policy=run.policy,
-            log_offset=number,
-        )
-        nodes.append(node)
-        masks.append(bytes([sampled and run.trained]) * len(run.ids))
-        logprobs += list(run.logprobs) or [-0.5 if sampled else 0.0] * len(run.ids)
-        for place, version in enumerate(run.versions or [0] * len(run.ids)):
-            if sampled:
-                spans.append(
-                    VersionSpan(start=start + place, version_min=version, version_max=version)
-                )
-        start += len(run.ids)
-    ids = [token for run in runs for token in run.ids]
-    return Trajectory(
+    starts = accumulate((len(run.ids) for run in runs), initial=0)
+    placed = list(zip(starts, runs, strict=False))
+    return replace(
+        NOTHING,
         session_id=session,
         policy=policy,
         purpose=purpose,
@@ -71,26 +81,42 @@ def trajectory(
         attempt=attempt,
         group_size=group_size,
         min_group_size=min_group_size,
-        tokens=np.array(ids, "<i4").tobytes(),
-        logprobs=np.array(logprobs, "<f4").tobytes(),
-        loss_mask=b"".join(masks),
-        spans=tuple(spans),
-        nodes=tuple(nodes),
-        rewards=() if reward is None else (Reward(value=reward),),
         status=status,
-        reason="",
         cause=cause,
-        creation_version=0,
-        turns=1,
-        tokenizer_hash="h",
-        partition=0,
-        first_offset=0,
-        last_offset=9,
-        opened_at_ms=0,
-        closed_at_ms=1,
-        finalized_at_ms=2,
-        fold_version=1,
+        rewards=() if reward is None else (Reward(value=reward),),
+        tokens=np.array([token for run in runs for token in run.ids], "<i4").tobytes(),
+        logprobs=np.array([value for run in runs for value in _logprobs(run)], "<f4").tobytes(),
+        loss_mask=b"".join(bytes([run.sampled and run.trained]) * len(run.ids) for run in runs),
+        spans=tuple(span for start, run in placed for span in _spans(start, run)),
+        nodes=tuple(_node(number, start, run) for number, (start, run) in enumerate(placed)),
     )
+
+
+def _node(number: int, start: int, run: Run) -> TrajectoryNode:
+    return TrajectoryNode(
+        node_id=number,
+        parent=run.parent,
+        parent_end=run.parent_end,
+        start=start,
+        length=len(run.ids),
+        origin=run.origin,
+        turn_id=run.turn,
+        policy=run.policy,
+        log_offset=number,
+    )
+
+
+def _logprobs(run: Run) -> Sequence[float]:
+    return run.logprobs or [-0.5 if run.sampled else 0.0] * len(run.ids)
+
+
+def _spans(start: int, run: Run) -> list[VersionSpan]:
+    versions = run.versions or [0] * len(run.ids)
+    return [
+        VersionSpan(start=start + place, version_min=version, version_max=version)
+        for place, version in enumerate(versions)
+        if run.sampled
+    ]
 
 
 def one_turn(
