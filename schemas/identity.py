@@ -6,9 +6,9 @@ def session_id(group_id: str, sample: int, attempt: int) -> str:
     return f"{group_id}.{sample}.{attempt}"
 
 
-def named_session_id(name: str, opened_at_ms: int) -> str:
-    """Session that a request named and nobody opened; the time tells it from earlier ones."""
-    return f"{name}~{opened_at_ms:x}"
+def named_session_id(name: str, command_id: str) -> str:
+    """Session that a request named and nobody opened; the request tells it from all others."""
+    return f"{name}~{command_id}"
 
 
 def session_name(session_id: str) -> str:

@@ -243,7 +243,7 @@ class Actor:
                 self._waiting[partition.number, event.session_id] = None
 
     def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
-        session = partition.find(command.session_id)
+        session = partition.find(command)
         context = self._context(partition)
         try:
             return decide(session, command, context)
@@ -260,7 +260,7 @@ class Actor:
         if command.reply is None or command.expires_at_ms <= context.now_ms:
             return
         try:
-            answer = count(partition.find(command.session_id), command, context)
+            answer = count(partition.find(command), command, context)
         except Exception as error:
             log.exception("command %s of %s", command.command_id, command.session_id)
             self.bury(received, repr(error))
@@ -364,7 +364,7 @@ class Actor:
             partition.epoch,
             self._now_ms(),
             self._no_progress_ms,
-            lambda session_id: session_id in partition.ended,
+            partition.used,
             partition.owner_since_ms,
         )
 

@@ -55,11 +55,11 @@ def _refusal(
     session: Session | None, command: Command, context: Context
 ) -> r.CommandRefused | None:
     if isinstance(command, r.OpenSession):
-        if session is not None or context.ended(command.session_id):
+        if session is not None or context.used(command.session_id):
             return refuse(command, context, 409, "session_exists", "session ids are never reused")
         return _unknown_policy(command, command.policy, command.policies, context)
     if session is None:
-        if context.ended(command.session_id):
+        if context.used(command.session_id):
             return refuse(command, context, 409, "session_closed", "the session is finalized")
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
@@ -112,8 +112,12 @@ def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decisio
     refusal = _unknown_policy(command, terms.policy, terms.policies, context)
     if refusal is not None:
         return Decision([refusal])
+    session_id = named_session_id(command.session_id, command.command_id)
+    if context.used(session_id):
+        detail = "the session that the request began was closed before its turn"
+        return Decision([refuse(command, context, 409, "session_closed", detail)])
     event = r.SessionOpened(
-        session_id=named_session_id(command.session_id, context.now_ms),
+        session_id=session_id,
         epoch=context.epoch,
         at_ms=context.now_ms,
         command_id=f"{command.command_id}.open",

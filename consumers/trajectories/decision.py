@@ -19,8 +19,8 @@ class Context:
     now_ms: int
     no_progress_ms: int
     """A turn without output for this long is given to another worker."""
-    ended: Callable[[str], bool] = lambda session_id: False
-    """Whether a session of this id was finalized before."""
+    used: Callable[[str], bool] = lambda session_id: False
+    """Whether a session of this id was opened before."""
     owner_since_ms: int = 0
     """When this manager claimed the partition; answers that came before may not have been told."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumers.trajectories import fold
+from consumers.trajectories.addressing import Command, addressed
 from consumers.trajectories.assemble import trajectory
 from consumers.trajectories.messages import Strictness
 from consumers.trajectories.session import Session
@@ -71,8 +72,8 @@ class Partition:
     """Offset in `requests` before which commands may have been carried out by former owners; None
     until it is known."""
     last_committed: tuple[int, Progress] | None = None
-    named: dict[str, str] = field(default_factory=dict)
-    """Latest session of each name, until it is finalized."""
+    named: dict[str, list[str]] = field(default_factory=dict)
+    """Sessions of each name in the order they were begun, until they are finalized."""
     unread: Counter[str] = field(default_factory=Counter)
     """How many events under a session's name were appended here and not read back yet."""
     deferred: dict[str, deque[Received]] = field(default_factory=dict)
@@ -101,13 +102,16 @@ class Partition:
         if session is None and folded.session is not None:
             self.sessions[session_id] = folded.session
             if folded.session.opened.name:
-                self.named[folded.session.opened.name] = session_id
+                self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
-    def find(self, session_id: str) -> Session | None:
-        """The session of this id or, as requests call it, of this name."""
-        # The latest of a name first: a session opened under the name itself can only be older.
-        return self.sessions.get(self.named.get(session_id, session_id))
+    def find(self, command: Command) -> Session | None:
+        """The session that a command is for."""
+        return addressed(command, self.sessions, self.named, self.ended.__contains__)
+
+    def used(self, session_id: str) -> bool:
+        """Whether a session of this id was opened before."""
+        return session_id in self.sessions or session_id in self.ended
 
     def reading_back(self, session_id: str) -> bool:
         """Whether events of the session, or of others of its name, are still to be read back."""
@@ -116,11 +120,17 @@ class Partition:
     def end(self, session: Session) -> None:
         """Forgets a finalized session but for its id."""
         del self.sessions[session.session_id]
-        if self.named.get(session.opened.name) == session.session_id:
-            del self.named[session.opened.name]
+        if session.opened.name:
+            self._forget_name(session)
         self.ended[session.session_id] = None
         if len(self.ended) > ENDED_IDS_KEPT:
             self.ended.popitem(last=False)
+
+    def _forget_name(self, session: Session) -> None:
+        others = self.named[session.opened.name]
+        others.remove(session.session_id)
+        if not others:
+            del self.named[session.opened.name]
 
     def appended(self, events: list[Record]) -> None:
         """Notes that these manager events were sent to the log."""

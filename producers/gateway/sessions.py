@@ -118,10 +118,8 @@ class Sessions:
             source=body.source,
             revision=body.revision,
         )
-        await self._carry_out(
-            AssignReward(**self._envelope(session_id), reward=reward, final=body.final)
-        )
-        await exchange.answer(200, orjson.dumps({"session_id": session_id}))
+        command = AssignReward(**self._envelope(session_id), reward=reward, final=body.final)
+        await exchange.answer(200, await self._carry_out(command))
 
     async def close(self, exchange: Exchange, session_id: str) -> None:
         """`POST /sessions/{id}/close`. Raises `ApiError`."""
@@ -133,8 +131,7 @@ class Sessions:
             cause=body.cause,
             await_reward_ms=_ms(body.await_reward_s),
         )
-        await self._carry_out(command)
-        await exchange.answer(200, orjson.dumps({"session_id": session_id}))
+        await exchange.answer(200, await self._carry_out(command))
 
     async def _body(self, exchange: Exchange, kind: type[B]) -> B:
         settings = self._settings
@@ -157,13 +154,15 @@ class Sessions:
             "reply": self._link.address,
         }
 
-    async def _carry_out(self, command: Command) -> None:
+    async def _carry_out(self, command: Command) -> bytes:
+        """What to answer: the id of the session that it was done to, which a name may stand for."""
         with self._telemetry.span(
             "command", session_id=command.session_id, kind=type(command).__name__
         ) as span:
             reply = await self._link.ask(command, span.headers)
         if isinstance(reply, CommandAnswered) and reply.status != OK:
             raise refused(reply.status, reply.reason, reply.detail)
+        return orjson.dumps({"session_id": reply.session_id})
 
 
 def _ms(seconds: float) -> int:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,6 +107,8 @@ class ScriptedManager:
     def __init__(self, kafka: KafkaSettings) -> None:
         create_topics(kafka, [REQUESTS, REPLIES, FLEET])
         self.scripts: dict[str, Script] = {}
+        self.ids: dict[str, str] = {}
+        """Of sessions that commands name."""
         self.received: list[Record] = []
         self.headers: dict[str, dict[str, bytes]] = {}
         """Kafka headers of the last command of each session."""
@@ -159,7 +161,9 @@ class ScriptedManager:
         elif isinstance(record, CountTokens):
             self.send(address, answered(record, tokens=len(record.messages)))
         elif address is not None:
-            self.send(address, answered(record))
+            answer = answered(record)
+            session_id = self.ids.get(answer.session_id, answer.session_id)
+            self.send(address, replace(answer, session_id=session_id))
 
 
 @dataclass(frozen=True)

@@ -230,10 +230,19 @@ class Bench:
         """The answer to a turn."""
         return self.expect(REPLIES.name, r.ReplyFinished, lambda record: record.turn_id == turn_id)
 
+    def close(self, session_id: str, await_reward_ms: int = 0) -> None:
+        """Ends a session."""
+        command = r.CloseSession(**_command(session_id), await_reward_ms=await_reward_ms)
+        self.command(command)
+
+    def reward(self, session_id: str, value: float) -> None:
+        """Judges a session."""
+        self.command(r.AssignReward(**_command(session_id), reward=Reward(value=value)))
+
     def reward_and_close(self, session_id: str, value: float) -> r.Trajectory:
         """Ends a session; returns its trajectory."""
-        self.command(r.AssignReward(**_command(session_id), reward=Reward(value=value)))
-        self.command(r.CloseSession(**_command(session_id)))
+        self.reward(session_id, value)
+        self.close(session_id)
         return self.expect(
             "trajectories",
             r.Trajectory,

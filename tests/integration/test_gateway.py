@@ -371,6 +371,16 @@ def test_a_session_is_opened_used_rewarded_and_closed(
     assert (closed.status, closed.await_reward_ms) == ("truncated", 1500)
 
 
+@pytest.mark.parametrize("done", ["reward", "close"])
+def test_what_is_done_by_name_is_answered_with_the_session_s_own_id(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, done: str
+) -> None:
+    manager.ids[session] = f"{session}~1"
+    path = f"{gateway.url}/sessions/{session}/{done}"
+    answer = httpx.post(path, headers=gateway.admin, json={"value": 1} if done == "reward" else {})
+    assert answer.json() == {"session_id": f"{session}~1"}
+
+
 def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:
     opened = httpx.post(f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"})
     access = opened.json()

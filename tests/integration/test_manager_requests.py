@@ -60,6 +60,20 @@ def test_a_closed_session_of_a_name_begins_anew(served: Bench) -> None:
     assert ids[0] != ids[1]
 
 
+def test_a_reward_by_name_goes_to_the_session_that_was_closed_and_waits_for_it(
+    served: Bench,
+) -> None:
+    first, _ = answered(served, served.request("late", [message("user", "a")], terms=TERMS), "x")
+    served.close("late", await_reward_ms=60_000)
+    answered(served, served.request("late", [message("user", "a")], terms=TERMS), "x")
+
+    served.reward("late", 0.25)
+
+    trajectory = served.expect("trajectories", r.Trajectory)
+    assert trajectory.session_id == first.session_id
+    assert [reward.value for reward in trajectory.rewards] == [0.25]
+
+
 def test_without_terms_an_unknown_session_is_refused(served: Bench) -> None:
     command = served.request("nobody", [message("user", "a")])
     assert served.answer(command.command_id).status == 404

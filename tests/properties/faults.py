@@ -86,7 +86,7 @@ class Forgetful(Actor):
         if not isinstance(command, r.RequestTurn) or not command.retry_count:
             return decision
         (event, *_) = decision.events or (None,)
-        session = partition.find(command.session_id)
+        session = partition.find(command)
         if command.idempotency_key or session is None or not isinstance(event, r.TurnStarted):
             return decision
         equal = [
@@ -226,7 +226,7 @@ FAULTS = {
         (CountsNothing, "ignored uncounted"),
         (WritesItsOwnTime, "I7"),
         (SendsAtOnce, "I1"),
-        (JoinsTheLatest, "joined what the agent has gone on from|joined an answer of long ago"),
+        (JoinsTheLatest, "joined (what|an answer of long ago)"),
         (NeverJoins, "a key has two turns|a retry began a turn of its own"),
         (LosesDeltas, "a gap"),
         (LosesEnds, "I8"),

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
+
 from infra.rendering import Renderer
 from schemas import records as r
 from schemas.records import Record
@@ -108,6 +110,23 @@ def test_a_session_that_was_opened_and_closed_gives_way_to_one_of_its_name(
 
     assert [event.name for event in scene.events(r.SessionOpened)] == ["", "s"]
     assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a"]
+
+
+@pytest.mark.parametrize("await_reward_ms", [0, 9_000])
+def test_a_name_begins_two_sessions_within_a_millisecond(
+    await_reward_ms: int, renderers: Sequence[Renderer]
+) -> None:
+    scene = Scene(renderers[0])
+    scene.ask(asked("a"), r.CloseSession(**fields("c"), await_reward_ms=await_reward_ms))
+    scene.ask(asked("b"))
+    scene.settle()
+
+    first, second = scene.events(r.SessionOpened)
+    assert first.session_id != second.session_id
+    assert [turn.session_id for turn in scene.events(r.TurnStarted)] == [
+        first.session_id,
+        second.session_id,
+    ]
 
 
 def test_what_was_asked_of_a_closed_session_is_not_done_again_in_the_next_of_its_name(

@@ -218,14 +218,23 @@ def test_a_tool_call_that_is_insisted_on_is_begun_in_the_prompt(
 def test_a_named_session_is_opened_first_and_the_request_decided_again() -> None:
     terms = r.SessionTerms(policy="p", max_idle_ms=7)
 
-    decision = decide(None, request(terms=terms), context(now_ms=255))
+    decision = decide(None, request(terms=terms), context())
 
     (event,) = decision.events
     assert isinstance(event, r.SessionOpened)
-    assert (event.session_id, event.name, event.max_idle_ms) == ("s~ff", "s", 7)
+    assert (event.session_id, event.name, event.max_idle_ms) == ("s~request-a", "s", 7)
     assert decision.decide_again
     assert decide(told(closed()).known, request(terms=terms), context()).decide_again
     assert not decide(told().known, request(terms=terms), context()).decide_again
+
+
+def test_a_request_begins_one_session_and_no_more() -> None:
+    asked = request(terms=r.SessionTerms(policy="p"))
+
+    assert refusal(told(closed()), asked, used={"s~request-a"}.__contains__) == (
+        409,
+        "session_closed",
+    )
 
 
 def test_events_of_a_named_session_carry_its_id() -> None:
@@ -248,7 +257,7 @@ def test_what_cannot_be_done_is_refused_with_a_status() -> None:
     assert refusal(None, request()) == (404, "unknown_session")
     assert refusal(told(closed()), request()) == (409, "session_closed")
     assert refusal(told(), open_session()) == (409, "session_exists")
-    assert refusal(None, open_session(), ended=lambda _: True) == (409, "session_exists")
+    assert refusal(None, open_session(), used=lambda _: True) == (409, "session_exists")
     assert refusal(None, open_session(policy="other")) == (503, "unknown_policy")
     assert refusal(told(), request(), now_ms=10_000) == (504, "expired")
     reward = r.AssignReward(**fields("x"), reward=r.Reward(value=1, scope="turn", turn_id="nope"))

@@ -152,12 +152,16 @@ def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners
     assert rebuilds == [0, 0, 4]
 
 
-def test_a_name_means_its_latest_session_though_one_was_opened_under_the_name_itself() -> None:
+def test_a_name_is_forgotten_with_its_last_session() -> None:
     mine = partition()
-    read(mine, claim(1), opened(), closed(), opened(session_id="s~1", name="s"))
+    read(mine, claim(1), opened(session_id="s~1", name="s"), opened(session_id="s~2", name="s"))
+    known = [list(mine.named["s"])]
+    mine.end(mine.sessions["s~2"])
+    known.append(list(mine.named["s"]))
+    mine.end(mine.sessions["s~1"])
 
-    found = mine.find("s")
-    assert found is not None and found.session_id == "s~1"
+    assert known == [["s~1", "s~2"], ["s~1"]]
+    assert (mine.named, mine.used("s~1"), mine.used("s")) == ({}, True, False)
 
 
 def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
