@@ -1,5 +1,5 @@
 """OpenAI chat messages made ready for a text-only chat template. Pure; called by
-`infra/rendering.py` alone.
+`infra/chat_template.py` alone.
 
 Templates drop in silence what they do not know (a `developer` message, an image in a text model),
 so whatever cannot be rendered is refused here instead.

@@ -1,4 +1,5 @@
-"""What a renderer is tried with when it is loaded. Pure; used by `infra/rendering.py`.
+"""What a renderer is tried with when it is loaded. Pure; used by `infra/rendering.py` and
+what it is made of.
 
 Two shortcuts hold for most model families but not for all: a bridge that is given only the last
 turn, and the incremental reading of completions. Each is used only where it gives what the library

@@ -2,8 +2,8 @@
 class.
 
 Owns text → token ids, ids → text, and ids → text while they are still coming. Token ids travel as
-little-endian int32 bytes (`pack`, `unpack`). `infra/rendering.py` gives it to the `renderers`
-library.
+little-endian int32 bytes (`pack`, `unpack`). `infra/renderer_library.py` gives it to the
+`renderers` library.
 """
 
 import codecs

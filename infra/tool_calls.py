@@ -1,5 +1,5 @@
-"""Tool calls as they come out of a completion. Pure; used by `infra/rendering.py` and the message
-streams."""
+"""Tool calls as they come out of a completion. Pure; used by
+`infra/completion_reader.py` and the message streams."""
 
 import json
 import re

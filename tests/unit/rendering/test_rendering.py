@@ -214,57 +214,6 @@ class TestBridge:
         assert renderer.bridge(b"", b"", [TOLD]) is None
 
 
-class ReadingRenderer(Renderer):
-    """Counts the tokens that reach the library's bridge."""
-
-    read: list[int]
-
-    def _bridge(
-        self,
-        prompt: bytes,
-        completion: bytes,
-        new_messages: Sequence[Message],
-        tools: Sequence[Message] | None,
-    ) -> bytes | None:
-        self.read = [*getattr(self, "read", []), (len(prompt) + len(completion)) // 4]
-        return super()._bridge(prompt, completion, new_messages, tools)
-
-
-class HistoryRenderer(ReadingRenderer):
-    """One whose bridge looks at the history."""
-
-    def _bridge(
-        self,
-        prompt: bytes,
-        completion: bytes,
-        new_messages: Sequence[Message],
-        tools: Sequence[Message] | None,
-    ) -> bytes | None:
-        suffix = super()._bridge(prompt, completion, new_messages, tools)
-        return None if suffix is None else suffix + prompt[:4]
-
-
-def test_the_work_of_a_bridge_does_not_grow_with_the_history() -> None:
-    renderer = ReadingRenderer(Tokenizer(byte_tokenizer()), RendererSettings("qwen3"), "")
-    renderer.read = []
-    history = renderer.render([ASKED])
-    completion = renderer.encode("three<|im_end|>")
-    for _ in range(50):
-        suffix = renderer.bridge(history, completion, [TOLD])
-        assert suffix is not None
-        history += completion + suffix
-    assert len(history) > 1_000
-    assert set(renderer.read[1:]) == {renderer.read[0]}
-
-
-def test_a_bridge_that_needs_the_history_gets_it() -> None:
-    settings = RendererSettings("qwen3")
-    renderer = HistoryRenderer(Tokenizer(byte_tokenizer()), settings, "")
-    assert not renderer.bridges_from_tail
-    prompt = renderer.render([ASKED])
-    assert renderer.tail(prompt) == prompt
-
-
 class TestLoad:
     def test_the_hash_is_that_of_tokenizer_and_settings(self, tmp_path: Path) -> None:
         byte_tokenizer().save(str(tmp_path / "tokenizer.json"))
