@@ -4,8 +4,8 @@ Called by the trajectory manager (render, bridge, stream) and the rollout worker
 and completions are int32 bytes. Nothing sampled is ever tokenised again: a bridge only adds behind
 the exact ids.
 
-`chat_template.py` renders, `bridge.py` goes from turn to turn, `completion_reader.py` reads what was
-sampled; all on the library that `renderer_library.py` loads.
+`chat_template.py` renders, `bridge.py` goes from turn to turn, `completion_reader.py` reads what
+was sampled; all on the library that `renderer_library.py` loads.
 """
 
 from pathlib import Path
