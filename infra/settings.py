@@ -4,17 +4,21 @@ Every process has one frozen settings class made of these; a wrong value is repo
 the name of its environment variable.
 """
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from json import JSONDecodeError
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from infra.settings_help import describe
 
 ENV_PREFIX = "SEAMLESSFLOW_"
+_CREDENTIALS = ("secret", "key", "password", "options")
+"""A variable with one of these in its name may hold what nobody should read."""
 
 
 class Section(BaseModel):
@@ -79,18 +83,37 @@ def load(settings: type[S]) -> S:
         sys.exit(0)
     try:
         return settings()
-    except ValidationError as error:
+    except (ValidationError, SettingsError) as error:
         sys.exit("\n".join(["settings are not valid:", *explain(error)]))
 
 
-def explain(error: ValidationError) -> Sequence[str]:
-    """One line a wrong setting, with the variable that sets it."""
-    return [
-        f"  {variable(item['loc'])}: {item['msg']} (got {item['input']!r})"
-        if "secret" not in str(item["loc"]).lower()
-        else f"  {variable(item['loc'])}: {item['msg']}"
-        for item in error.errors()
-    ]
+def explain(error: ValidationError | SettingsError) -> Sequence[str]:
+    """One line a wrong setting, with the variable that sets it; never a credential."""
+    if isinstance(error, SettingsError):
+        return _not_json(error)
+    return [f"  {_place(item)}{item['msg']}{_given(item)}" for item in error.errors()]
+
+
+def _not_json(error: SettingsError) -> Sequence[str]:
+    """The library names the section alone; the variable is the one with the text it read."""
+    cause = error.__cause__
+    if not isinstance(cause, JSONDecodeError):
+        return [f"  {error}"]
+    names = [name for name, value in os.environ.items() if value == cause.doc]
+    wanted = sorted(name for name in names if name.upper().startswith(ENV_PREFIX))
+    return [f"  {name}: must be JSON, such as [...] or {{...}}: {cause}" for name in wanted]
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    """Rules about several settings have no place."""
+    return f"{variable(item['loc'])}: " if item["loc"] else ""
+
+
+def _given(item: Mapping[str, Any]) -> str:
+    """What was set, where that is one value that may be read by anybody."""
+    place, given = str(item["loc"]).lower(), item["input"]
+    hidden = item["type"] == "extra_forbidden" or any(name in place for name in _CREDENTIALS)
+    return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
 
 
 def variable(path: Sequence[int | str]) -> str:

@@ -1,7 +1,8 @@
 """What `--help` of a process says: every setting with its variable, type, default and meaning."""
 
 from collections.abc import Iterator
-from typing import Any
+from types import EllipsisType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,13 +21,25 @@ def _lines(section: type[BaseModel], prefix: str) -> Iterator[str]:
         if isinstance(nested, type) and issubclass(nested, BaseModel):
             yield from _lines(nested, f"{variable}__")
         else:
-            yield f"{variable}  ({_kind(field)}; {_default(field)})"
+            yield f"{variable}  ({_spelled(field.annotation)}; {_default(field)})"
             yield f"    {field.description or ''}"
 
 
-def _kind(field: FieldInfo) -> str:
-    annotation: Any = field.annotation
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+def _spelled(annotation: Any) -> str:
+    """A type as a person would write it: what it must match is said by the description."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _spelled(arguments[0])
+    if origin is Literal:
+        return " | ".join(repr(one) for one in arguments)
+    if origin in (Union, UnionType):
+        return " | ".join(_spelled(one) for one in arguments)
+    if isinstance(annotation, EllipsisType):
+        return "..."
+    if annotation in (None, NoneType):
+        return "None"
+    name = str(getattr(annotation, "__name__", annotation))
+    return f"{name}[{', '.join(_spelled(one) for one in arguments)}]" if arguments else name
 
 
 def _default(field: FieldInfo) -> str:

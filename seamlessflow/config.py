@@ -13,7 +13,12 @@ from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from consumers.trajectories.settings import ManagerSection
 from infra.errors import SeamlessFlowError
@@ -177,7 +182,7 @@ def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
     """The configuration of these values and the environment. Raises `ConfigRejected`."""
     try:
         return RunConfig(**values)
-    except ValidationError as error:
+    except (ValidationError, SettingsError) as error:
         raise ConfigRejected(path, "\n".join(["not valid:", *explain(error)])) from error
 
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from infra.settings import KafkaSettings, ProcessSettings, load
 from infra.settings_help import describe
+from producers.agents.settings import AgentsSettings
+from producers.gateway.settings import Settings as GatewayProcessSettings
 
 PROCESSES = {
     "consumers.trajectories": "ManagerSettings",
@@ -64,7 +66,60 @@ def test_a_wrong_setting_is_reported_by_its_variable(monkeypatch: pytest.MonkeyP
         load(ProcessSettings)
 
 
-def test_credentials_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["rollout", "{'a': 1}"])
+def test_text_where_json_belongs_is_reported_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__OPTIONS", text)
+
+    with pytest.raises(SystemExit, match="SEAMLESSFLOW_KAFKA__OPTIONS: must be JSON"):
+        load(ProcessSettings)
+
+
+def test_credentials_do_not_show() -> None:
     settings = KafkaSettings(options={"sasl.password": "hidden"})
 
     assert "hidden" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KAFKA__OPTIONS", '{"sasl.password": ["hidden"]}'),
+        ("KAFKA__SASL_PASSWD", "hidden"),
+        ("GATEWAY__API_KEYS", '["hidden"]'),
+        ("GATEWAY__SECRET", "hidden"),
+        ("GATEWAY", '{"host": ["hidden"]}'),
+    ],
+)
+def test_credentials_do_not_show_where_a_setting_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"SEAMLESSFLOW_{name}", value)
+
+    with pytest.raises(SystemExit) as ended:
+        load(GatewayProcessSettings)
+
+    assert f"SEAMLESSFLOW_{name}" in str(ended.value)
+    assert "hidden" not in str(ended.value)
+
+
+def test_a_broken_rule_about_several_settings_repeats_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__OPTIONS", '{"sasl.password": "hidden"}')
+
+    with pytest.raises(SystemExit) as ended:
+        load(AgentsSettings)
+
+    assert str(ended.value).splitlines()[1:] == [
+        "  Value error, exactly one of agents.callable and agents.command must be set"
+    ]
+
+
+def test_types_are_spelled_as_people_write_them() -> None:
+    explained = describe(GatewayProcessSettings, "SEAMLESSFLOW_")
+
+    assert "SEAMLESSFLOW_GATEWAY__API_KEYS  (dict[str, SecretStr]; " in explained
+    assert "SEAMLESSFLOW_GATEWAY__MODELS  (tuple[str, ...]; " in explained
+    assert "SEAMLESSFLOW_GATEWAY__PUBLIC_URL  (str | None; " in explained

@@ -63,6 +63,19 @@ def test_a_wrong_configuration_is_refused_by_name(values: dict[str, object], sai
         parse(values)
 
 
+def test_a_wrong_configuration_repeats_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__ADMIN_KEY", "hidden")
+    with pytest.raises(ConfigRejected) as refused:
+        parse({"gateway": {"secret": "hidden-as-well"}})
+    assert "hidden" not in str(refused.value)
+
+
+def test_text_where_json_belongs_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__MODELS", "policy")
+    with pytest.raises(ConfigRejected, match="SEAMLESSFLOW_GATEWAY__MODELS: must be JSON"):
+        parse({"agents": AGENT})
+
+
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigRejected, match="No such file"):
         load(tmp_path / "run.yaml")
