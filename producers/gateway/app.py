@@ -18,7 +18,7 @@ from producers.gateway.dialects import DIALECTS, dialect_at
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link import Link
-from producers.gateway.model_list import listing
+from producers.gateway.model_list import listing, one_model
 from producers.gateway.sessions import Sessions
 from producers.gateway.settings import GatewaySettings
 from producers.gateway.tokens import Keys
@@ -27,6 +27,9 @@ from producers.gateway.turns import Turns
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499
 _SESSION_PREFIX = "/sessions/"
+_MODEL_PREFIX = "/v1/models/"
+_METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
+"""What a route takes: a HEAD is a GET whose body is left out by the server."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,7 @@ class App:
             **{path: ("POST", path, self._turn(dialect)) for path, dialect in DIALECTS.items()},
             "/v1/messages/count_tokens": ("POST", "count_tokens", self._count_tokens),
             "/v1/models": ("GET", "models", self._models),
+            "/v1/models/*": ("GET", "model", self._model),
             "/sessions": ("POST", "open", self._open),
             "/sessions/*/reward": ("POST", "reward", self._reward),
             "/sessions/*/close": ("POST", "close", self._close),
@@ -72,9 +76,10 @@ class App:
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
         error_body = dialect_at(path).error_body
         try:
-            if method and exchange.method != method:
+            if method and exchange.method not in (taken := _METHODS[method]):
                 detail = f"{path} takes {method}"
-                raise ApiError(405, detail, code="method_not_allowed", allow=method)
+                allow = ", ".join(taken)
+                raise ApiError(405, detail, code="method_not_allowed", allow=allow)
             await handler(exchange, session)
         except ApiError as error:
             error.request_id = exchange.request_id.decode()
@@ -145,6 +150,13 @@ class App:
         self._keys.require_any(exchange.headers)
         await exchange.answer(200, listing(self._settings.models, self._started))
 
+    async def _model(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_any(exchange.headers)
+        name = exchange.path.partition(_MODEL_PREFIX)[2]
+        if name not in self._settings.models:
+            raise ApiError(404, f"there is no model {name!r}", code="model_not_found")
+        await exchange.answer(200, one_model(name, self._started))
+
     async def _health(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, b'{"status":"alive"}')
 
@@ -193,11 +205,15 @@ class App:
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """A path without its session, and the session."""
+    """The route of a path, and the session it names."""
     if not path.startswith(_SESSION_PREFIX):
-        return path, None
+        return _route(path), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
-    return (f"/{rest}" if rest.startswith("v1/") else f"/sessions/*/{rest}"), session
+    return (_route(f"/{rest}") if rest.startswith("v1/") else f"/sessions/*/{rest}"), session
+
+
+def _route(path: str) -> str:
+    return f"{_MODEL_PREFIX}*" if path.startswith(_MODEL_PREFIX) else path
 
 
 def _going_down() -> ApiError:

@@ -1,4 +1,4 @@
-"""What `/v1/models` tells, for OpenAI's and Anthropic's clients in one. Pure."""
+"""What `/v1/models` tells of all and of one, for OpenAI's and Anthropic's clients in one. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,6 +16,11 @@ def listing(names: Sequence[str], created: int) -> bytes:
         "last_id": names[-1] if names else None,
     }
     return orjson.dumps(body)
+
+
+def one_model(name: str, created: int) -> bytes:
+    """The body that tells of one model."""
+    return orjson.dumps(_model(name, created))
 
 
 def _model(name: str, created: int) -> dict[str, object]:

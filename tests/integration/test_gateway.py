@@ -334,6 +334,13 @@ def test_models_are_listed(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["policy"]
 
 
+def test_a_model_is_known_by_its_name(client: openai.OpenAI) -> None:
+    assert client.models.retrieve("policy").id == "policy"
+    with pytest.raises(openai.NotFoundError, match="there is no model 'org/other'") as refused:
+        client.models.retrieve("org/other")
+    assert refused.value.code == "model_not_found"
+
+
 def test_a_session_is_opened_used_rewarded_and_closed(
     gateway: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
@@ -462,7 +469,16 @@ def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
     assert httpx.get(f"{gateway.url}/v2").status_code == 404
     assert httpx.get(f"{gateway.url}/sessions/x/other").status_code == 404
     assert httpx.get(f"{gateway.url}/v1/chat/completions").status_code == 405
-    assert httpx.head(f"{gateway.url}/health").status_code == 405
+    refused = httpx.post(f"{gateway.url}/health")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
+def test_a_head_is_a_get_without_its_body(gateway: GatewayProcess, path: str) -> None:
+    with httpx.Client(base_url=gateway.url) as client:
+        for _ in range(2):
+            answer = client.head(path)
+            assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_it_tells_how_it_is(gateway: GatewayProcess) -> None:

@@ -367,6 +367,7 @@ def test_tokens_of_a_prompt_are_counted(
 
 def test_models_are_listed(client: anthropic.Anthropic) -> None:
     assert [model.id for model in client.models.list()] == ["policy"]
+    assert client.models.retrieve("policy").display_name == "policy"
 
 
 def test_a_call_whose_client_left_is_cancelled(

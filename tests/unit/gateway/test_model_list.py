@@ -2,7 +2,7 @@ import anthropic.types
 import openai.types
 import orjson
 
-from producers.gateway.model_list import listing
+from producers.gateway.model_list import listing, one_model
 
 
 def test_each_vendor_s_client_reads_its_own_kind_of_model() -> None:
@@ -16,3 +16,7 @@ def test_each_vendor_s_client_reads_its_own_kind_of_model() -> None:
 
 def test_there_may_be_none() -> None:
     assert orjson.loads(listing([], 0))["data"] == []
+
+
+def test_one_is_told_as_it_is_listed() -> None:
+    assert orjson.loads(one_model("a", 7)) == orjson.loads(listing(["a"], 7))["data"][0]
