@@ -237,8 +237,11 @@ def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decisi
 
 
 def _waited_for_elsewhere(turn: Turn, command: r.CancelTurn) -> bool:
-    """Whether a retry joined the turn through another gateway than the one that gives it up."""
-    return command.reply is not None and turn.reply is not None and command.reply != turn.reply
+    """Whether a retry joined the turn through another gateway than the one that gives it up.
+
+    The latest gateway decides for all: as a rule the client of those before is the same one.
+    """
+    return command.reply is not None and command.reply not in turn.waiting[-1:]
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:

@@ -88,7 +88,8 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
     prompt.ids += event.suffix_ids
     sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
-    turn = Turn(event, prompt.node_id, sampled.node_id, event.reply, event.at_ms)
+    waiting = [] if event.reply is None else [event.reply]
+    turn = Turn(event, prompt.node_id, sampled.node_id, waiting, event.at_ms)
     session.turns[turn_id] = session.running[turn_id] = turn
     session.commands.add(event.command_id)
     session.last_activity_ms = event.at_ms
@@ -174,7 +175,8 @@ def _join(session: Session, event: r.TurnJoined) -> Folded:
     if turn is None or event.command_id in session.commands:
         return Folded(session, False, turn)
     session.commands.add(event.command_id)
-    turn.reply = event.reply
+    if event.reply is not None:
+        turn.waiting = [one for one in turn.waiting if one != event.reply] + [event.reply]
     return Folded(session, True, turn)
 
 

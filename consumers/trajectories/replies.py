@@ -1,6 +1,7 @@
 """What an accepted event means to the gateway that waits. Pure: log order decides what is sent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 from consumers.trajectories.fold import Folded
 from consumers.trajectories.session import Session, Turn, TurnState
@@ -24,7 +25,8 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
         case r.TurnJoined():
             return _joined(event, folded)
         case r.TurnProgressed() | r.TurnInterrupted():
-            return _progressed(event, folded.turn)
+            turn = folded.turn
+            return [] if turn is None else _progressed(event, turn, turn.waiting)
         case r.TurnCompleted():
             return _completed(event, folded)
         case r.TurnFailed():
@@ -35,7 +37,11 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
 
 
 def _to(address: ReplyAddress | None, record: Callable[[str], Record]) -> list[Reply]:
-    return [] if address is None else [(address.partition, record(address.gateway))]
+    return [] if address is None else _to_all([address], record)
+
+
+def _to_all(addresses: Iterable[ReplyAddress], record: Callable[[str], Record]) -> list[Reply]:
+    return [(address.partition, record(address.gateway)) for address in addresses]
 
 
 def _answered(address: ReplyAddress | None, session_id: str, command_id: str) -> list[Reply]:
@@ -79,11 +85,12 @@ def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
             turn_id=event.turn_id,
         ),
     )
-    if turn is None or session is None:
+    if turn is None or session is None or event.reply is None:
         return answer
     if turn.state is TurnState.COMPLETED:
-        return [*answer, *_finished(session, turn, 0, None)]
-    return [*answer, *(reply for event in turn.progress for reply in _progressed(event, turn))]
+        return [*answer, *_finished(session, turn, [event.reply], 0, None)]
+    before = (_progressed(said, turn, [event.reply]) for said in turn.progress)
+    return [*answer, *chain.from_iterable(before)]
 
 
 def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
@@ -101,13 +108,15 @@ def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
     )
 
 
-def _progressed(event: r.TurnProgressed | r.TurnInterrupted, turn: Turn | None) -> list[Reply]:
+def _progressed(
+    event: r.TurnProgressed | r.TurnInterrupted, turn: Turn, waiting: Iterable[ReplyAddress]
+) -> list[Reply]:
     """Empty progress too: it tells an agent that waits that its turn is still held."""
-    if turn is None or not turn.started.stream:
+    if not turn.started.stream:
         return []
     wanted = turn.started.wants_logprobs
-    return _to(
-        turn.reply,
+    return _to_all(
+        waiting,
         lambda gateway: r.ReplyDelta(
             gateway=gateway,
             session_id=event.session_id,
@@ -126,13 +135,20 @@ def _progressed(event: r.TurnProgressed | r.TurnInterrupted, turn: Turn | None) 
 def _completed(event: r.TurnCompleted, folded: Folded) -> list[Reply]:
     if folded.turn is None or folded.session is None:
         return []
-    return _finished(folded.session, folded.turn, event.token_offset, event.delta)
+    waiting = folded.turn.waiting
+    return _finished(folded.session, folded.turn, waiting, event.token_offset, event.delta)
 
 
-def _finished(session: Session, turn: Turn, offset: int, delta: bytes | None) -> list[Reply]:
+def _finished(
+    session: Session,
+    turn: Turn,
+    waiting: Iterable[ReplyAddress],
+    offset: int,
+    delta: bytes | None,
+) -> list[Reply]:
     node, wanted = session.tree.nodes[turn.node], turn.started.wants_logprobs
-    return _to(
-        turn.reply,
+    return _to_all(
+        waiting,
         lambda gateway: r.ReplyFinished(
             gateway=gateway,
             session_id=session.session_id,
@@ -157,8 +173,8 @@ def _failed(turn: Turn | None, status: int, reason: str, detail: str) -> list[Re
     if turn is None:
         return []
     started = turn.started
-    return _to(
-        turn.reply,
+    return _to_all(
+        turn.waiting,
         lambda gateway: r.ReplyFinished(
             gateway=gateway,
             session_id=started.session_id,

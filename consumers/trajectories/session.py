@@ -34,7 +34,8 @@ class Turn:
     started: TurnStarted
     prompt_node: int
     node: int
-    reply: ReplyAddress | None
+    waiting: list[ReplyAddress]
+    """Where the answer goes: to whoever asked and each retry that joined, the latest last."""
     last_progress_ms: int
     state: TurnState = TurnState.RUNNING
     dispatch: int = 0

@@ -135,29 +135,32 @@ class Agent(Caller):
             self.asked.append(Asked(asked.history, request, [self._call(request, choices)]))
 
     def retry(self, choices: Choices) -> None:
-        """The client's connection broke; it asks for the same turn again."""
+        """The client's connection broke, or seems to have; it asks for the same turn again."""
         if not self.asked:
             return
         asked = choices.pick(self.asked)
         if choices.one_in(2):
-            self._move(choices)
+            if not choices.one_in(3):
+                self._give_up()
+            self.instance = choices.pick(("g1", "g0"))
         request = self._turn(asked.request, retry_count=asked.request.retry_count + 1)
         asked.calls.append(self._call(request, choices))
 
-    def _move(self, choices: Choices) -> None:
-        """Another instance of the gateway serves it: all that waits at the first is given up."""
+    def _give_up(self) -> None:
+        """Nothing that it asked for is waited for any longer."""
         for asked in self.asked:
             for call in asked.calls:
                 self.gateway.give_up(call.command.command_id)  # type: ignore[attr-defined]
             asked.calls = [call for call in asked.calls if call.end is not None]
-        self.instance = choices.pick(("g1", "g0"))
 
     def cancel(self, choices: Choices) -> None:
-        """Nobody waits for a turn any more."""
+        """Nobody waits for a turn any more, or nobody at one instance."""
         if self.asked:
             turn = choices.pick(self.asked).request
             command = r.CancelTurn(**self._header(), turn_id=turn.turn_id, reason="client_gone")
-            self._send(replace(command, reply=None))
+            instance = choices.pick(("", "g0", "g1"))
+            address = r.ReplyAddress(partition=0, gateway=instance) if instance else None
+            self._send(replace(command, reply=address))
 
     def reward(self, choices: Choices) -> None:
         """Judges the session or one of its turns."""

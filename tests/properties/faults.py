@@ -157,6 +157,20 @@ class LosesEnds(StagedManager):
         return Unsteady(topics, self._note, _without_failures)
 
 
+class ForgetsWhoAskedFirst(StagedManager):
+    """Once a retry joined elsewhere, only that is told."""
+
+    def _session_event(self, received: Received) -> None:
+        super()._session_event(received)
+        event = received.record
+        if isinstance(event, r.TurnJoined):
+            held = self._partitions.get(received.partition)
+            session = held.sessions.get(event.session_id) if held else None
+            turn = session.turns.get(event.turn_id) if session else None
+            if turn is not None:
+                del turn.waiting[:-1]
+
+
 class HidesGuesses(StagedManager):
     """A guess among turns that read the same is not marked."""
 
@@ -230,6 +244,7 @@ FAULTS = {
         (NeverJoins, "a key has two turns|a retry began a turn of its own"),
         (LosesDeltas, "a gap"),
         (LosesEnds, "I8"),
+        (ForgetsWhoAskedFirst, "I8"),
         (HidesGuesses, "an ambiguity is not marked"),
         (CutsBridges, "not the bridge behind the stored tokens"),
     )

@@ -1,0 +1,110 @@
+"""What the official client gets that tries again: its own answer, and never one of another call."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+
+from infra.ports import free_port
+from infra.settings import KafkaSettings
+from schemas import records as r
+from tests.e2e.stage import POLICY, Stage, stage
+
+pytestmark = pytest.mark.kafka
+BEGINNING: list[ChatCompletionMessageParam] = [{"role": "user", "content": "key 7"}]
+
+
+@pytest.fixture(scope="module")
+def flow(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Gateway and manager; no worker yet."""
+    with stage(broker, tmp_path_factory.mktemp("retries")) as made:
+        made.publish_weights(0, seed=1)
+        made.start_gateway()
+        made.start("manager", "consumers.trajectories")
+        made.await_ready()
+        yield made
+
+
+def client_of(made: Stage, session_id: str) -> openai.OpenAI:
+    body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
+    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
+
+
+def serve(made: Stage) -> None:
+    """Lets a worker roll out from now on."""
+    if "w0" not in made.processes:
+        made.start_worker("w0")
+        made.give_role("w0", 0)
+
+
+def second_gateway(made: Stage) -> str:
+    """Starts it; returns its URL."""
+    port = str(free_port())
+    made.start(
+        "second gateway",
+        "producers.gateway",
+        SEAMLESSFLOW_GATEWAY__PORT=port,
+        SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
+    )
+    return made.expect(r.GatewayHeartbeat, lambda one: one.url.endswith(f":{port}")).url
+
+
+def ask(
+    client: openai.OpenAI, messages: list[ChatCompletionMessageParam], **headers: str
+) -> ChatCompletion:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.chat.completions.create(
+        model=POLICY, messages=messages, max_tokens=8, extra_headers=named
+    )
+
+
+def turns(made: Stage, session_id: str) -> int:
+    made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
+    made.admin(f"/sessions/{session_id}/close").raise_for_status()
+    return made.expect(r.Trajectory, lambda one: one.session_id == session_id).turns
+
+
+def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(flow: Stage) -> None:
+    here = client_of(flow, "twice")
+    there = here.with_options(base_url=f"{second_gateway(flow)}/v1")
+    with ThreadPoolExecutor(2) as agents:
+        first = agents.submit(ask, here, BEGINNING, idempotency_key="k")
+        flow.expect(r.TurnStarted, lambda one: one.session_id == "twice")
+        second = agents.submit(ask, there, BEGINNING, idempotency_key="k")
+        flow.expect(r.TurnJoined, lambda one: one.session_id == "twice")
+        serve(flow)
+        answers = first.result(), second.result()
+
+    assert answers[0].id == answers[1].id
+    assert answers[0].choices == answers[1].choices
+    assert turns(flow, "twice") == 1
+
+
+def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: Stage) -> None:
+    client = client_of(flow, "once")
+    serve(flow)
+    first = ask(client, BEGINNING)
+
+    again = ask(client, BEGINNING, x_stainless_retry_count="1")
+    said: ChatCompletionMessageParam = {
+        "role": "assistant",
+        "content": first.choices[0].message.content or "",
+    }
+    ask(client, [*BEGINNING, said, {"role": "user", "content": "key 8"}])
+    another = ask(client, BEGINNING, x_stainless_retry_count="1")
+
+    assert again.id == first.id != another.id
+    assert turns(flow, "once") == 3
+
+
+def test_the_key_of_another_request_is_refused_in_the_vendor_s_shape(flow: Stage) -> None:
+    client = client_of(flow, "reused")
+    serve(flow)
+    ask(client, BEGINNING, idempotency_key="k")
+
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        ask(client, [{"role": "user", "content": "key 8"}], idempotency_key="k")
+
+    assert refused.value.code == "idempotency_key_reused"
