@@ -17,7 +17,7 @@ from infra.renderer_settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Sampling
-from schemas.topics import CONTROL, FLEET, SESSIONS, fleet_key
+from schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_worker import RECORD
@@ -162,9 +162,7 @@ def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
                 **{RECORD: str(record)},
             )
             made.give_role(policy, slot)
-        made.await_gateway()
-        for _ in range(SESSIONS.partitions):
-            made.expect(r.PartitionClaimed)
+        made.await_ready()
         yield Theatre(made, record)
 
 

@@ -130,41 +130,28 @@ class Stage:
     def give_role(self, worker: str, slot: int) -> r.RoleAcquired:
         """Lets a started worker roll out; returns its acknowledgement."""
         heartbeat = self.expect(r.WorkerHeartbeat, lambda record: record.worker == worker)
-        self.assignments += 1
-        number = self.assignments
-        self.producer.send(
-            CONTROL.name,
-            r.RoleAssigned(
-                epoch=0,
-                at_ms=now_ms(),
-                assignment=number,
-                worker=worker,
-                incarnation=heartbeat.incarnation,
-                role="rollout",
-                slot=slot,
-                reason="test",
-                deadline_ms=now_ms() + 60_000,
-            ),
-        )
+        number = self._assign(worker, heartbeat.incarnation, "rollout", slot)
         return self.expect(r.RoleAcquired, lambda record: record.assignment == number)
 
     def preempt(self, worker: str, incarnation: str) -> None:
         """Asks a worker's rollout process to make way for its trainer."""
+        self._assign(worker, incarnation, "train", None)
+
+    def _assign(self, worker: str, incarnation: str, role: str, slot: int | None) -> int:
         self.assignments += 1
-        self.producer.send(
-            CONTROL.name,
-            r.RoleAssigned(
-                epoch=0,
-                at_ms=now_ms(),
-                assignment=self.assignments,
-                worker=worker,
-                incarnation=incarnation,
-                role="train",
-                slot=None,
-                reason="test",
-                deadline_ms=now_ms() + 60_000,
-            ),
+        assigned = r.RoleAssigned(
+            epoch=0,
+            at_ms=now_ms(),
+            assignment=self.assignments,
+            worker=worker,
+            incarnation=incarnation,
+            role=role,
+            slot=slot,
+            reason="test",
+            deadline_ms=now_ms() + 60_000,
         )
+        self.producer.send(CONTROL.name, assigned)
+        return self.assignments
 
     def lose(self, worker: str, incarnation: str) -> None:
         """Says what the scheduler would say of a worker that is silent."""
@@ -187,8 +174,14 @@ class Stage:
             timeout=60,
         )
 
-    def await_gateway(self) -> None:
-        """Waits until the gateway is ready."""
+    def await_ready(self) -> None:
+        """Waits until the gateway answers and every partition has a manager."""
+        self._await_gateway()
+        unclaimed = set(range(SESSIONS.partitions))
+        while unclaimed:
+            unclaimed.discard(self.expect(r.PartitionClaimed).partition)
+
+    def _await_gateway(self) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             try:

@@ -28,7 +28,7 @@ def flow(
         made.start("manager", "consumers.trajectories")
         made.start_worker("w0")
         made.give_role("w0", 0)
-        made.await_gateway()
+        made.await_ready()
         yield made, weights
 
 

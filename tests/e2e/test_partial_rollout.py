@@ -28,7 +28,7 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[Stage]:
         made.publish_weights(0, seed=1)
         made.start_gateway()
         made.start("manager", "consumers.trajectories")
-        made.await_gateway()
+        made.await_ready()
         yield made
 
 

@@ -29,7 +29,7 @@ def flow(
             made.start_worker(worker)
         made.give_role("w0", 0)
         made.give_role("w1", 1)
-        made.await_gateway()
+        made.await_ready()
         yield made, weights
 
 

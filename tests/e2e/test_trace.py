@@ -59,7 +59,7 @@ def test_a_request_is_one_trace_through_gateway_manager_and_worker(
         made.start("manager", "consumers.trajectories")
         made.start_worker("w0")
         made.give_role("w0", 0)
-        made.await_gateway()
+        made.await_ready()
         body = made.admin("/sessions", session_id="traced", policy=POLICY).json()
         client = openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
         client.chat.completions.create(
