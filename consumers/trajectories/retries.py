@@ -6,7 +6,8 @@ The vendors' clients give none, only how often they tried before, and the tries 
 have come to the log (429, 503). So without a key a turn is joined only if it can be that call's: it
 answers the same question, an earlier try began it, and its client may lack the answer. In doubt a
 new turn begins: that costs a sibling which is not trained, while joining another call's turn would
-hand out an old sample as a new one.
+hand out an old sample as a new one. One thing cannot be told: a retry whose first try never came
+to the log joins a turn of the same question that another call waits for at this moment.
 """
 
 from consumers.trajectories.decision import Context
@@ -35,7 +36,9 @@ def meant_turn(session: Session, command: RequestTurn, context: Context) -> Turn
         return None
     # Looked for turn by turn: such retries are rare, and an index of all bodies is not.
     tried = (turn for turn in reversed(session.turns.values()) if _may_be(turn, command))
-    return next((turn for turn in tried if _may_be_missed(session, turn, command, context)), None)
+    missed = (turn for turn in tried if _may_be_missed(session, turn, command, context))
+    latest = next(missed, None)
+    return latest if latest is not None and latest.state in _JOINED else None
 
 
 def _turn_of_key(session: Session, command: RequestTurn, key: str) -> Turn | None:
@@ -48,8 +51,7 @@ def _turn_of_key(session: Session, command: RequestTurn, key: str) -> Turn | Non
 
 
 def _may_be(turn: Turn, command: RequestTurn) -> bool:
-    began_before = turn.started.retry_count < command.retry_count
-    return turn.state in _JOINED and began_before and _same_question(turn, command)
+    return turn.started.retry_count < command.retry_count and _same_question(turn, command)
 
 
 def _same_question(turn: Turn, command: RequestTurn) -> bool:
@@ -63,8 +65,8 @@ def _same_question(turn: Turn, command: RequestTurn) -> bool:
 
 
 def _may_be_missed(session: Session, turn: Turn, command: RequestTurn, context: Context) -> bool:
-    """Whether the client may still lack the turn's answer."""
-    if turn.running:
+    """Whether the client may still lack the turn's answer, or there is none."""
+    if turn.state is not TurnState.COMPLETED:
         return True
     # While nobody owned the partition no answer was told.
     told_ms = max(turn.last_progress_ms, context.owner_since_ms)

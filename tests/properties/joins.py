@@ -15,14 +15,18 @@ def check_joins(told: Told, log: Sequence[Record], requests: Requests) -> None:
     """That each join is of a turn which its retry can mean."""
     for offset, event in told.events:
         if isinstance(event, r.TurnJoined) and event in told.joins:
-            joined = told.until(offset).session.turn(event.turn_id)
+            known = told.until(offset).session
+            joined = known.turn(event.turn_id)
             retry, first = requests[event.command_id], requests[event.turn_id]
             assert joined is not None
             assert _question(retry) == _question(first), "joined another question"
             if retry.idempotency_key is not None:
                 assert retry.idempotency_key == first.idempotency_key, "joined another key"
             else:
-                assert retry.retry_count > first.retry_count, "joined what no earlier try began"
+                tried = _tried(known, retry, requests)
+                assert joined in tried, "joined what no earlier try began"
+                later = {one.end for one in tried[tried.index(joined) :]}
+                assert later <= {"", "completed"}, "joined past a try that failed"
                 if joined.end == "completed":
                     _check_missed(joined, retry, log[:offset])
 
@@ -30,14 +34,25 @@ def check_joins(told: Told, log: Sequence[Record], requests: Requests) -> None:
 def check_start(turn: TurnTold, known: SessionTold, requests: Requests) -> None:
     """That a turn was not begun where its request had one to join."""
     request = requests[turn.started.turn_id]
+    if request.idempotency_key is None:
+        latest = [one.end for one in _tried(known, request, requests) if one.end != "completed"]
+        assert "" not in latest[-1:], "a retry began a turn of its own"
+        return
     for earlier in known.turns:
         first = requests[earlier.started.turn_id]
-        if request.idempotency_key is not None:
-            named = request.idempotency_key, request.choice
-            again = named == (first.idempotency_key, first.choice)
-            assert not again or earlier.end not in ("", "completed"), "a key has two turns"
-        elif not earlier.end and _question(first) == _question(request):
-            assert request.retry_count <= first.retry_count, "a retry began a turn of its own"
+        named = request.idempotency_key, request.choice
+        again = named == (first.idempotency_key, first.choice)
+        assert not again or earlier.end not in ("", "completed"), "a key has two turns"
+
+
+def _tried(known: SessionTold, retry: r.RequestTurn, requests: Requests) -> list[TurnTold]:
+    """Turns that earlier tries of the same call may have begun, in the order of the log."""
+    firsts = [(turn, requests[turn.started.turn_id]) for turn in known.turns]
+    return [
+        turn
+        for turn, first in firsts
+        if _question(first) == _question(retry) and first.retry_count < retry.retry_count
+    ]
 
 
 def _question(request: r.RequestTurn) -> tuple[object, ...]:

@@ -7,8 +7,9 @@ import pytest
 from consumers.trajectories.decide import decide
 from consumers.trajectories.retries import RETRY_WINDOW_MS
 from schemas import records as r
+from schemas.records import Record
 from tests.unit.trajectories.story import Story, completed, dispatched, ids, started, told
-from tests.unit.trajectories.test_decide import context, request
+from tests.unit.trajectories.test_decide import context, request, turn_failed
 
 ANSWERED_MS = 1_000
 
@@ -20,6 +21,10 @@ def answered(turn_id: str = "a", **more: Any) -> Story:
         dispatched(turn_id),
         completed(ids(7), turn_id, at_ms=ANSWERED_MS),
     )
+
+
+def cancelled(turn_id: str) -> r.TurnCancelled:
+    return r.TurnCancelled(session_id="s", epoch=1, at_ms=5, turn_id=turn_id, reason="gone")
 
 
 def joined(story: Story, owner_since_ms: int = 0, **asked: Any) -> str | None:
@@ -60,6 +65,13 @@ def test_an_earlier_call_that_is_still_unanswered_is_found_behind_a_later_one() 
     )
 
     assert joined(story, issued_at_ms=ANSWERED_MS + 1) == "a"
+
+
+@pytest.mark.parametrize("end", [turn_failed("b"), cancelled("b")])
+def test_a_retry_whose_first_try_failed_gets_no_other_call_s_answer(end: Record) -> None:
+    story = answered().tell(started("b", body_hash=b"body"), end)
+
+    assert joined(story, issued_at_ms=ANSWERED_MS + 1) is None
 
 
 def test_a_turn_that_a_later_try_began_is_not_an_earlier_try_s() -> None:
