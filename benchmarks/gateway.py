@@ -27,7 +27,7 @@ import httpx
 
 from benchmarks.children import Children, cpu_s
 from infra.broker import Broker
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.renderer_settings import RendererSettings, rendering_hash

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from consumers.trajectories.partition import Progress
 from infra.broker import Broker
-from infra.kafka import Producer, Reader, TransactionalProducer
+from infra.kafka_producer import Producer, TransactionalProducer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r

@@ -20,7 +20,9 @@ from typing import TypeVar
 
 from benchmarks.children import Children, cpu_s
 from infra.broker import Broker
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer

@@ -9,7 +9,8 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.process import run_sync
 from infra.settings import KafkaSettings
 from schemas.records import CommandAnswered, Record, ReplyFinished, RequestTurn

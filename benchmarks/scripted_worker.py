@@ -16,7 +16,8 @@ from itertools import pairwise
 from struct import pack
 from typing import Any, TypeVar
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.process import run_sync
 from infra.settings import KafkaSettings
 from schemas.records import (

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeVar
 
-from infra.kafka import Partition, Reader, Received
+from infra.kafka import Partition, Received
+from infra.kafka_reader import Reader
 
 T = TypeVar("T")
 _POLL_S = 0.1

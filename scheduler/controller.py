@@ -13,7 +13,8 @@ from collections.abc import Callable
 from threading import Event
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.metrics import Metrics
 from infra.telemetry import metrics_export
 from scheduler import policies, state, task_source

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.settings import KafkaSettings
 from infra.weight_versions import version_directory, versions
 from infra.weights import MANIFEST, Manifest, WeightsInvalid, publish, read_manifest

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
 from scheduler.task_source import TaskRow
 from schemas.identity import session_id

@@ -3,7 +3,8 @@
 from types import TracebackType
 from typing import Self
 
-from infra.kafka import BEGINNING, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET
 from seamlessflow.progress import Progress

@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from infra.errors import KafkaUnavailable
-from infra.kafka import BEGINNING, Partition, Reader, Received
+from infra.kafka import BEGINNING, Partition, Received
+from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import TRAJECTORIES, Topic
 

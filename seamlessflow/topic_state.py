@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from consumers.trajectories.settings import ManagerSection
-from infra.kafka import Partition, Reader
+from infra.kafka import Partition
+from infra.kafka_reader import Reader
 from infra.kafka_topics import partition_counts
 from infra.settings import KafkaSettings
 from producers.agents.settings import AgentsSection

@@ -7,7 +7,9 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import cluster_id
 from infra.reading import ReaderThread
 from infra.telemetry import Telemetry

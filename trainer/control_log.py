@@ -3,7 +3,8 @@
 import time
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Partition, Reader
+from infra.kafka import Partition
+from infra.kafka_reader import Reader
 from schemas.topics import CONTROL
 from trainer.history import History
 from trainer.roles import Roles

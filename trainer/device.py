@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from schemas import records as r
 from schemas.topics import CONTROL
 from trainer.backend import Backend

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.weight_versions import versions
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.backend import Backend

@@ -8,7 +8,7 @@ Made by `trainer/bootstrap.py`.
 import threading
 from dataclasses import dataclass
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.reading import ReaderThread
 from schemas import records as r
 from schemas.records import Record

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from schemas.records import WorkerHeartbeat
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.roles import Roles

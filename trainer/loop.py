@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.reading import ReaderThread
 from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL

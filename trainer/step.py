@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.telemetry import Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
 from schemas.topics import CONTROL, FLEET, fleet_key

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL

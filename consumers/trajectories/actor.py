@@ -20,7 +20,8 @@ from consumers.trajectories.partition import Partition
 from consumers.trajectories.replies import replies
 from consumers.trajectories.session import Session, Turn
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, Producer, Received, dead_letter_headers
+from infra.kafka import Headers, Received, dead_letter_headers
+from infra.kafka_producer import Producer
 from infra.metrics import Metrics
 from infra.telemetry import Telemetry
 from schemas import records as r

@@ -14,7 +14,8 @@ from typing import Any
 
 from consumers.trajectories.partition import Progress
 from infra.errors import TransactionFailed
-from infra.kafka import Producer, Reader, TransactionalProducer
+from infra.kafka_producer import Producer, TransactionalProducer
+from infra.kafka_reader import Reader
 from infra.reading import ReaderThread
 from infra.settings import KafkaSettings
 from schemas.records import Trajectory

@@ -23,7 +23,9 @@ from consumers.trajectories.messages import Strictness
 from consumers.trajectories.partition import Partition, Progress
 from consumers.trajectories.renderers import Renderers
 from consumers.trajectories.settings import ManagerSettings
-from infra.kafka import BEGINNING, Producer, Reader, Received
+from infra.kafka import BEGINNING, Received
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.metrics import Metrics
 from infra.reading import ReaderThread
 from infra.telemetry import metrics_export, telemetry

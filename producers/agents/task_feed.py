@@ -7,7 +7,8 @@ consumer group, and one that was lost is issued anew by pacing at its deadline.
 import threading
 from collections.abc import Callable
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
 from producers.agents.backlog import Backlog
 from schemas.records import Task

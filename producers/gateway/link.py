@@ -13,7 +13,8 @@ from functools import partial
 import xxhash
 
 from infra.errors import DeliveryFailed, KafkaUnavailable
-from infra.kafka import Headers, Producer
+from infra.kafka import Headers
+from infra.kafka_producer import Producer
 from infra.metrics import Metrics
 from infra.settings import KafkaSettings
 from producers.gateway.errors import ApiError

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from infra.errors import KafkaUnavailable
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
 from producers.gateway.pending import Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished

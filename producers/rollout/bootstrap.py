@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, OnDelivery, Producer
+from infra.kafka import Headers
+from infra.kafka_producer import OnDelivery, Producer
 from infra.metrics import Metrics
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer

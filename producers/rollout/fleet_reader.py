@@ -6,7 +6,9 @@ incarnation can be missed; `fleet` was read as far as it matters when that heart
 
 from collections.abc import Callable
 
-from infra.kafka import BEGINNING, Producer, Reader, Received
+from infra.kafka import BEGINNING, Received
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.reading import ReaderThread
 from infra.settings import KafkaSettings
 from producers.rollout.roles import concerns

@@ -5,7 +5,7 @@ Main loop only. A failed delivery of any of these ends the process by the produc
 
 from collections.abc import Callable
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from producers.rollout.announcements import Facts, State, heartbeat
 from producers.rollout.engine import EngineHealth
 from producers.rollout.roles import Roles

@@ -12,7 +12,8 @@ import orjson
 
 from infra.completion import MessageStream
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, OnDelivery, Received
+from infra.kafka import Headers, Received
+from infra.kafka_producer import OnDelivery
 from infra.telemetry import Telemetry
 from producers.rollout.admission import Admission
 from producers.rollout.draw import sampling_params

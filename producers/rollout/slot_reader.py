@@ -6,7 +6,9 @@ instead of running into a deadline.
 
 from collections.abc import Callable
 
-from infra.kafka import Producer, Reader, Received
+from infra.kafka import Received
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.reading import ReaderThread
 from infra.settings import KafkaSettings
 from schemas.topics import PROMPTS

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Producer, Received
+from infra.kafka import Received
+from infra.kafka_producer import Producer
 from producers.rollout.counts import Counts
 from producers.rollout.device import Device
 from producers.rollout.engine import EngineHealth

@@ -14,7 +14,9 @@ from uuid import uuid4
 
 import httpx
 
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.renderer_settings import RendererSettings, rendering_hash

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings

@@ -15,7 +15,9 @@ import numpy as np
 import orjson
 import xxhash
 
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.kafka import BEGINNING, Headers, Producer, Reader, Received
+from infra.kafka import BEGINNING, Headers, Received
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.metrics import Metrics
 from infra.reading import ReaderThread

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r

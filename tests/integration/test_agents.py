@@ -14,7 +14,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.kafka import Producer, Reader
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from producers.agents.runner import serve

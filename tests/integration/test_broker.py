@@ -16,7 +16,9 @@ from infra.broker import Broker
 from infra.broker_properties import properties
 from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
 from infra.jars import class_path, default_cache, locked_jars
-from infra.kafka import BEGINNING, Producer, Reader
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings

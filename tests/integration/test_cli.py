@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from consumers.trajectories.assemble import trajectory
 from infra.broker import Broker
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.kafka_topics import create_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.records import Task

@@ -12,7 +12,9 @@ from typing import TypeVar
 
 import pytest
 
-from infra.kafka import BEGINNING, Producer, Reader, TransactionalProducer
+from infra.kafka import BEGINNING
+from infra.kafka_producer import Producer, TransactionalProducer
+from infra.kafka_reader import Reader
 from infra.kafka_topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings, TelemetrySettings

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from consumers.trajectories.assemble import trajectory
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.kafka_topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r

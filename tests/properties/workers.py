@@ -6,7 +6,8 @@ The world says when it reads its slot, samples, looks after its turns, changes r
 from collections.abc import Callable
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, OnDelivery
+from infra.kafka import Headers
+from infra.kafka_producer import OnDelivery
 from infra.rendering import Renderer
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry

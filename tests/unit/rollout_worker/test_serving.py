@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, OnDelivery, Received
+from infra.kafka import Headers, Received
+from infra.kafka_producer import OnDelivery
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
 from infra.tokenizer import pack

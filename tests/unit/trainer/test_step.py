@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from infra.kafka import Producer
+from infra.kafka_producer import Producer
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
 from schemas.records import Record
