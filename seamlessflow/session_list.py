@@ -7,6 +7,8 @@ from rich.table import Table
 
 from schemas.records import Trajectory
 
+_WIDEST_STATUS = len("unrewarded")
+
 
 def session_list(trajectories: Sequence[Trajectory]) -> Table:
     """A row a session; ids are whole: they are what `show SESSION` wants."""
@@ -14,7 +16,7 @@ def session_list(trajectories: Sequence[Trajectory]) -> Table:
     widest = max((len(found.session_id) for found in trajectories), default=0)
     table.add_column("session", no_wrap=True, min_width=widest)
     table.add_column("task", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    table.add_column("status", no_wrap=True, min_width=_WIDEST_STATUS)
     for name in ("reward", "turns", "tokens", "trainable", "versions"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in trajectories:

@@ -33,7 +33,8 @@ def session_view(session: Session, spell: Spell | None, every_token: bool = Fals
         node = session.tree.nodes[node_id]
         reason = reasons.get(node_id, "") if node.origin == "policy" else "given"
         branch = above.add(_caption(session, node, turns[node_id], reason))
-        branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
+        if node.length:
+            branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
         places += [(child, branch) for child in reversed(node.children)]
     return view
 

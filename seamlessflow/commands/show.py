@@ -8,7 +8,8 @@ import typer
 
 def show(
     session: Annotated[
-        str | None, typer.Argument(help="Id of the session; without it the last ones are listed.")
+        str | None,
+        typer.Argument(help="Id of the session; without it the last that ended are listed."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -18,14 +19,13 @@ def show(
     count: Annotated[int, typer.Option(min=1, help="Sessions to list.")] = 20,
 ) -> None:
     """Show what is on the log of a session: its tree of tokens, masks, versions, match rules."""
-    from rich.console import Console
-
     from seamlessflow.cluster import kafka_of
     from seamlessflow.session_list import session_list
     from seamlessflow.session_log import load_session, recent_trajectories
     from seamlessflow.tree_view import session_view
+    from seamlessflow.wide_console import wide_console
 
-    console = Console()
+    console = wide_console()
     with kafka_of(out) as kafka:
         if session is None:
             console.print(session_list(recent_trajectories(kafka, count)))

@@ -42,9 +42,12 @@ def check() -> None:
 @app.command(name="list")
 def list_() -> None:
     """List records and committed lag of every topic that is there."""
-    from rich.console import Console
-
     from infra.settings import ProcessSettings, load
     from seamlessflow.topic_state import states, table
+    from seamlessflow.wide_console import wide_console
 
-    Console().print(table(states(load(ProcessSettings).kafka)))
+    found = states(load(ProcessSettings).kafka)
+    if found:
+        wide_console().print(table(found))
+    else:
+        typer.echo("there are none; make them with: seamlessflow topics create")

@@ -65,6 +65,7 @@ sys.exit(" ".join(sorted(set({HEAVY!r}.split()) & set(sys.modules))))
 
 
 def test_topics_are_created_once_and_then_as_they_should_be(cluster: KafkaSettings) -> None:
+    assert "seamlessflow topics create" in run("topics", "list").output
     missing = run("topics", "check")
     assert missing.exit_code == 1
     assert f"{cluster.topic_prefix}sessions.dlq: missing" in missing.output

@@ -80,3 +80,13 @@ def test_without_a_tokenizer_ids_stand_for_tokens() -> None:
 def _token_lines(text: str) -> list[str]:
     lines = [line.strip("│└├─ ") for line in text.splitlines()]
     return [line for line in lines if line.isalpha()]
+
+
+def test_another_sample_of_a_prompt_shows_no_empty_prompt() -> None:
+    again = story.started("b", b"", parent_node=0, parent_end=2, match_rule="render")
+    told = story.told(story.started("a"), again)
+
+    lines = [line.strip("│├└─ \n") for line in shown(told).splitlines()]
+
+    assert any("0 tokens, behind 2 tokens of node 0" in line for line in lines)
+    assert all(lines)
