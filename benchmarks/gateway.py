@@ -27,6 +27,7 @@ import httpx
 
 from benchmarks.children import Children, cpu_s
 from infra.broker import Broker
+from infra.clock import now_ms
 from infra.kafka_producer import Producer
 from infra.kafka_topics import create_topics
 from infra.ports import free_port
@@ -162,7 +163,7 @@ def _published(stage: Stage, directory: Path) -> bytes:
         renderer=renderer.to_json(),
         max_context=32_768,
         overrides=Sampling(),
-        at_ms=time.time_ns() // 1_000_000,
+        at_ms=now_ms(),
     )
     producer = Producer(stage.kafka, "benchmark")
     producer.send(FLEET.name, weights, key=fleet_key(weights))

@@ -25,6 +25,7 @@ from benchmarks.recorded_sessions import Recorder, Shape, interleaved
 from consumers.trajectories.assemble import trajectory
 from consumers.trajectories.messages import Strictness
 from consumers.trajectories.partition import Partition, Progress
+from infra.clock import now_ms
 from infra.kafka import Received
 from infra.rendering import Renderer
 from schemas.codec import decode, encode
@@ -72,9 +73,7 @@ def recorded(
 ) -> list[list[Record]]:
     """A few different sessions."""
     return [
-        Recorder(made, policy, time.time_ns() // 1_000_000, seed)
-        .tell(shape, finalized=finalized)
-        .events
+        Recorder(made, policy, now_ms(), seed).tell(shape, finalized=finalized).events
         for seed in range(_TEMPLATES)
     ]
 
@@ -127,7 +126,7 @@ class Log:
 
 def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
     """Microseconds of `decide` for the first and the fiftieth turn of a session."""
-    recorder, shape = Recorder(made, policy, time.time_ns() // 1_000_000), Shape(1, **_USUAL)
+    recorder, shape = Recorder(made, policy, now_ms()), Shape(1, **_USUAL)
     recorder.open()
     first = decide_us(recorder, shape)
     while (at := recorder.turns_told + 1) < _LAST_TURN:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from struct import pack
 from typing import Any, TypeVar
 
+from infra.clock import now_ms
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
 from infra.process import run_sync
@@ -73,7 +74,7 @@ def serve(orders: Orders, stop: threading.Event) -> None:
 
 def _announce(producer: Producer, offset: int) -> None:
     acquired = RoleAcquired(
-        at_ms=_now_ms(),
+        at_ms=now_ms(),
         worker=_WORKER,
         incarnation=_INCARNATION,
         role="rollout",
@@ -99,7 +100,7 @@ def _beat(producer: Producer, policy: str) -> None:
         version=_VERSION,
         policy=policy,
         capacity=4096,
-        at_ms=_now_ms(),
+        at_ms=now_ms(),
     )
     producer.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
@@ -142,7 +143,7 @@ def _sampled(turn: GenerateTurn, ids: bytes, offset: int) -> dict[str, Any]:
         "token_ids": ids,
         "logprobs": pack("<f", -0.7310585) * (len(ids) // _TOKEN_BYTES),
         "spans": (VersionSpan(start=offset, version_min=_VERSION, version_max=_VERSION),),
-        "at_ms": _now_ms(),
+        "at_ms": now_ms(),
     }
 
 
@@ -158,10 +159,6 @@ def _completed(
         prompt_length=len(turn.prompt_ids) // _TOKEN_BYTES,
         prompt_hash=turn.prompt_hash,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from threading import Event
 
+from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -165,7 +166,7 @@ def plan(settings: SchedulerSettings) -> Plan:
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
     """Runs one scheduler until `stop` is set. Raises what `Controller.run` does."""
-    clock = clock or (lambda: time.time_ns() // 1_000_000)
+    clock = clock or now_ms
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
     producer = Producer(settings.kafka, name)
     metrics = Metrics()

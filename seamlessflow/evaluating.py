@@ -4,12 +4,12 @@ Nothing of the run is touched; everything lies below `OUT/evaluations`.
 """
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
+from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
 from scheduler.task_source import TaskRow
 from scheduler.task_source import read as read_tasks
@@ -67,7 +67,7 @@ def evaluate(
                 system.wait_until_ready()
                 display.phase(f"evaluating {len(rows[:limit])} tasks")
                 plan = _plan(here, rows[:limit])
-                result = measure(kafka, plan, system.wait_for, _now_ms)
+                result = measure(kafka, plan, system.wait_for, now_ms)
                 display.phase("stopping all processes in order")
     told = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
     (here.out / RESULT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
@@ -82,21 +82,17 @@ def apart(config: RunConfig) -> RunConfig:
     workers = tuple(worker.model_copy(update={"tags": ("rollout",)}) for worker in rollouts)
     kafka = config.kafka
     if kafka is not None:
-        prefix = f"{kafka.topic_prefix}evaluation-{_now_ms()}."
+        prefix = f"{kafka.topic_prefix}evaluation-{now_ms()}."
         kafka = kafka.model_copy(update={"topic_prefix": prefix})
     return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})
 
 
 def _plan(config: RunConfig, rows: Sequence[TaskRow]) -> Plan:
     return Plan(
-        label=f"{config.run.id}-eval-{_now_ms()}",
+        label=f"{config.run.id}-eval-{now_ms()}",
         policy=config.run.policy,
         split=config.evaluation.split,
         rows=rows,
         samples=config.evaluation.samples,
         time_limit_s=config.pacing.task_timeout_s,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

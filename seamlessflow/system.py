@@ -4,11 +4,11 @@ Owns no process itself (`launcher.py` does); knows who needs whom.
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from infra.broker import Broker
+from infra.clock import now_ms
 from infra.kafka_topics import create_topics
 from infra.ports import free_port, is_open
 from infra.settings import KafkaSettings
@@ -55,7 +55,7 @@ class System:
         self._display = display
         self._children = Children(config, Places(kafka, port, dict(os.environ)))
         self._port = port
-        progress = Progress(config.run.policy, config.run.steps, since_ms=_now_ms())
+        progress = Progress(config.run.policy, config.run.steps, since_ms=now_ms())
         self._observer = Observer(kafka, progress)
         self.kafka = kafka
 
@@ -140,7 +140,3 @@ class System:
         trainers = [name for name in names if name.startswith("trainer-")]
         rollouts = [name for name in names if name.startswith("rollout-")]
         return [[AGENTS], [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,11 +4,11 @@ The same for the demo and for a user's configuration. A directory with an earlie
 configuration is gone on with: every process finds its own place on the log or in its checkpoint.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from scheduler.task_source import read as read_tasks
 from schemas.records import RunFinished
@@ -114,8 +114,4 @@ def _measure(config: RunConfig, system: System, held: Held) -> float | None:
         samples=held.samples,
         time_limit_s=config.pacing.task_timeout_s,
     )
-    return measure(system.kafka, plan, system.wait_for, _now_ms).reward
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return measure(system.kafka, plan, system.wait_for, now_ms).reward

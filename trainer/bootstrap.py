@@ -3,10 +3,10 @@ parts.
 """
 
 import logging
-import time
 import uuid
 from dataclasses import dataclass
 
+from infra.clock import now_ms
 from infra.kafka import BEGINNING
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -43,11 +43,6 @@ from trainer.work import Work
 
 _CLUSTER_TIMEOUT_S = 60.0
 _log = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

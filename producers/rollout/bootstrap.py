@@ -1,10 +1,10 @@
 """Makes a rollout process out of its settings: the one place where its parts are joined."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.clock import now_ms
 from infra.errors import DeliveryFailed
 from infra.kafka import Headers
 from infra.kafka_producer import OnDelivery, Producer
@@ -100,11 +100,6 @@ def load_reader(policy: PolicyWeights) -> MessageReader:
     return Renderer.load(
         Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)
     )
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def _writer(producer: Producer, counts: Counts) -> Write:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+from infra.clock import now_ms
 from infra.renderer_settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas import records as r
@@ -22,7 +23,7 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_worker import RECORD
 from tests.agents.sampled_turns import SampledTurn
-from tests.e2e.stage import POLICY, Stage, now_ms, stage
+from tests.e2e.stage import POLICY, Stage, stage
 
 MAX_CONTEXT = 131_072
 BY_IDS = "policy-by-ids"

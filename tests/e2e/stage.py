@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import httpx
 
+from infra.clock import now_ms
 from infra.kafka import BEGINNING
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -30,10 +31,6 @@ from seamlessflow.demo.model import make_model
 R = TypeVar("R", bound=Record)
 POLICY = "policy"
 DEADLINE_S = 90
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass

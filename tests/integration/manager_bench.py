@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 import xxhash
 
+from infra.clock import now_ms
 from infra.kafka import BEGINNING
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -32,10 +33,6 @@ T = TypeVar("T", bound=Record)
 GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
 POLICY = "default"
 DEADLINE_S = 30
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def ids(*tokens: int) -> bytes:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from infra.clock import now_ms
 from infra.kafka import BEGINNING, Headers, Received
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -33,10 +33,6 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 PARTITION, OTHER_PARTITION = 5, 6
 R = TypeVar("R", bound=Record)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class RunningWorker:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from infra.clock import now_ms
 from infra.kafka import BEGINNING
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -16,11 +17,6 @@ from schemas.topics import CONTROL, FLEET, TASKS, fleet_key
 
 LIMIT_S = 30.0
 R = TypeVar("R", bound=Record)
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Log:

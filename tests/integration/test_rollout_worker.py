@@ -8,6 +8,7 @@ import orjson
 import pytest
 import xxhash
 
+from infra.clock import now_ms
 from infra.renderer_settings import RendererSettings
 from infra.rendering import Renderer
 from infra.settings import KafkaSettings
@@ -23,7 +24,7 @@ from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.integration.rollout_stage import DEADLINE_S, OTHER_PARTITION, Stage, now_ms, staged
+from tests.integration.rollout_stage import DEADLINE_S, OTHER_PARTITION, Stage, staged
 from tests.unit.rollout_worker.broken_engines import Altered, of_another_version
 
 pytestmark = pytest.mark.kafka

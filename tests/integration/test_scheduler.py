@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from scheduler.controller import Superseded, serve
 from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
 from schemas import records as r
-from tests.integration.scheduler_doubles import LIMIT_S, FakeWorker, Log, now_ms
+from tests.integration.scheduler_doubles import LIMIT_S, FakeWorker, Log
 
 B, SIZE = 2, 2
 

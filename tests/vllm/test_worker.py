@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
+from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from infra.tokenizer import unpack
 from infra.weights import Manifest, publish
@@ -18,7 +19,7 @@ from producers.rollout.settings import VllmSection
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.demo.model import make_model
-from tests.integration.rollout_stage import Stage, now_ms, staged
+from tests.integration.rollout_stage import Stage, staged
 from tests.unit.rollout.generation import eventually
 from tests.unit.rollout.models import plain_logprobs
 from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
