@@ -1,6 +1,7 @@
 """Whose session a call belongs to, without a change to the agent. Pure.
 
-A session's own token or path names it. With an API key the agent's native header does, else the key
+A session's own token, or a path with the admin key, says its id, which never means another session
+of the same name. With an API key the path or the agent's native header names it, else the key
 itself: such a session begins with its first request and, once it was closed, anew with the next.
 Sub-agents that name their parent's session are part of it.
 """
