@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES
 from seamlessflow.__main__ import app
 from tests.unit.trajectories import story
 from tests.unit.trajectories.story import Story
+from tests.waiting import until
 
 LIMIT_S = 30
 HEAVY = "torch transformers renderers confluent_kafka openai matplotlib pydantic"
@@ -42,9 +42,7 @@ def run(*arguments: str) -> Result:
 def created(cluster: KafkaSettings, topics: Iterable[Topic]) -> None:
     """Creates topics and waits until the broker's metadata tells of them."""
     names = set(create_topics(cluster, topics))
-    deadline = time.monotonic() + LIMIT_S
-    while not names <= set(partition_counts(cluster)):
-        assert time.monotonic() < deadline
+    until(lambda: names <= set(partition_counts(cluster)), "the topics", LIMIT_S)
 
 
 def test_help_answers_without_anything_heavy() -> None:
@@ -89,7 +87,9 @@ def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
         task = Task(policy="p", payload=b"{}", issued_at_ms=number, deadline_ms=number)
         producer.send(TASKS.name, task, key="one")
     producer.close()
-    [row] = [line for line in run("topics", "list").output.splitlines() if "tasks" in line]
+    listed = run("topics", "list")
+    assert listed.exception is None, listed.exception
+    [row] = [line for line in listed.output.splitlines() if "tasks" in line]
     assert [cell.strip() for cell in row.strip("│").split("│")] == [
         "tasks",
         "16",
