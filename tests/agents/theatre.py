@@ -100,9 +100,7 @@ class Performance:
         if not self.session_id:
             self.session_id = made.expect(r.SessionOpened, _begun_by_key).session_id
         assert not self.theatre.refused(self.answered_before)
-        made.admin(f"/sessions/{self.session_id}/reward", value=reward).raise_for_status()
-        made.admin(f"/sessions/{self.session_id}/close").raise_for_status()
-        trajectory = made.expect(r.Trajectory, lambda one: one.session_id == self.session_id)
+        trajectory = made.end(self.session_id, reward)
         same_tokens(trajectory, self.theatre.sampled(self.sampled_before))
         assert [one.value for one in trajectory.rewards] == [reward]
         return trajectory

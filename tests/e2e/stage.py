@@ -27,6 +27,7 @@ from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key
 from seamlessflow.demo.model import make_model
+from tests.waiting import until
 
 R = TypeVar("R", bound=Record)
 POLICY = "policy"
@@ -173,22 +174,24 @@ class Stage:
             timeout=60,
         )
 
+    def end(self, session_id: str, reward: float = 1.0) -> r.Trajectory:
+        """Rewards and closes a session; what became of it."""
+        self.admin(f"/sessions/{session_id}/reward", value=reward).raise_for_status()
+        self.admin(f"/sessions/{session_id}/close").raise_for_status()
+        return self.expect(r.Trajectory, lambda record: record.session_id == session_id)
+
     def await_ready(self) -> None:
         """Waits until the gateway answers and every partition has a manager."""
-        self._await_gateway()
+        until(self._gateway_answers, "the gateway", DEADLINE_S)
         unclaimed = set(range(SESSIONS.partitions))
         while unclaimed:
             unclaimed.discard(self.expect(r.PartitionClaimed).partition)
 
-    def _await_gateway(self) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            try:
-                if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError("the gateway was not ready in time")
+    def _gateway_answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/ready", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
 
     def expect(self, kind: type[R], where: Callable[[R], bool] = lambda record: True) -> R:
         """The first such record, new or read before."""

@@ -49,12 +49,6 @@ def client(flow: tuple[Stage, Path], session: str) -> Iterator[openai.OpenAI]:
         yield opened_client
 
 
-def ended(made: Stage, session: str) -> r.Trajectory:
-    made.admin(f"/sessions/{session}/reward", value=1.0).raise_for_status()
-    made.admin(f"/sessions/{session}/close").raise_for_status()
-    return made.expect(r.Trajectory, lambda record: record.session_id == session)
-
-
 def assert_sampled_behind_what_stands_before(weights: Path, trajectory: r.Trajectory) -> None:
     """The log-probs of each answer are those of a plain forward pass over prompt and answer."""
     nodes = {node.node_id: node for node in trajectory.nodes}
@@ -87,7 +81,7 @@ def test_a_text_that_goes_on_from_an_answer_extends_its_turn(
     first = client.completions.create(model=POLICY, prompt="key 7", max_tokens=8)
     told = f"key 7{first.choices[0].text} and then"
     client.completions.create(model=POLICY, prompt=told, max_tokens=8)
-    trajectory = ended(made, session)
+    trajectory = made.end(session)
     assert trajectory.match_rules == {"root": 1, "extend": 1}
     assert_sampled_behind_what_stands_before(weights, trajectory)
 
@@ -100,7 +94,7 @@ def test_token_ids_are_sampled_from_as_they_are(
     answer = client.completions.create(model=POLICY, prompt=prompt, max_tokens=6, logprobs=0)
     logprobs = answer.choices[0].logprobs
     assert logprobs is not None and logprobs.tokens is not None
-    trajectory = ended(made, session)
+    trajectory = made.end(session)
     spelt = memoryview(trajectory.tokens).cast("i").tolist()
     assert spelt == prompt + ids_of(logprobs.tokens)
     assert logprobs.token_logprobs == pytest.approx(

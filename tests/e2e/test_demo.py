@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +80,6 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-
-
 def test_the_demo_leaves_figures_pictures_weights_and_the_log(demo: Path) -> None:
     told = summary(demo)
     assert told["steps"] == STEPS
@@ -143,7 +138,7 @@ def test_ctrl_c_ends_everything_in_order(tmp_path: Path, reached: str) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "seamlessflow", "demo", "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        wait_until(lambda: (out / "logs" / reached).exists(), reached)
+        until(lambda: (out / "logs" / reached).exists(), reached, LIMIT_S)
         running.send_signal(signal.SIGINT)
         said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 130

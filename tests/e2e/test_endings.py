@@ -9,10 +9,8 @@ import anthropic
 import openai
 import pytest
 
-from infra.settings import KafkaSettings
-from schemas import records as r
 from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Performance, Theatre, theatre
+from tests.agents.theatre import Performance, Theatre
 
 pytestmark = pytest.mark.kafka
 USER: Any = {"role": "user", "content": "Say something."}
@@ -23,12 +21,6 @@ NUMBERS: Any = {
 }
 ADD: Any = {"name": "add", "description": "Adds two numbers."}
 TASK: Any = {"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}
-
-
-@pytest.fixture(scope="module")
-def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -139,15 +131,8 @@ def test_an_agent_that_takes_one_call_at_a_time_gets_one_and_its_history_is_one_
     turns = [turn(client, history) for _ in range(3)]
     assert [len(calls) for calls, _ in turns] == [1, 1, 0]
     assert turns[-1][1] == answer("adding")
-    trajectory = ended(system, session)
+    trajectory = system.stage.end(session.session_id)
     assert trajectory.match_rules == {"root": 1, "extend": 2}
     sampled = [node for node in trajectory.nodes if node.origin == "policy"]
     assert all(node.behavior_exact for node in sampled)
     assert sum(trajectory.loss_mask) == sum(node.length for node in sampled)
-
-
-def ended(system: Theatre, session: Performance) -> r.Trajectory:
-    made, name = system.stage, session.session_id
-    made.admin(f"/sessions/{name}/reward", value=1.0).raise_for_status()
-    made.admin(f"/sessions/{name}/close").raise_for_status()
-    return made.expect(r.Trajectory, lambda one: one.session_id == name)

@@ -1,14 +1,12 @@
 """Anthropic's client through everything: what it sends back extends the turn it answers."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
 import pytest
 
-from infra.settings import KafkaSettings
 from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Theatre, theatre
+from tests.agents.theatre import Theatre
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {
@@ -24,12 +22,6 @@ SYSTEM: Any = [
     {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch={};"},
     {"type": "text", "text": "You add with your tool.", "cache_control": {"type": "ephemeral"}},
 ]
-
-
-@pytest.fixture(scope="module")
-def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
-        yield made
 
 
 def asked(messages: list[Any]) -> dict[str, Any]:

@@ -64,12 +64,6 @@ def read_whole(client: openai.OpenAI) -> str:
     ).id
 
 
-def end(made: Stage, session_id: str) -> r.Trajectory:
-    made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
-    made.admin(f"/sessions/{session_id}/close").raise_for_status()
-    return made.expect(r.Trajectory, lambda record: record.session_id == session_id)
-
-
 def disturbed_turns(
     made: Stage, name: str, disturb: Callable[[r.TurnDispatched], object]
 ) -> list[r.Trajectory]:
@@ -85,7 +79,7 @@ def disturbed_turns(
     for session_id, text in zip(sessions, texts, strict=True):
         said = made.expect(r.TurnCompleted, lambda one, of=session_id: one.session_id == of)  # type: ignore[misc]
         assert (orjson.loads(said.message)["content"] or "") == text.result()
-    return [end(made, session_id) for session_id in sessions]
+    return [made.end(session_id) for session_id in sessions]
 
 
 def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: Stage) -> None:
@@ -148,6 +142,6 @@ def test_agents_outlast_a_fleet_without_workers_for_longer_than_their_time_out(
         assert streamed.result()
 
     for session_id in ("plain", "streamed"):
-        trajectory = end(flow, session_id)
+        trajectory = flow.end(session_id)
         assert trajectory.turns == 1
         assert_parity(flow.current, trajectory)

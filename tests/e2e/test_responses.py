@@ -2,16 +2,14 @@
 id of a response, extends the turn it answers."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 from openai.types.responses import Response
 
-from infra.settings import KafkaSettings
 from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Theatre, theatre
+from tests.agents.theatre import Theatre
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {
@@ -26,12 +24,6 @@ ADD: Any = {
     },
 }
 INSTRUCTIONS = "You add with your tool."
-
-
-@pytest.fixture(scope="module")
-def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
-        yield made
 
 
 def said(client: openai.OpenAI, items: list[Any], *, streamed: bool, **more: Any) -> Response:

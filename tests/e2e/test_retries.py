@@ -60,12 +60,6 @@ def ask(
     )
 
 
-def turns(made: Stage, session_id: str) -> int:
-    made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
-    made.admin(f"/sessions/{session_id}/close").raise_for_status()
-    return made.expect(r.Trajectory, lambda one: one.session_id == session_id).turns
-
-
 def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(flow: Stage) -> None:
     here = client_of(flow, "twice")
     there = here.with_options(base_url=f"{second_gateway(flow)}/v1")
@@ -79,7 +73,7 @@ def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(flow: S
 
     assert answers[0].id == answers[1].id
     assert answers[0].choices == answers[1].choices
-    assert turns(flow, "twice") == 1
+    assert flow.end("twice").turns == 1
 
 
 def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: Stage) -> None:
@@ -96,7 +90,7 @@ def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: Sta
     another = ask(client, BEGINNING, x_stainless_retry_count="1")
 
     assert again.id == first.id != another.id
-    assert turns(flow, "once") == 3
+    assert flow.end("once").turns == 3
 
 
 def test_the_key_of_another_request_is_refused_in_the_vendor_s_shape(flow: Stage) -> None:

@@ -40,12 +40,6 @@ def client_of(made: Stage, session_id: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
-def end(made: Stage, session_id: str) -> r.Trajectory:
-    made.admin(f"/sessions/{session_id}/reward", value=1.0).raise_for_status()
-    made.admin(f"/sessions/{session_id}/close").raise_for_status()
-    return made.expect(r.Trajectory, lambda record: record.session_id == session_id)
-
-
 def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) -> None:
     made, weights = flow
     client = client_of(made, "talk")
@@ -59,7 +53,7 @@ def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) ->
         messages.append(answer.choices[0].message.model_dump(exclude_none=True))
         messages.append({"role": "user", "content": "again"})
 
-    trajectory = end(made, "talk")
+    trajectory = made.end("talk")
 
     assert trajectory.turns == 2
     assert_parity(weights, trajectory)
@@ -81,7 +75,7 @@ def test_streamed_text_is_the_text_of_the_whole(flow: tuple[Stage, Path]) -> Non
     streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     completed = made.expect(r.TurnCompleted, lambda record: record.session_id == "stream")
     assert (orjson.loads(completed.message)["content"] or "") == streamed
-    assert end(made, "stream").turns == 1
+    assert made.end("stream").turns == 1
 
 
 def test_a_worker_killed_in_mid_turn_costs_the_agent_only_time(flow: tuple[Stage, Path]) -> None:
@@ -100,6 +94,6 @@ def test_a_worker_killed_in_mid_turn_costs_the_agent_only_time(flow: tuple[Stage
 
     finish = [c.choices[0].finish_reason for c in stream if c.choices][-1]
 
-    trajectory = end(made, "killed")
+    trajectory = made.end("killed")
     assert finish in ("stop", "length", "tool_calls")
     assert_parity(weights, trajectory)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,20 +30,13 @@ from schemas.records import (
     RequestTurn,
 )
 from schemas.topics import FLEET, REPLIES, REQUESTS
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SECRET = "the secret of these tests"
 DEADLINE_S = 60.0
 Script = Callable[[RequestTurn], Sequence[Record]]
 R = TypeVar("R", bound=Record)
-
-
-def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Returns when the condition holds; fails the test when it does not in time."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {deadline_s:g} s for {what}"
-        time.sleep(0.005)
 
 
 def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> ReplyFinished:

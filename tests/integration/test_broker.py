@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic
+from tests.waiting import until
 
 TOPIC = Topic("lost", 1, 60_000, (WorkerLost,), max_record_bytes=16 * 1024 * 1024)
 LOST = WorkerLost(epoch=1, at_ms=2, worker="w", incarnation="i", process="rollout", reason="killed")
@@ -48,13 +48,6 @@ def read(settings: KafkaSettings) -> WorkerLost:
         raise TimeoutError("nothing to read after 20 s")
     finally:
         reader.close()
-
-
-def until(condition: Callable[[], bool], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.05)
 
 
 def runs(pid: int) -> bool:
@@ -92,7 +85,7 @@ def test_a_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
         write(broker.settings, LOST)
         assert broker.pid is not None
         os.kill(broker.pid, signal.SIGKILL)
-        until(lambda: not broker.running, 10)
+        until(lambda: not broker.running, "its end", 10)
     with Broker(tmp_path, short_lived=True) as broker:
         assert read(broker.settings) == LOST
 
@@ -104,7 +97,7 @@ def test_it_ends_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == f"Kafka answers at {HOST}:{port}\n"
         process.kill()
-    until(lambda: not is_open(port), 20)
+    until(lambda: not is_open(port), "its end", 20)
 
 
 def test_a_temporary_directory_is_gone_after_stop() -> None:

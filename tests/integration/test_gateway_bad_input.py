@@ -20,10 +20,10 @@ from tests.integration.gateway_double import (
     GatewayProcess,
     ScriptedManager,
     gateway_process,
-    until,
 )
 from tests.unit.gateway.bodies import BODIES
 from tests.unit.gateway.damage import damaged
+from tests.waiting import until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"

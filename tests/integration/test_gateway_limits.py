@@ -19,8 +19,8 @@ from tests.integration.gateway_double import (
     ScriptedManager,
     finished,
     gateway_process,
-    until,
 )
+from tests.waiting import until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 

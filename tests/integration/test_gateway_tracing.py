@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 
 from infra.settings import KafkaSettings
-from tests.integration.gateway_double import ScriptedManager, gateway_process, until
+from tests.integration.gateway_double import ScriptedManager, gateway_process
+from tests.waiting import until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from seamlessflow.child import ChildEnded, ChildSpec
 from seamlessflow.launcher import Launcher, NotReady
 from seamlessflow.stopping import Interrupted, Stop
+from tests.waiting import until
 
 LIMIT_S = 30
 PROGRAMS = {
@@ -130,6 +130,4 @@ def test_children_end_even_when_the_launcher_is_killed(programs: Path) -> None:
         pid = int(said.readline())
     launcher.send_signal(signal.SIGKILL)
     launcher.wait(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    while not is_gone(pid):
-        assert time.monotonic() < deadline
+    until(lambda: is_gone(pid), "its end", LIMIT_S)

@@ -13,9 +13,10 @@ from producers.rollout.engine import SamplingParams
 from producers.rollout.engine_errors import WeightsRejected
 from producers.rollout.vllm_engine import VllmEngine
 from producers.rollout.vllm_server import VllmServer
-from tests.unit.rollout.generation import Generation, eventually
+from tests.unit.rollout.generation import Generation
 from tests.unit.rollout.models import plain_logprobs, prompt
 from tests.vllm.conftest import LONG_CONTEXT, VERSION
+from tests.waiting import until
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-4
@@ -38,7 +39,7 @@ def context() -> int:
 
 
 def some_of(generation: Generation) -> None:
-    eventually(lambda: bool(generation.completion))
+    until(lambda: bool(generation.completion))
 
 
 def test_tokens_come_while_more_are_sampled(engine: VllmEngine, server: VllmServer) -> None:
@@ -110,7 +111,7 @@ def test_an_aborted_request_ends_in_the_server_too(engine: VllmEngine, server: V
     some_of(asked[0])
     engine.abort(None)
     assert {each.finish() for each in asked} == {"abort"}
-    eventually(lambda: running(server) == 0)
+    until(lambda: running(server) == 0)
     assert max(len(each.completion) for each in asked) < LENGTH
 
 
@@ -121,7 +122,7 @@ def paused_in_the_middle(engine: VllmEngine, server: VllmServer) -> Generation:
         asked = Generation(
             engine, prompt(20), SamplingParams(LENGTH, json_schema=schema), f"schema{attempt}"
         )
-        eventually(lambda: running(server) == 1)
+        until(lambda: running(server) == 1)
         engine.pause("keep")
         if not asked.chunks:
             return asked
@@ -146,7 +147,7 @@ def test_prefixes_are_reused_under_the_same_weights_alone(
     def reused(name: str) -> int:
         before = engine.health().reused_tokens
         Generation(engine, prompt(200, seed=9), SamplingParams(2), name).finish()
-        eventually(lambda: engine.health().running == 0)
+        until(lambda: engine.health().running == 0)
         return engine.health().reused_tokens - before
 
     assert reused("first") == 0

@@ -20,9 +20,9 @@ from schemas import records as r
 from schemas.records import Record
 from seamlessflow.demo.model import make_model
 from tests.integration.rollout_stage import Stage, staged
-from tests.unit.rollout.generation import eventually
 from tests.unit.rollout.models import plain_logprobs
 from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
+from tests.waiting import until
 
 pytestmark = pytest.mark.vllm
 TURNS = 8
@@ -95,7 +95,7 @@ def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
     started = below(process.pid)
     assert any("api_server" in command_line(pid) for pid in started)
     process.kill()
-    eventually(lambda: not started & running())
+    until(lambda: not started & running())
 
 
 def generate(stage: Stage, role: r.RoleAcquired, turn_id: str, number: int, **more: Any) -> None:

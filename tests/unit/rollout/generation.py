@@ -1,23 +1,14 @@
 """A request under test: records its chunks and can hold the engine at an exact token."""
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from producers.rollout.engine import Engine, PauseMode, SamplingParams, TokenChunk
+from tests.waiting import until
 
 DEADLINE_S = 60.0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds; fail at the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        tick.wait(0.002)
 
 
 def as_bytes(tokens: Sequence[int]) -> bytes:
@@ -78,7 +69,7 @@ class Generation:
         queued = self.engine.health().waiting  # commands count among them
         pausing = threading.Thread(target=self.engine.pause, args=(mode,))
         pausing.start()
-        eventually(lambda: self.engine.health().waiting > queued)
+        until(lambda: self.engine.health().waiting > queued)
         self.let_go()
         pausing.join(DEADLINE_S)
         assert self.engine.health().paused

@@ -9,8 +9,9 @@ from producers.rollout.engine import SamplingParams, TokenChunk
 from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
 from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
 from tests.unit.rollout.conftest import StartEngine
-from tests.unit.rollout.generation import Generation, as_bytes, eventually
+from tests.unit.rollout.generation import Generation, as_bytes
 from tests.unit.rollout.models import CONTEXT, VOCABULARY, model, prompt
+from tests.waiting import until
 
 LONG = SamplingParams(CONTEXT)
 
@@ -136,7 +137,7 @@ def test_a_duplicate_of_a_live_request_is_ignored(start: StartEngine) -> None:
     engine.submit("request", as_bytes(prompt(3)), b"", LONG, nothing)
     first.let_go()
     assert first.finish() == "length"
-    eventually(lambda: engine.health().running == engine.health().waiting == 0)
+    until(lambda: engine.health().running == engine.health().waiting == 0)
 
 
 def test_more_requests_than_rows_all_finish(start: StartEngine) -> None:
@@ -153,7 +154,7 @@ def test_a_callback_that_raises_ends_only_its_own_request() -> None:
         good = Generation(engine, prompt(8), SamplingParams(50), "good")
         engine.submit("bad", as_bytes(prompt(8)), b"", LONG, broken)
         assert good.finish() == "length"
-        eventually(lambda: engine.health().running == 0)
+        until(lambda: engine.health().running == 0)
         assert engine.health().failed_callbacks == 1
         assert engine.health().error is None
 
@@ -169,7 +170,7 @@ def test_a_callback_must_not_wait_for_the_engine_it_runs_in() -> None:
 
     with contextlib.closing(TorchEngine(model(), TorchEngineSettings())) as engine:
         engine.submit("r", as_bytes(prompt(8)), b"", SamplingParams(1), waiting)
-        eventually(lambda: len(raised) == 2)
+        until(lambda: len(raised) == 2)
     assert raised == ["resume", "close"]
 
 

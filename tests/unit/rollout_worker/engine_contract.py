@@ -12,7 +12,8 @@ from producers.rollout.engine_errors import (
     RequestInvalid,
     SamplingUnsupported,
 )
-from tests.unit.rollout.generation import Generation, as_bytes, eventually
+from tests.unit.rollout.generation import Generation, as_bytes
+from tests.waiting import until
 
 LONG = SamplingParams(200)
 PROMPT = [5, 6, 7, 8]
@@ -129,7 +130,7 @@ class EngineContract:
         engine.submit("request", as_bytes(PROMPT), b"", LONG, nothing)
         engine.resume()
         assert first.finish() == "length"
-        eventually(lambda: engine.health().running == engine.health().waiting == 0)
+        until(lambda: engine.health().running == engine.health().waiting == 0)
 
     def test_pausing_by_abort_ends_all_requests(self, engine: Engine) -> None:
         engine.pause("keep")
@@ -187,7 +188,7 @@ class EngineContract:
 
         engine.submit("bad", as_bytes(PROMPT), b"", SamplingParams(5), broken)
         assert Generation(engine, PROMPT, SamplingParams(5), "good").finish() == "length"
-        eventually(lambda: engine.health().failed_callbacks == 1)
+        until(lambda: engine.health().failed_callbacks == 1)
         assert engine.health().error is None
 
     def test_closing_ends_all_requests_and_refuses_new_ones(self, engine: Engine) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from producers.rollout import process_guard
-from tests.unit.rollout.generation import eventually
+from tests.waiting import until
 
 WAIT_S = 60
 FAMILY = """
@@ -41,7 +41,7 @@ def guarded(file: Path, kind: str, parent: int | None = None) -> Iterator[subpro
 
 
 def told(file: Path) -> int:
-    eventually(file.exists)
+    until(file.exists)
     return int(file.read_text())
 
 
@@ -59,7 +59,7 @@ def test_what_is_asked_to_end_ends_with_all_its_children(tmp_path: Path, kind: s
         grandchild = told(file)
         guard.send_signal(signal.SIGTERM)
         guard.wait(WAIT_S)
-        eventually(lambda: is_gone(grandchild))
+        until(lambda: is_gone(grandchild))
 
 
 def test_the_end_of_the_program_is_told_and_its_children_end_with_it(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_end_of_the_program_is_told_and_its_children_end_with_it(tmp_path: P
     with guarded(file, "leaves") as guard:
         assert guard.wait(WAIT_S) == 7
         grandchild = told(file)
-        eventually(lambda: is_gone(grandchild))
+        until(lambda: is_gone(grandchild))
 
 
 def test_a_killed_parent_ends_it(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_killed_parent_ends_it(tmp_path: Path) -> None:
     grandchild = told(file)
     parent.kill()
     parent.wait()
-    eventually(lambda: is_gone(grandchild))
+    until(lambda: is_gone(grandchild))
 
 
 def test_it_starts_nothing_for_a_parent_that_is_gone_already(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from producers.rollout.engine import SamplingParams
 from producers.rollout.engine_errors import EngineStateInvalid
 from producers.rollout.script import Script
 from producers.rollout.scripted_engine import ScriptedEngine
-from tests.unit.rollout.generation import Generation, as_bytes, eventually
+from tests.unit.rollout.generation import Generation, as_bytes
+from tests.waiting import until
 
 STOP = 99
 PROMPT = [1, 2, 3]
@@ -49,7 +50,7 @@ def test_more_requests_than_places_wait() -> None:
     with contextlib.closing(ScriptedEngine(script, max_running=2)) as engine:
         engine.pause("keep")
         all_of_them = [Generation(engine, PROMPT, SamplingParams(3), f"r{i}") for i in range(5)]
-        eventually(lambda: (engine.health().running, engine.health().waiting) == (2, 3))
+        until(lambda: (engine.health().running, engine.health().waiting) == (2, 3))
         engine.resume()
         assert {each.finish() for each in all_of_them} == {"length"}
 
