@@ -75,7 +75,6 @@ class Controller:
         self._journal = journal
         self._clock = clock
         self._snapshot_due = 0.0
-        self._snapshot_offset = -1
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Until `stopped` or the run is finished.

@@ -14,7 +14,6 @@ from schemas import records as r
 from schemas.records import Record
 
 ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING = "rollout", "train", "switching", "paused", "waiting"
-STATES = (ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING)
 """`paused`: holds its turns while new weights load. `waiting`: in training, without a step."""
 
 

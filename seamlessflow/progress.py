@@ -42,7 +42,6 @@ class Progress:
     since_ms: int = 0
     version: int | None = None
     """Newest published version of the policy."""
-    step_of_version: int = 0
     tokenizer_directory: str = ""
     doing: dict[str, str] = field(default_factory=dict)
     """What each worker does, in a word."""
@@ -84,7 +83,7 @@ class Progress:
         self.now_ms = max(self.now_ms, at_ms)
         match record:
             case r.PolicyWeights() if record.policy == self.policy:
-                self.version, self.step_of_version = record.version, record.step
+                self.version = record.version
                 self.tokenizer_directory = record.tokenizer_directory
             case r.StepCompleted():
                 self.steps[record.step] = Step(record.step, record.version, at_ms, record.metrics)
