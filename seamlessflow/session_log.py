@@ -1,5 +1,6 @@
 """One session as its events on the log make it. Called by `seamlessflow show`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +38,6 @@ class LoggedSession:
 
 def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
     """Folds the events of one session, by id or name (its latest). Raises `UnknownSession`."""
-    session: Session | None = None
-    events: list[Received] = []
-    seen = 0
     policies = _policies(settings)
 
     def strictness(policy: str) -> Strictness:
@@ -47,18 +45,30 @@ def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
         return known.strictness if known else "arguments"  # type: ignore[return-value]
 
     partition = partition_of(session_name(session_id), SESSIONS.partitions)
-    for item in read_topic(settings, SESSIONS, [partition]):
-        seen += 1
-        if session_id not in (item.key, session_name(item.key or "")):
-            continue
-        if isinstance(item.record, SessionOpened):
-            session, events = None, []
-        events.append(item)
+    read = list(read_topic(settings, SESSIONS, [partition]))
+    events = events_of(session_id, read)
+    session: Session | None = None
+    for item in events:
         session = fold.apply(session, item.record, item.offset, strictness).session
     if session is None:
-        raise UnknownSession(session_id, seen)
+        raise UnknownSession(session_id, len(read))
     tokenizer = _tokenizer(policies.get(session.opened.policy))
     return LoggedSession(session, tuple(events), tokenizer)
+
+
+def events_of(session_id: str, events: Iterable[Received]) -> list[Received]:
+    """Those of a session, or of the one of that name which was opened last."""
+    found: list[Received] = []
+    latest = None
+    for item in events:
+        own = getattr(item.record, "session_id", None)
+        if own is None or session_id not in (own, session_name(own)):
+            continue
+        if isinstance(item.record, SessionOpened):
+            latest, found = own, []
+        if own == latest:
+            found.append(item)
+    return found
 
 
 def recent_trajectories(settings: KafkaSettings, count: int) -> list[Trajectory]:
