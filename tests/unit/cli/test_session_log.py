@@ -18,7 +18,7 @@ LOG = logged(
     story.opened(session_id=FIRST),
     story.started(session_id=FIRST),
     story.opened(session_id=SECOND),
-    story.rewarded(session_id=FIRST),
+    story.closed(session_id=FIRST),
     story.started(session_id=SECOND),
     story.opened(session_id="other"),
 )
