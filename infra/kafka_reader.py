@@ -25,6 +25,7 @@ from infra.kafka import (
 from infra.kafka_producer import Producer
 from infra.settings import KafkaSettings
 from schemas.codec import UndecodableRecord, decode
+from schemas.records import Record
 
 _POLL_S = 0.1
 _BATCH = 500
@@ -57,11 +58,13 @@ class Reader:
         *,
         group: str | None = None,
         dead_letters: Producer | None = None,
+        decode: Callable[[bytes], Record] = decode,
         **options: Any,
     ) -> None:
         self._prefix = settings.topic_prefix
         self._settings = settings
         self._dead_letters = dead_letters
+        self._decode = decode
         self._consumer = Consumer(
             {
                 "client.id": client_id,
@@ -208,7 +211,7 @@ class Reader:
         if value is None:
             return None
         try:
-            record = decode(value)
+            record = self._decode(value)
         except UndecodableRecord as error:
             self._bury(message, str(error))
             return None

@@ -9,9 +9,9 @@ def main() -> None:
     """Reads the settings and serves until asked to end."""
     settings = load(ManagerSettings)
 
-    from consumers.trajectories.manager import Manager
+    from consumers.trajectories.bootstrap import serve
 
-    run_sync(lambda stop: Manager(settings).run(stop.is_set))
+    run_sync(lambda stop: serve(settings, stop.is_set))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
 _SETTLE_POLL_S = 0.002
 _METADATA_TIMEOUT_S = 2
+Done = Callable[[bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Job:
 
 
 class Committer:
-    """A thread with the transactional producer; calls `done` with each job and whether it took."""
+    """A thread with the transactional producer."""
 
     def __init__(
         self,
@@ -48,26 +49,24 @@ class Committer:
         producer: Producer,
         requests: ReaderThread,
         group: str,
-        done: Callable[[Job, bool], None],
     ) -> None:
         self._kafka = kafka
         self._id = f"trajectories-{slot}"
         self._plain = producer
         self._requests = requests
-        self._done = done
         self._lookup = Reader(kafka, f"{self._id}-lookup", group=group)
         """Never subscribes: reads committed offsets while the group's member may be busy."""
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
         self._producer = TransactionalProducer(kafka, self._id)
         self.idle = threading.Event()
         self.idle.set()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Commits the job; only when `idle`."""
+    def submit(self, job: Job, done: Done) -> None:
+        """Commits the job, and tells from its own thread whether it took; only when `idle`."""
         self.idle.clear()
-        self._jobs.put(job)
+        self._jobs.put((job, done))
 
     def close(self) -> None:
         """Finishes the job at hand."""
@@ -77,12 +76,13 @@ class Committer:
         self._lookup.close()
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
             try:
-                committed = self._commit(job)
+                took = self._commit(job)
             finally:
                 self.idle.set()
-            self._done(job, committed)
+            done(took)
 
     def _commit(self, job: Job) -> bool:
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from consumers.trajectories.messages import Strictness
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
@@ -101,6 +102,16 @@ class Fleet:
         least = min(able, key=lambda worker: (worker.load, worker.worker))
         near = next((worker for worker in able if worker.worker == affinity), least)
         return near if near.load <= 2 * least.load + 4 else least
+
+    def strictness(self, policy: str) -> Strictness:
+        """How histories of the policy are compared."""
+        known = self.policies.get(policy)
+        return known.strictness if known else "arguments"  # type: ignore[return-value]
+
+    def give(self, worker: str) -> None:
+        """A turn is given to the worker."""
+        if worker in self.workers:
+            self.workers[worker].load += 1
 
     def release(self, worker: str | None, incarnation: str) -> None:
         """A turn that was given to the worker is over."""

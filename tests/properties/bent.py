@@ -84,4 +84,4 @@ class WritesItsOwnTime(Publishes):
     """A trajectory holds when it was built."""
 
     def bent(self, made: Trajectory) -> Trajectory:
-        return replace(made, opened_at_ms=self._now_ms())
+        return replace(made, opened_at_ms=self._clock())

@@ -7,14 +7,15 @@ Everything on its way to the main loop stands in the manager's own inbox, in the
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from functools import partial
 
-from consumers.trajectories.actor import Actor
-from consumers.trajectories.fleet import Fleet
-from consumers.trajectories.manager import Assigned, Committed, Item, Manager, Revoked
+from consumers.trajectories.connections import Connections
+from consumers.trajectories.echoes import Echoes
+from consumers.trajectories.inbox import Inbox
+from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching import PromptRenderer
-from consumers.trajectories.partition import Partition, Progress
-from consumers.trajectories.settings import ManagerSettings
+from consumers.trajectories.partition import Progress
+from consumers.trajectories.settings import ManagerSection
 from infra.kafka import Received
 from infra.metrics import Metrics
 from infra.rendering import Renderer
@@ -23,17 +24,10 @@ from infra.telemetry import telemetry
 from schemas.records import Record, Trajectory, TurnStarted
 from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices
-from tests.properties.staging import (
-    StagedCommitter,
-    StagedReader,
-    StagedRenderers,
-    StagedRequests,
-)
+from tests.properties.staging import StagedCommitter, StagedReaders, StagedRenderers
 from tests.properties.topics import Sending, Topics
 
-NO_PROGRESS_MS = 20_000
-_HAND_BACK_MS = 250
-_SETTINGS = ManagerSettings()
+_SETTINGS = ManagerSection(commit_interval_s=1e-9)
 _TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")
 _METRICS = Metrics()
 
@@ -51,9 +45,7 @@ class Group:
 
 
 class StagedManager(Manager):
-    """Only what the base class's own `__init__` connects or starts is another here."""
-
-    actor_class = Actor
+    """Only what it is connected to is another here."""
 
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
@@ -66,46 +58,30 @@ class StagedManager(Manager):
         self.requests: dict[int, int] = {}
         """Where it reads `requests`."""
         self._leaving_done: dict[int, threading.Event] = {}
-        self.reader = StagedReader(topics)
-        self.asked = StagedRequests(topics)
+        self._inbox, self._echoes = Inbox(), Echoes()
+        self.readers = StagedReaders(topics, self._echoes)
         self.committer = StagedCommitter(self.finish_commit)
         self._control = len(topics.records[CONTROL.name, 0])
         self._policies = 0
-        self._settings = _SETTINGS
-        self._now_ms = clock
-        self._id = name
-        self._inbox: SimpleQueue[Item] = SimpleQueue()
-        self._partitions: dict[int, Partition] = {}
-        self._awaited = {}
-        self._ends_wanted = SimpleQueue()
-        self._held = {}
-        self._replies = {}
-        self._ends_wanted = SimpleQueue()
-        self._fleet = Fleet()
-        self._telemetry = _TELEMETRY
-        self._metrics = _METRICS
-        self._producer = self.sending  # type: ignore[assignment]
-        self._sessions = self.reader  # type: ignore[assignment]
-        self._requests = self.asked  # type: ignore[assignment]
-        self._committer = self.committer  # type: ignore[assignment]
-        self._renderers = StagedRenderers(self.renders(renderer))  # type: ignore[assignment]
-        self._actor = self.actor_class(
-            self._producer,
-            self._fleet,
-            self._renderers.of,
-            self._partitions,
-            NO_PROGRESS_MS,
-            _HAND_BACK_MS,
+        super().__init__(
+            name,
+            _SETTINGS,
+            self._staged(),
+            StagedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
             _TELEMETRY,
             _METRICS,
             clock,
         )
-        self._in_flight = None
-        self._assignments = 0
-        self._leaving = False
-        self._next_commit = 0.0
-        self._commits = 0
         self.hear(len(topics.records[FLEET.name, 0]))
+
+    def _staged(self) -> Connections:
+        return Connections(
+            self._inbox,
+            self._echoes,
+            self.readers,  # type: ignore[arg-type]
+            self.sending,  # type: ignore[arg-type]
+            self.committer,  # type: ignore[arg-type]
+        )
 
     def sends(self, topics: Topics) -> Sending:
         """What its records go through."""
@@ -124,7 +100,8 @@ class StagedManager(Manager):
         """The group gave it a partition."""
         offset, metadata = self.group.committed.get(partition, (0, ""))
         self.requests[partition] = offset
-        self._inbox.put(Assigned({partition: (offset, Progress.decode(metadata))}))
+        given = {partition: (offset, Progress.decode(metadata))}
+        self._inbox.put(partial(self._ownership.assigned, given))
 
     def has_left(self, partition: int) -> bool:
         """Whether it has let go of a partition that it was asked for."""
@@ -135,7 +112,7 @@ class StagedManager(Manager):
         """The group wants a partition back, or found that it was away too long."""
         self._leaving_done[partition] = done = threading.Event()
         self.requests.pop(partition, None)
-        self._inbox.put(Revoked([partition], done))
+        self._inbox.put(partial(self._ownership.revoked, [partition], done))
 
     def poll_requests(self, most: int) -> bool:
         """The thread of `requests` polls; whether there was anything."""
@@ -146,15 +123,15 @@ class StagedManager(Manager):
             batch += found
         if batch:
             self._inbox.put(batch)
-        self.asked.obey()
+        self.readers.answer()
         return bool(batch)
 
     def poll_sessions(self, most: int) -> bool:
         """The thread of `sessions` polls; whether there was anything."""
-        batch = self.reader.poll(most)
+        batch = self.readers.poll(most)
         if batch:
             self._inbox.put(batch)
-        self.reader.obey()
+        self.readers.obey()
         return bool(batch)
 
     def hear(self, most: int) -> bool:
@@ -170,20 +147,21 @@ class StagedManager(Manager):
     def handle(self, most: int) -> bool:
         """The main loop takes in what has come; whether there was anything."""
         handled = False
-        try:
-            for _ in range(most):
-                self._handle(self._inbox.get_nowait())
-                handled = True
-        except Empty:
-            pass
+        for _ in range(most):
+            batch = self._inbox.take(0)
+            if batch is None:
+                break
+            handled = True
+            for received in batch:
+                self._receive(received)
         return handled
 
     def look(self) -> None:
         """The rest of a turn of the main loop."""
         self._actor.overdue()
-        self._actor.serve_waiting()
-        self._next_commit = 0.0
-        self._commit()
+        self._placement.serve_waiting()
+        self._placement.recount()
+        self._commits.commit()
 
     def owns(self, partition: int) -> bool:
         """Whether it acts for a partition."""
@@ -217,7 +195,7 @@ class StagedManager(Manager):
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
                 self.group.progress.append((partition, progress.encode()))
-        self._inbox.put(Committed(job, took))
+        self.committer.done(took)
         return True
 
     def _note(self, partition: int, record: Record) -> None:

@@ -1,71 +1,74 @@
 """What stands for the threads and connections of a trajectory manager."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from consumers.trajectories.committer import Job
+from consumers.trajectories.echoes import Echoes
 from consumers.trajectories.matching import PromptRenderer
 from infra.kafka import Received
+from schemas.codec import encode
 from schemas.records import PolicyWeights
-from tests.properties.topics import Place, Topics
+from schemas.topics import REQUESTS, SESSIONS
+from tests.properties.topics import Topics
 
 
-class StagedReader:
-    """Stands for the thread that reads `sessions`: what it is told waits for its next poll."""
+class StagedReaders:
+    """Stands for the threads that read: what they are told waits for their next poll."""
 
-    def __init__(self, topics: Topics) -> None:
-        self.positions: dict[Place, int] = {}
+    def __init__(self, topics: Topics, echoes: Echoes) -> None:
+        self.positions: dict[int, int] = {}
         self._topics = topics
-        self._calls: list[Callable[[StagedReader], None]] = []
+        self._echoes = echoes
+        self._told: list[Callable[[], None]] = []
+        self._asked: list[Callable[[], None]] = []
 
-    def call(self, action: Callable[["StagedReader"], None]) -> None:
-        """Done between two polls."""
-        self._calls.append(action)
-
-    def add(self, starts: Mapping[Place, int]) -> None:
+    def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
         """Reads these as well."""
-        self.positions.update({place: max(0, start) for place, start in starts.items()})
 
-    def remove(self, places: list[Place]) -> None:
+        def add() -> None:
+            self.positions.update({number: max(0, start) for number, start in offsets.items()})
+            added()
+
+        self._told.append(add)
+
+    def remove_sessions(self, numbers: list[int]) -> None:
         """Reads these no longer."""
-        for place in places:
-            self.positions.pop(place, None)
+
+        def remove() -> None:
+            for number in numbers:
+                self.positions.pop(number, None)
+
+        self._told.append(remove)
+
+    def ask_for_end(self, number: int, tell: Callable[[int], None]) -> None:
+        """Tells where a partition of `requests` ends."""
+        self._asked.append(lambda: tell(len(self._topics.records[REQUESTS.name, number])))
 
     def poll(self, most: int) -> list[Received]:
-        """What is new."""
+        """What is new on `sessions`, each record made of its bytes by who wrote it or anew."""
         batch: list[Received] = []
-        for place, start in self.positions.items():
-            found = self._topics.read(place, start, most)
-            self.positions[place] = start + len(found)
-            batch += found
+        for number, start in self.positions.items():
+            found = self._topics.read((SESSIONS.name, number), start, most)
+            self.positions[number] = start + len(found)
+            batch += map(self._read, found)
         return batch
 
     def obey(self) -> None:
-        """Does what it was told meanwhile."""
-        calls, self._calls = self._calls, []
-        for action in calls:
-            action(self)
+        """The thread of `sessions` does what it was told meanwhile."""
+        told, self._told = self._told, []
+        for action in told:
+            action()
 
+    def answer(self) -> None:
+        """The thread of `requests` answers what it was asked."""
+        asked, self._asked = self._asked, []
+        for action in asked:
+            action()
 
-class StagedRequests:
-    """Stands for the thread that reads `requests`, as far as the manager asks it something."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self._calls: list[Callable[[StagedRequests], None]] = []
-
-    def call(self, action: Callable[["StagedRequests"], None]) -> None:
-        """Done between two polls."""
-        self._calls.append(action)
-
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Offsets behind the last records."""
-        return {place: len(self._topics.records[place]) for place in places}
-
-    def obey(self) -> None:
-        """Does what it was told meanwhile."""
-        calls, self._calls = self._calls, []
-        for action in calls:
-            action(self)
+    def _read(self, received: Received) -> Received:
+        record = self._echoes.decode(encode(received.record))
+        assert record == received.record
+        return received._replace(record=record)
 
 
 class StagedRenderers:
@@ -87,12 +90,13 @@ class StagedCommitter:
 
     def __init__(self, finish: Callable[[], bool]) -> None:
         self.job: Job | None = None
+        self.done: Callable[[bool], None] = lambda took: None
         self.idle = _Idle(finish)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, done: Callable[[bool], None]) -> None:
         """Keeps it until the world lets it be committed."""
         assert self.job is None, "one job at a time"
-        self.job = job
+        self.job, self.done = job, done
 
 
 class _Idle:

@@ -1,0 +1,39 @@
+"""What decisions about a partition depend on at this moment."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from consumers.trajectories.decision import Context
+from consumers.trajectories.fleet import Fleet
+from consumers.trajectories.matching import PromptRenderer
+from consumers.trajectories.partition import Partition
+from schemas.records import PolicyWeights
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Makes contexts."""
+
+    fleet: Fleet
+    renderer: Callable[[PolicyWeights], PromptRenderer]
+    no_progress_ms: int
+    clock: Callable[[], int] = now_ms
+
+    def now(self, partition: Partition) -> Context:
+        """The context of a decision that is made now."""
+        return Context(
+            self.fleet,
+            self.renderer,
+            partition.number,
+            partition.epoch,
+            self.clock(),
+            self.no_progress_ms,
+            partition.used,
+            partition.owner_since_ms,
+        )
