@@ -8,6 +8,7 @@ from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
 HEARTBEAT_VALID_MS = 10_000
+"""A heartbeat that is older says nothing of the present."""
 
 
 @dataclass(slots=True)
@@ -47,6 +48,9 @@ class Fleet:
     versions: dict[str, int] = field(default_factory=dict)
     assignments: dict[str, int] = field(default_factory=dict)
     """Newest assignment heard of, by worker."""
+    unconfirmed: dict[str, int] = field(default_factory=dict)
+    """When workers were learnt of from a heartbeat that may be their last: their end may have been
+    told before this manager listened."""
     epoch: int = -1
     arrivals: int = 0
     """Grows whenever somebody may take turns that nobody could take before."""
@@ -65,6 +69,7 @@ class Fleet:
                 self.workers[record.worker] = Worker(
                     record.worker, record.incarnation, record.slot, record.version, record.policy
                 )
+                self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:
@@ -87,6 +92,18 @@ class Fleet:
                 known = self.versions.get(record.policy, -1)
                 self.versions[record.policy] = max(record.version, known)
         return None
+
+    def expire(self, now_ms: int) -> list[Departure]:
+        """Takes out workers that one heartbeat told of and none since."""
+        silent = [
+            worker
+            for worker, learnt_ms in self.unconfirmed.items()
+            if now_ms - learnt_ms >= HEARTBEAT_VALID_MS
+        ]
+        for worker in silent:
+            del self.unconfirmed[worker]
+        gone = [self.workers.pop(worker) for worker in silent if worker in self.workers]
+        return [Departure(one.worker, True, one.incarnation) for one in gone]
 
     def choose(
         self, policy: str, affinity: str | None, pinned_version: int | None
@@ -134,14 +151,20 @@ class Fleet:
 
     def _hear(self, record: r.WorkerHeartbeat, now_ms: int) -> None:
         """A heartbeat tells of a worker that took its role before this manager listened."""
+        known = self.workers.get(record.worker)
+        if known is not None:
+            learnt_ms = self.unconfirmed.get(record.worker)
+            newer = learnt_ms is not None and record.at_ms > learnt_ms
+            if newer and record.incarnation == known.incarnation:
+                del self.unconfirmed[record.worker]
+            return
         fresh = now_ms - record.at_ms < HEARTBEAT_VALID_MS
         newest = record.assignment >= self.assignments.get(record.worker, -1)
-        serves = record.state in ("ready", "paused") and record.slot is not None
-        if fresh and newest and serves and record.worker not in self.workers:
-            slot = record.slot if record.slot is not None else -1
+        if fresh and newest and record.state in ("ready", "paused") and record.slot is not None:
             self.workers[record.worker] = Worker(
-                record.worker, record.incarnation, slot, record.version, record.policy
+                record.worker, record.incarnation, record.slot, record.version, record.policy
             )
+            self.unconfirmed[record.worker] = now_ms
             self.arrivals += 1
 
     def _lose(self, record: r.WorkerLost) -> None:

@@ -105,9 +105,11 @@ class Manager:
             self._placement.departed(departure)
 
     def _look(self) -> None:
-        """Counts what may have drifted."""
+        """Counts what may have drifted, and takes leave of who fell silent."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_EVERY_S
+        for departure in self._fleet.expire(self._clock()):
+            self._placement.departed(departure)
         self._placement.recount()
         self._open_sessions.set(sum(len(one.sessions) for one in self._partitions.values()))
