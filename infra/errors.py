@@ -81,6 +81,17 @@ class TopicMismatch(SeamlessFlowError):
         )
 
 
+class TopicMissing(SeamlessFlowError):
+    """The cluster answers and does not have the topic; `topic` is its full name."""
+
+    def __init__(self, topic: str, bootstrap_servers: str) -> None:
+        self.topic = topic
+        self.bootstrap_servers = bootstrap_servers
+        super().__init__(
+            f"topic {topic} is missing at {bootstrap_servers}; run: seamlessflow topics create"
+        )
+
+
 class TransactionFailed(SeamlessFlowError):
     """A transaction did not end as asked; its producer must not be used again."""
 

@@ -13,7 +13,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from infra.errors import KafkaUnavailable
+from infra.errors import KafkaUnavailable, TopicMissing
 from infra.kafka import (
     LARGEST_RECORD_BYTES,
     Headers,
@@ -40,6 +40,8 @@ _NO_LEADER_YET = {
     KafkaError._UNKNOWN_PARTITION,
 }
 """What a broker says of a topic that was made a moment ago, or when it has just come back."""
+_TOPIC_PATIENCE_S = 4.0
+"""How long a topic that nobody knows may be one that was made a moment ago."""
 _CANNOT_GO_ON = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -159,15 +161,18 @@ class Reader:
         """Offset behind the last record of each partition.
 
         One question for all: each waits until a fetch that is under way is answered. Raises
-        `KafkaUnavailable` when a partition has had no leader all that time.
+        `KafkaUnavailable` when a partition has had no leader all that time, and `TopicMissing`.
         """
         asked = [TopicPartition(self._prefix + t, number, OFFSET_END) for t, number in partitions]
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while True:
             found, reason = self._latest(asked, timeout_s)
             if reason is None:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
-            if reason.code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if reason.code() in _NO_LEADER_YET and waited_s > min(_TOPIC_PATIENCE_S, timeout_s):
+                self._check_there(asked)
+            if reason.code() not in _NO_LEADER_YET or waited_s > timeout_s:
                 raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason.str())
             time.sleep(_POLL_S)
 
@@ -201,6 +206,16 @@ class Reader:
         except KafkaException as error:
             return [], error.args[0]
         return found, next((place.error for place in found if place.error is not None), None)
+
+    def _check_there(self, asked: list[TopicPartition]) -> None:
+        """Raises `TopicMissing`. A cluster that does not answer is no proof of anything."""
+        try:
+            there = self._consumer.list_topics(timeout=_TOPIC_PATIENCE_S).topics
+        except KafkaException:
+            return
+        for place in asked:
+            if place.topic not in there:
+                raise TopicMissing(place.topic, self._settings.bootstrap_servers)
 
     def _fault(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in _CANNOT_GO_ON:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -41,19 +42,27 @@ class ReaderThread:
         """Runs `action` on the reader between two polls; returns at once."""
         self._calls.put(action)
 
-    def ask(self, question: Callable[[Reader], T], timeout_s: float = 20) -> T:
-        """What `question` gives on the reader between two polls. Raises `TimeoutError`."""
-        answered = threading.Event()
-        answers: list[T] = []
+    def ask(self, question: Callable[[Reader], T], timeout_s: float = 60) -> T:
+        """What `question` gives, or raises, on the reader between two polls.
 
-        def answer(reader: Reader) -> None:
-            answers.append(question(reader))
-            answered.set()
+        Raises `TimeoutError`; a question about offsets has a shorter limit of its own.
+        """
+        answer: Future[T] = Future()
 
-        self._calls.put(answer)
-        if not answered.wait(timeout_s):
-            raise TimeoutError(f"{self._thread.name} did not answer within {timeout_s:g} s")
-        return answers[0]
+        def put(reader: Reader) -> None:
+            try:
+                answer.set_result(question(reader))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._calls.put(put)
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError as error:
+            if answer.done():
+                raise
+            reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
+            raise TimeoutError(reason) from error
 
     def await_position(self, partition: Partition, offset: int, timeout_s: float) -> None:
         """Waits until everything before `offset` was delivered. Raises `TimeoutError`."""

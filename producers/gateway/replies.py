@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
-from infra.errors import KafkaUnavailable
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
 from infra.settings import KafkaSettings
@@ -18,7 +17,6 @@ from schemas.topics import REPLIES
 
 _POLL_S = 0.2
 _JOIN_S = 5.0
-_RETRY_S = 0.05
 _REPLIES = (ReplyFinished, ReplyDelta, CommandAnswered)
 
 
@@ -38,23 +36,14 @@ class Replies:
         self._loop = asyncio.get_running_loop()
         self._closed = threading.Event()
         self._partition = partition
-        self._settings = settings
         self._reader = Reader(settings, f"gateway-{gateway}", dead_letters=dead_letters)
         self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
 
     async def start(self, timeout_s: float) -> None:
-        """Fixes where to begin and begins. Raises `KafkaUnavailable`."""
-        deadline = self._loop.time() + timeout_s
-        while True:
-            try:
-                ends = self._reader.ends([(REPLIES.name, self._partition)], timeout_s)
-                break
-            except Exception as error:
-                # A topic made a moment ago may have no leader yet.
-                if self._loop.time() > deadline:
-                    servers = self._settings.bootstrap_servers
-                    raise KafkaUnavailable(servers, timeout_s, str(error)) from error
-                await asyncio.sleep(_RETRY_S)
+        """Fixes where to begin and begins. Raises `KafkaUnavailable` and `TopicMissing`."""
+        ends = await asyncio.to_thread(
+            self._reader.ends, [(REPLIES.name, self._partition)], timeout_s
+        )
         self._reader.assign(ends)
         self._thread.start()
 
