@@ -1,7 +1,8 @@
 """Messages and tools of an OpenAI chat request in canonical form. Pure.
 
 Known members are kept, null and unknown ones dropped, text parts joined; what a text model cannot
-take (images, audio, files) is refused with 400, never dropped.
+take (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a call that
+the assistant message before it does not have.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +21,14 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
     """Each message as canonical JSON. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages must be a list of at least one message")
-    return tuple(
+    read = tuple(
         _canonical(message)
         if _is_plain(message)
         else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
         for n, message in enumerate(messages)
     )
+    _refuse_lone_answers(messages)
+    return read
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
@@ -38,6 +41,17 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
     names = frozenset(str(tool["name"]) for tool in read)
     listed = [{"type": "function", "function": tool} for tool in read]
     return ordered_json(listed, "tools"), names
+
+
+def _refuse_lone_answers(messages: list[Message]) -> None:
+    """Raises `ApiError` for a tool's answer whose call is not in the assistant message before."""
+    calls: set[str] = set()
+    for n, message in enumerate(messages):
+        if message["role"] == "assistant":
+            calls = {call["id"] for call in message.get("tool_calls") or ()}
+        elif message["role"] == "tool" and message["tool_call_id"] not in calls:
+            where, call = f"messages[{n}].tool_call_id", message["tool_call_id"]
+            raise bad(where, f"{where} is {call!r}, no call of the assistant message before it")
 
 
 def _is_plain(message: object) -> bool:

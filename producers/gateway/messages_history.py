@@ -1,8 +1,9 @@
 """System prompt and messages of an Anthropic messages request in canonical form. Pure.
 
 What one role says in a row is one message, as the vendor has it; each tool result is a message of
-its own. An answer of ours that comes back is canonically the message that was sampled. What a text
-model cannot take is refused with 400, never dropped.
+its own, and is to one of the calls in the last answer. An answer of ours that comes back is
+canonically the message that was sampled. What a text model cannot take is refused with 400, never
+dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,10 @@ Block = Mapping[str, Any]
 
 # Claude Code writes it in front of its system prompt; its hash is another in each request.
 _BILLING = "x-anthropic-billing-header:"
+_LONE = (
+    "{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call}. "
+    "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+)
 _TAKES = "this model takes text and calls of the agent's own tools only"
 
 
@@ -95,9 +100,19 @@ class History:
 
     def _user(self, place: str, block: Block) -> None:
         if block.get("type") == "tool_result":
-            self._said.append(_tool_result(place, block))
+            result = _tool_result(place, block)
+            if result.answers not in self._calls():
+                where = f"{place}.tool_use_id"
+                raise bad(where, _LONE.format(where=where, call=result.answers))
+            self._said.append(result)
         else:
             self._now("user").texts.append(_text(place, block))
+
+    def _calls(self) -> Sequence[object]:
+        """Ids of the calls in the last answer."""
+        answers = (said for said in reversed(self._said) if said.role == "assistant")
+        last = next(answers, None)
+        return [] if last is None else [call["id"] for call in last.calls]
 
     def _assistant(self, place: str, block: Block) -> None:
         said = self._now("assistant")

@@ -48,12 +48,14 @@ class Assistant:
 
 
 class History:
-    """The messages so far."""
+    """The messages so far. Of one that goes on from a response only the manager knows the calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
         self._said: list[Assistant | Item] = []
         self._assistant: Assistant | None = None
         self._answering = False
+        self._calls: set[str] = set()
 
     def assistant(self, part: Part, turn: str | None) -> Assistant:
         """The message that an item of the assistant belongs to."""
@@ -64,6 +66,15 @@ class History:
         self._assistant.turn = self._assistant.turn or turn
         self._assistant.last = part
         return self._assistant
+
+    def call(self, call: Item, turn: str | None) -> None:
+        """A call of the assistant."""
+        self.assistant("call", turn).calls.append(call)
+        self._calls.add(call["id"])
+
+    def may_have_called(self, call_id: str) -> bool:
+        """Whether a call of that id was made, as far as can be told."""
+        return self._goes_on or call_id in self._calls
 
     def answer(self, message: Item) -> None:
         """A tool's answer."""

@@ -2,8 +2,8 @@
 
 What one turn sampled comes as several items (reasoning, messages, calls) and is one assistant
 message here, as it was sampled; the ids of our own items tell turns apart. What a text model cannot
-take, and items of tools that OpenAI's servers run, are refused with 400, never dropped. Only
-reasoning that another server encrypted is, since nobody here can read it.
+take, items of tools that OpenAI's servers run, and an output before its call are refused with 400,
+never dropped. Only reasoning that another server encrypted is, since nobody here can read it.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,13 +25,16 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
 
-def canonical_input(value: object) -> tuple[bytes, ...]:
-    """Each message as canonical JSON. Raises `ApiError` that names the wrong member."""
+def canonical_input(value: object, goes_on: bool = False) -> tuple[bytes, ...]:
+    """Each message as canonical JSON. Raises `ApiError` that names the wrong member.
+
+    `goes_on`: it stands behind a response, whose calls are not known here.
+    """
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:
         raise bad("input", "input must be text or a list of at least one item")
-    history = History()
+    history = History(goes_on)
     for n, item in enumerate(value):
         _read(f"input[{n}]", item, history)
     return tuple(canonical_json(message, "input") for message in history.messages())
@@ -77,13 +80,13 @@ def _reasoning(place: str, item: Mapping[str, Any], history: History) -> None:
 def _function_call(place: str, item: Mapping[str, Any], history: History) -> None:
     name = function_name(_text(place, item, "name"), item.get("namespace"))
     call = tool_call(_text(place, item, "call_id"), name, _text(place, item, "arguments"))
-    history.assistant("call", turn_of_item(item)).calls.append(call)
+    history.call(call, turn_of_item(item))
 
 
 def _custom_call(place: str, item: Mapping[str, Any], history: History) -> None:
     _text(place, item, "name"), _text(place, item, "call_id")
     call = custom_call(item, _text(place, item, "input"))
-    history.assistant("call", turn_of_item(item)).calls.append(call)
+    history.call(call, turn_of_item(item))
 
 
 def _shell_call(place: str, item: Mapping[str, Any], history: History) -> None:
@@ -91,13 +94,16 @@ def _shell_call(place: str, item: Mapping[str, Any], history: History) -> None:
     action = item.get("action")
     if not isinstance(action, dict):
         raise bad(f"{place}.action", f"{place}.action must be an object")
-    history.assistant("call", turn_of_item(item)).calls.append(shell_call(item, action))
+    history.call(shell_call(item, action), turn_of_item(item))
 
 
 def _output(place: str, item: Mapping[str, Any], history: History) -> None:
     output = item.get("output")
     content = "" if output is None else _content(f"{place}.output", output)
     call = _text(place, item, "call_id")
+    if not history.may_have_called(call):
+        where = f"{place}.call_id"
+        raise bad(where, f"{where} is {call!r}, but no call of that id stands before this output")
     history.answer({"role": "tool", "content": content, "tool_call_id": call})
 
 

@@ -39,10 +39,11 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     choice, shown = _tool_choice(request.get("tool_choice", "auto"), functions)
     included = _included(request.get("include", []))
     own = _instructions(request.get("instructions", ""))
+    previous = _previous(request.get("previous_response_id"))
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", request.get("model")),
-        messages=own + canonical_input(request.get("input")),
+        messages=own + canonical_input(request.get("input"), goes_on=previous is not None),
         tools=functions_json([functions[tool] for tool in functions if tool.function in shown]),
         template_args=None,
         sampling=_sampling(request, LOGPROBS in included),
@@ -51,7 +52,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         stream=flag("stream", request.get("stream", False)),
         include_usage=False,
         wants_logprobs=LOGPROBS in included,
-        previous_turn=_previous(request.get("previous_response_id")),
+        previous_turn=previous,
         own_messages=len(own),
         echoed=_echoed(request) | {"tools": tools},
     )

@@ -12,6 +12,7 @@ from schemas.records import Sampling
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "lookup", "arguments": "{}"}}
+ASKED_TOOL = {"role": "assistant", "tool_calls": [CALL]}
 
 
 def parsed(**request: Any) -> CanonicalRequest:
@@ -27,6 +28,10 @@ def refusal(body: bytes | None = None, **request: Any) -> ApiError:
 
 def message(value: dict[str, Any]) -> Any:
     return orjson.loads(parsed(messages=[value]).messages[0])
+
+
+def tool_answer(call: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call, "content": "42"}
 
 
 def test_a_plain_request_asks_for_nothing_else() -> None:
@@ -255,8 +260,32 @@ def test_an_assistant_message_without_anything_is_empty_text() -> None:
 
 
 def test_a_tool_answer_keeps_the_call_it_answers() -> None:
-    answer = {"role": "tool", "tool_call_id": "call_t_0", "content": "42"}
-    assert message(answer) == answer
+    answer = tool_answer("call_t_0")
+    sent = parsed(messages=[ASKED_TOOL, answer]).messages
+    assert orjson.loads(sent[1]) == answer
+
+
+def test_calls_may_be_answered_in_any_order_and_behind_what_the_user_says() -> None:
+    calls = {"role": "assistant", "tool_calls": [CALL, {**CALL, "id": "call_t_1"}]}
+    history = [calls, USER, tool_answer("call_t_1"), tool_answer("call_t_0")]
+    assert len(parsed(messages=history).messages) == 4
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [USER],
+        [{"role": "assistant", "content": "so"}],
+        [{"role": "user", "content": "x", "tool_calls": [CALL]}],
+        [{"role": "assistant", "tool_calls": [{**CALL, "id": "call_t_1"}]}],
+        [ASKED_TOOL, tool_answer("call_t_0"), {"role": "assistant", "content": "so"}],
+    ],
+)
+def test_a_tool_answer_without_its_call_is_refused(before: list[Any]) -> None:
+    error = refusal(messages=[*before, tool_answer("call_t_0")])
+    assert error.param == f"messages[{len(before)}].tool_call_id"
+    assert "'call_t_0'" in error.message
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,37 @@ def test_a_tool_result_is_text(sent: dict[str, Any], content: str) -> None:
     assert read["content"] == content
 
 
+def test_results_may_come_in_any_order_and_in_several_messages() -> None:
+    answer = {"role": "assistant", "content": [USE, {**USE, "id": "call_t_1"}]}
+    second, first = result(tool_use_id="call_t_1"), result()
+    mind = {"role": "system", "content": "mind this"}
+    told: list[Any] = [{"role": "user", "content": [one]} for one in (second, first)]
+    read = messages(USER, answer, mind, *told)
+    assert [one.get("tool_call_id") for one in read[-2:]] == ["call_t_1", "call_t_0"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [USER],
+        [
+            {"role": "assistant", "content": [{**USE, "id": "call_t_1"}]},
+            {"role": "user", "content": [result(tool_use_id="call_t_1")]},
+        ],
+        [
+            {"role": "assistant", "content": [USE]},
+            {"role": "user", "content": [result()]},
+            {"role": "assistant", "content": "so"},
+        ],
+    ],
+)
+def test_a_tool_result_without_its_call_is_refused(before: list[Any]) -> None:
+    error = refusal(messages=[*before, {"role": "user", "content": [result()]}])
+    assert error.param == f"messages.{len(before)}.content.0.tool_use_id"
+    assert error.message.startswith(error.param) and "call_t_0" in error.message
+
+
 def test_an_answer_of_the_model_is_what_it_sampled() -> None:
     answer = {
         "role": "assistant",

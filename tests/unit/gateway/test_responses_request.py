@@ -110,7 +110,8 @@ def test_instructions_are_this_requests_alone() -> None:
 def test_a_request_goes_on_from_a_response() -> None:
     request = parsed(previous_response_id="resp_abc", input=[OUTPUT], instructions="a")
     assert (request.previous_turn, request.own_messages, len(request.messages)) == ("abc", 1, 2)
-    assert request.body_hashes() != parsed(input=[OUTPUT], instructions="a").body_hashes()
+    other = parsed(previous_response_id="resp_b", input=[OUTPUT], instructions="a")
+    assert request.body_hashes() != other.body_hashes()
 
 
 def test_a_response_of_somebody_else_is_not_found() -> None:
@@ -178,8 +179,22 @@ def test_a_summary_stands_for_reasoning_that_came_with_nothing_else() -> None:
     ],
 )
 def test_the_output_of_a_tool_is_text(output: Any, content: str) -> None:
-    (message,) = messages({**OUTPUT, "output": output})
+    _, message = messages(call(), {**OUTPUT, "output": output})
     assert message["content"] == content
+
+
+def test_outputs_may_come_in_any_order_and_long_behind_their_calls() -> None:
+    second = {**OUTPUT, "call_id": "call_t_1"}
+    said = {"role": "assistant", "content": "wait", "id": "msg_u_0"}
+    assert len(messages(call(), call(number=1), said, USER, second, OUTPUT)) == 5
+
+
+@pytest.mark.parametrize("before", [[], [USER], [call(number=1)]])
+@pytest.mark.parametrize("kind", ["function_call_output", "custom_tool_call_output"])
+def test_an_output_without_its_call_is_refused(kind: str, before: list[Any]) -> None:
+    error = refusal(input=[*before, {**OUTPUT, "type": kind}, call()])
+    assert error.param == f"input[{len(before)}].call_id"
+    assert "'call_t_0'" in error.message
 
 
 def test_a_shell_call_and_its_output_are_a_call_and_its_answer() -> None:
