@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -15,6 +16,7 @@ from schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
+_INIT_TIMEOUT_S = 10
 _IN_FLIGHT = 2
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
@@ -140,13 +142,20 @@ class Producer:
         self.check()
 
     def close(self, timeout_s: float = 10) -> None:
-        """Flushes and ends the delivery thread."""
+        """Flushes and ends. Raises `KafkaUnavailable`; what was not acknowledged is given up."""
         try:
             self.flush(timeout_s)
         finally:
-            self._closed.set()
-            self._thread.join(timeout_s)
+            self.abandon()
             self._producer.close()
+
+    def abandon(self) -> None:
+        """Ends at once; what was not acknowledged is given up."""
+        self._closed.set()
+        self._thread.join()
+        self._producer.purge()
+        with suppress(KafkaException):  # of an instance that failed for good
+            self._producer.poll(0)  # a report that nobody takes keeps the client
 
     def _serve(self) -> None:
         while not self._closed.wait(self._report_every_s):
@@ -156,7 +165,7 @@ class Producer:
 class TransactionalProducer(Producer):
     """Records and the offsets that cover them, all or nothing.
 
-    `TransactionFailed` is fatal to the instance: drop it and make another of the same id, which
+    `TransactionFailed` is fatal to the instance: abandon it and make another of the same id, which
     ends an open transaction of this one.
     """
 
@@ -169,8 +178,9 @@ class TransactionalProducer(Producer):
         super().__init__(settings, transactional_id, **options)
         self._transactional_id = transactional_id
         try:
-            self._producer.init_transactions(30)
+            self._producer.init_transactions(_INIT_TIMEOUT_S)
         except KafkaException as error:
+            self.abandon()
             raise TransactionFailed(transactional_id, str(error)) from error
 
     def commit(
@@ -197,6 +207,10 @@ class TransactionalProducer(Producer):
             self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
         except (KafkaException, DeliveryFailed) as error:
             raise TransactionFailed(self._transactional_id, str(error)) from error
+
+    def _serve(self) -> None:
+        with suppress(KafkaException):  # fatal to the instance, which `commit` tells
+            super()._serve()
 
 
 def _delivery_failed(error: KafkaError, message: Message) -> DeliveryFailed:

@@ -144,9 +144,22 @@ class Reader:
     def committed(
         self, partitions: Sequence[Partition], timeout_s: float = 10
     ) -> dict[Partition, tuple[int, str]]:
-        """Committed offset and metadata of the group; offset -1001 where there is none."""
+        """Committed offset and metadata of the group; offset -1001 where there is none.
+
+        Raises `KafkaUnavailable`.
+        """
         asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
-        found = self._consumer.committed(asked, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = self._consumer.committed(asked, timeout_s)
+                break
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if not reason.retriable() or time.monotonic() > deadline:
+                    servers = self._settings.bootstrap_servers
+                    raise KafkaUnavailable(servers, timeout_s, reason.str()) from error
+            time.sleep(_POLL_S)
         return {
             (p.topic.removeprefix(self._prefix), p.partition): (p.offset, p.metadata or "")
             for p in found

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from consumers.trajectories.partition import Progress
-from infra.errors import TransactionFailed
+from infra.errors import KafkaUnavailable, TransactionFailed
 from infra.kafka_producer import Producer, TransactionalProducer
 from infra.kafka_reader import Reader
 from infra.reading import ReaderThread
@@ -58,6 +58,7 @@ class Committer:
         """Never subscribes: reads committed offsets while the group's member may be busy."""
         self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
         self._producer = TransactionalProducer(kafka, self._id)
+        self._closing = threading.Event()
         self.idle = threading.Event()
         self.idle.set()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -69,7 +70,8 @@ class Committer:
         self._jobs.put((job, done))
 
     def close(self) -> None:
-        """Finishes the job at hand."""
+        """Finishes the job at hand, unless Kafka does not answer."""
+        self._closing.set()
         self._jobs.put(None)
         self._thread.join(3 * _SETTLE_TIMEOUT_S)
         self._producer.close()
@@ -116,10 +118,21 @@ class Committer:
             time.sleep(_SETTLE_POLL_S)
 
     def _recover(self, job: Job) -> bool:
-        """A new producer, which ends the old transaction; whether that had been committed."""
-        self._producer = TransactionalProducer(self._kafka, self._id)
+        """A new producer, which ends the old transaction; whether that had been committed.
+
+        As long as Kafka does not answer nobody knows, so it is asked again.
+        """
+        self._producer.abandon()
         wanted = [(REQUESTS.name, partition) for partition in job.offsets]
-        found = self._lookup.committed(wanted)
+        while True:
+            try:
+                self._producer = TransactionalProducer(self._kafka, self._id)
+                found = self._lookup.committed(wanted)
+                break
+            except (TransactionFailed, KafkaUnavailable) as error:
+                if self._closing.is_set():
+                    raise
+                log.warning("not known yet whether the transaction took effect: %s", error)
         return all(
             Progress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()
