@@ -114,7 +114,10 @@ class Broker:
             heap_mb=self._heap_mb,
             short_lived=self._short_lived,
         )
-        self._storage.make()
+        try:
+            self._storage.make()
+        except OSError as error:
+            raise self._failed(f"its directory cannot be made: {error.strerror}") from error
         try:
             self._wait_for_lock()
             self._start_somewhere(programs)

@@ -5,6 +5,15 @@ class SeamlessFlowError(Exception):
     """Base of everything this project raises on purpose."""
 
 
+class SettingsRejected(SeamlessFlowError):
+    """A setting has a value that what it is meant for refuses."""
+
+    def __init__(self, variable: str, reason: str) -> None:
+        self.variable = variable
+        self.reason = reason
+        super().__init__(f"{variable}: {reason}")
+
+
 class KafkaUnavailable(SeamlessFlowError):
     """No broker answered at `bootstrap_servers` within `timeout_s`."""
 

@@ -4,14 +4,16 @@
 beside it. Topic names are given to them without the configured prefix.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
+from infra.errors import SettingsRejected
 from infra.settings import KafkaSettings
 from schemas.records import Record
 
+C = TypeVar("C")
 Headers = Sequence[tuple[str, bytes]]
 Partition = tuple[str, int]
 BEGINNING: int = OFFSET_BEGINNING
@@ -40,6 +42,15 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "log_level": 4,
         **settings.options,
     }
+
+
+def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
+    """A librdkafka client. Raises `SettingsRejected` for options that it does not take."""
+    try:
+        return kind(options)
+    except KafkaException as error:
+        reason = error.args[0].str().strip()
+        raise SettingsRejected("SEAMLESSFLOW_KAFKA__OPTIONS", reason) from error
 
 
 def dead_letter_headers(

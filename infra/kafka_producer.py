@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
-from infra.kafka import LARGEST_RECORD_BYTES, Headers, Partition, client_options
+from infra.kafka import LARGEST_RECORD_BYTES, Headers, Partition, client, client_options
 from infra.settings import KafkaSettings
 from schemas.codec import encode
 from schemas.records import Record
@@ -45,7 +45,8 @@ class Producer:
         self._sent = 0
         self._numbering = threading.Lock()
         self._unsettled: dict[int, None] = {}
-        self._producer = ConfluentProducer(
+        self._producer = client(
+            ConfluentProducer,
             {
                 "client.id": client_id,
                 "enable.idempotence": True,
@@ -59,7 +60,7 @@ class Producer:
                 "queue.buffering.max.kbytes": 1_048_576,
                 **client_options(settings),
                 **options,
-            }
+            },
         )
         self._closed = threading.Event()
         self._thread = threading.Thread(

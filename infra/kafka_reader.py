@@ -19,6 +19,7 @@ from infra.kafka import (
     Headers,
     Partition,
     Received,
+    client,
     client_options,
     dead_letter_headers,
 )
@@ -67,7 +68,8 @@ class Reader:
         self._settings = settings
         self._dead_letters = dead_letters
         self._decode = decode
-        self._consumer = Consumer(
+        self._consumer = client(
+            Consumer,
             {
                 "client.id": client_id,
                 "group.id": settings.topic_prefix + (group or client_id),
@@ -81,7 +83,7 @@ class Reader:
                 **({"group.protocol": "consumer"} if group else {}),
                 **client_options(settings),
                 **options,
-            }
+            },
         )
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:

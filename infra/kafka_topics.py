@@ -9,14 +9,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from infra.errors import KafkaUnavailable, TopicMismatch
-from infra.kafka import client_options
+from infra.kafka import client, client_options
 from infra.settings import KafkaSettings
 from schemas.topics import Topic
 
 
 def cluster_id(settings: KafkaSettings, timeout_s: float) -> str:
     """Id of the cluster. Raises `KafkaUnavailable` when no broker answers in time."""
-    admin = AdminClient(client_options(settings))
+    admin = client(AdminClient, client_options(settings))
     deadline = time.monotonic() + timeout_s
     reason = ""
     while time.monotonic() < deadline:
@@ -35,7 +35,7 @@ def create_topics(
 
     Raises `TopicMismatch` when one exists with another partition count.
     """
-    admin = AdminClient(client_options(settings))
+    admin = client(AdminClient, client_options(settings))
     wanted = [topic for spec in topics for topic in _new_topics(settings, spec, replication)]
     there = partition_counts(settings, timeout_s)
     for topic in wanted:
@@ -52,7 +52,7 @@ def create_topics(
 def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str, int]:
     """Partition count of every topic of the cluster, by full name."""
     try:
-        listed = AdminClient(client_options(settings)).list_topics(timeout=timeout_s)
+        listed = client(AdminClient, client_options(settings)).list_topics(timeout=timeout_s)
     except KafkaException as error:
         raise KafkaUnavailable(settings.bootstrap_servers, timeout_s, str(error)) from error
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}

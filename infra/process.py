@@ -1,8 +1,10 @@
 """The shell of a process: logging to standard error, signals that ask it to end, exit status.
 
 SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
-process at once. An error that leaves `main`, or a thread, ends it with its traceback and status 1.
-Called by every `__main__.py`.
+process at once. An error that leaves `main`, or a thread, ends it with its traceback and status 1;
+that Kafka is away when the process was asked to end is told in one line, with status 1 as well.
+An error of this project that comes before `ready` is the user's to mend (a setting, a port, a
+topic that is missing): it is told in one line, without a traceback. Called by every `__main__.py`.
 """
 
 import asyncio
@@ -15,9 +17,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from infra.errors import KafkaUnavailable
+
+from infra.errors import SeamlessFlowError
+
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _log = logging.getLogger(__name__)
+_ready = threading.Event()
 
 AsyncMain = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 SyncMain = Callable[[threading.Event], None]
@@ -34,7 +41,7 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
             await main(stop)
 
     _set_up_logging()
-    with _thread_failures(), asyncio.Runner(loop_factory=loop_factory) as runner:
+    with _explained(), _thread_failures(), asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(until_stopped())
 
 
@@ -42,8 +49,14 @@ def run_sync(main: SyncMain) -> None:
     """Runs `main(stop)` in this thread, the main one, to its end."""
     stop = threading.Event()
     _set_up_logging()
-    with _thread_failures(), _handled(stop.set):
+    with _explained(), _thread_failures(), _handled(stop.set):
         main(stop)
+
+
+def ready(log: logging.Logger, message: str, *facts: object) -> None:
+    """Tells that the process does its work from now on."""
+    _ready.set()
+    log.info(message, *facts)
 
 
 def _set_up_logging() -> None:
@@ -52,15 +65,35 @@ def _set_up_logging() -> None:
 
 
 @contextmanager
+def _explained() -> Iterator[None]:
+    """Ends a process that could not start with the reason alone."""
+    _ready.clear()
+    try:
+        yield
+    except SeamlessFlowError as error:
+        if _ready.is_set():
+            raise
+        sys.exit(f"not started: {error}")
+
+
+@contextmanager
 def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
+    asked = threading.Event()
+
     def handle(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         _log.info("%s: ending", signal.Signals(number).name)
+        asked.set()
         ask_to_end()
 
     before = {number: signal.signal(number, handle) for number in _ENDING}
     try:
         yield
+    except KafkaUnavailable as error:
+        if not asked.is_set():
+            raise
+        _log.error("ended without telling Kafka all it had to: %s", error)
+        raise SystemExit(1) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

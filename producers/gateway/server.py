@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from infra.errors import SeamlessFlowError
 from infra.metrics import Metrics
+from infra.process import ready
 from infra.telemetry import metrics_export, telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
@@ -22,6 +24,18 @@ _COLLECT_EVERY = 10_000
 _log = logging.getLogger(__name__)
 
 
+class AddressUnavailable(SeamlessFlowError):
+    """The gateway cannot listen where its settings say."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        super().__init__(
+            f"cannot listen on {host} port {port} (gateway.host, gateway.port): {reason}"
+        )
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to the process shell."""
 
@@ -31,7 +45,11 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
-    """Runs until `stop` is set. Raises `KafkaUnavailable` when Kafka is not there at start."""
+    """Runs until `stop` is set.
+
+    Raises `AddressUnavailable`, and `KafkaUnavailable` or `TopicMissing` when Kafka is not there,
+    or not ready, at start.
+    """
     listener = _listener(settings.gateway.host, settings.gateway.port)
     url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
     metrics = Metrics()
@@ -57,7 +75,7 @@ async def _serve(
     serving = asyncio.create_task(server.serve([listener]))
     beating = asyncio.create_task(link.send_heartbeats())
     asked = asyncio.create_task(stop.wait())
-    _log.info("gateway %s listens on %s", link.instance, listener.getsockname())
+    ready(_log, "gateway %s listens on %s", link.instance, listener.getsockname())
     await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
     await app.drain(settings.gateway.shutdown_timeout_s)
     server.should_exit = True
@@ -79,7 +97,11 @@ def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise AddressUnavailable(host, port, error.strerror or str(error)) from error
     return listener
 
 

@@ -1,8 +1,9 @@
 """Builds the engine that the settings name."""
 
+import shutil
 from pathlib import Path
 
-from infra.errors import SeamlessFlowError
+from infra.errors import SeamlessFlowError, SettingsRejected
 from infra.weights import verify
 from producers.rollout.device import EngineFactory
 from producers.rollout.engine import Engine
@@ -61,6 +62,9 @@ class VllmEngines:
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
         self._log_dir = log_dir
+        if shutil.which(settings.vllm.python) is None:
+            reason = f"{settings.vllm.python} is no program; runbooks/vllm.md says how to make it"
+            raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)
 
     def verify(self, weights: Weights) -> None:
         """See `verify_full`."""

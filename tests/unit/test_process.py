@@ -75,6 +75,24 @@ def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
     assert "ValueError: broken" in err
 
 
+OURS = "from infra.errors import SeamlessFlowError; {}raise SeamlessFlowError('no such file')"
+READY = "import logging; from infra.process import ready; ready(logging.getLogger(), 'ready'); "
+
+
+def test_an_error_of_ours_before_the_process_is_ready_is_told_in_one_line() -> None:
+    process = started(SYNC.format(body=OURS.format("")))
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, "not started: no such file\n")
+
+
+def test_an_error_of_ours_after_the_process_is_ready_is_told_with_its_traceback() -> None:
+    process = started(SYNC.format(body=OURS.format(READY)))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "INFO root: ready" in err
+    assert "Traceback" in err
+
+
 def test_the_error_of_a_thread_ends_the_process_with_status_1() -> None:
     body = "import threading; threading.Thread(target=lambda: 1 / 0).start(); stop.wait()"
     process = started(SYNC.format(body=body))
