@@ -186,7 +186,7 @@ class Reader:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
             waited_s = time.monotonic() - began
             if reason.code() in _NO_LEADER_YET and waited_s > min(_TOPIC_PATIENCE_S, timeout_s):
-                self._check_there(asked)
+                self._check_there(asked, min(_TOPIC_PATIENCE_S, timeout_s))
             if reason.code() not in _NO_LEADER_YET or waited_s > timeout_s:
                 raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason.str())
             time.sleep(_POLL_S)
@@ -222,10 +222,10 @@ class Reader:
             return [], error.args[0]
         return found, next((place.error for place in found if place.error is not None), None)
 
-    def _check_there(self, asked: list[TopicPartition]) -> None:
+    def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
         """Raises `TopicMissing`. A cluster that does not answer is no proof of anything."""
         try:
-            there = self._consumer.list_topics(timeout=_TOPIC_PATIENCE_S).topics
+            there = self._consumer.list_topics(timeout=timeout_s).topics
         except KafkaException:
             return
         for place in asked:
