@@ -17,9 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from infra.errors import KafkaUnavailable
-
-from infra.errors import SeamlessFlowError
+from infra.errors import KafkaUnavailable, SeamlessFlowError
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
