@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
+from infra import kafka_log
 from infra.errors import SettingsRejected
 from infra.settings import KafkaSettings
 from schemas.records import Record
@@ -40,6 +41,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "socket.nagle.disable": True,
         "log.connection.close": False,
         "log_level": 4,
+        "logger": kafka_log.logger(),
         **settings.options,
     }
 
