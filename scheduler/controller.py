@@ -3,7 +3,7 @@
 One scheduler acts at a time: the one whose claim is the first of the newest epoch. It decides only
 when all it wrote before was read back, so that each decision stands on a log that it knows to its
 end; `Task`s follow after their `GroupAdmitted` was read back under its own epoch. Reading a newer
-claim ends it. Driven by `scheduler/__main__.py` and by tests.
+claim ends it. While Kafka is away nothing is decided. Driven by `scheduler/__main__.py` and tests.
 """
 
 import logging
@@ -79,7 +79,8 @@ class Controller:
     def run(self, stopped: Callable[[], bool]) -> None:
         """Until `stopped` or the run is finished.
 
-        Raises `Superseded`, and `KafkaUnavailable` or `DeliveryFailed` when Kafka does not answer.
+        While Kafka is away it waits. Raises `Superseded`, and `KafkaUnavailable` or
+        `DeliveryFailed` when Kafka is not there at the start or lost a record.
         """
         self._journal.catch_up()
         if not self._claim(stopped):
@@ -102,6 +103,8 @@ class Controller:
             claim = SchedulerClaimed(epoch=self.epoch, scheduler=self.name, at_ms=self._clock())
             self._write([(CONTROL.name, claim)])
             while not self._journal.complete:
+                if stopped():
+                    return False
                 self._journal.poll(TICK_S)
             self._check_claim()
             if self._journal.view.state.scheduler == self.name:
@@ -110,8 +113,8 @@ class Controller:
         return False
 
     def _leader_is_silent(self) -> bool:
-        silent_ms = self._clock() - self._journal.leader_sign_ms
-        return silent_ms >= milliseconds(self._settings.scheduler.standby_s)
+        standby_ms = milliseconds(self._settings.scheduler.standby_s)
+        return self._journal.leader_silence_ms >= standby_ms
 
     def _check_claim(self) -> None:
         present = self._journal.view.state
@@ -167,7 +170,8 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
     """Runs one scheduler until `stop` is set. Raises what `Controller.run` does."""
     clock = clock or now_ms
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
-    producer = Producer(settings.kafka, name)
+    # What was decided is not taken back: it is written, however long Kafka is away.
+    producer = Producer(settings.kafka, name, **{"message.timeout.ms": 0})
     metrics = Metrics()
     export = metrics_export(settings.telemetry, metrics, "scheduler", name)
     try:

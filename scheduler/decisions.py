@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler import assignments, membership, pacing, plan, stalls
+from scheduler.contact import Contact
 from scheduler.fleet import Fleet
 from scheduler.policies import Policy
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -30,12 +31,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the scheduler knows: the folds of the topics, and which tasks it issued itself."""
+    """What the scheduler knows: the folds of the topics, which tasks it issued itself, and until
+    when it heard of Kafka.
+    """
 
     state: State = field(default_factory=State)
     fleet: Fleet = field(default_factory=Fleet)
     issued: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Newest attempt by group and sample."""
+    contact: Contact = field(default_factory=Contact)
 
 
 Outgoing = tuple[str, Record]
@@ -49,7 +53,7 @@ def decide(view: View, plan_: Plan, now_ms: int) -> list[Outgoing]:
     state, fleet, limits = view.state, view.fleet, plan_.settings.scheduler
     timeout_ms = milliseconds(limits.heartbeat_timeout_s)
     members: Sequence[Record] = [
-        *membership.lost(state, fleet, now_ms, timeout_ms),
+        *membership.lost(state, fleet, view.contact, now_ms, timeout_ms),
         *membership.joined(state, fleet, now_ms, timeout_ms),
         *assignments.timed_out(state, now_ms),
     ]

@@ -1,29 +1,36 @@
 """The scheduler's view of `control` and `fleet`, kept by reading them: a shell around the folds.
 
 `catch_up` reads what is there, from the newest snapshot on; `poll` what comes. Knows which of the
-scheduler's own records have not been read back. One thread. Called by `scheduler/controller.py`.
+scheduler's own records have not been read back, and whether Kafka is there. One thread. Called by
+`scheduler/controller.py`.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from infra.errors import KafkaUnavailable
+from infra.errors import KafkaUnavailable, TopicMissing
 from infra.kafka import BEGINNING, Partition, Received
 from infra.settings import KafkaSettings
 from scheduler import fleet, state
+from scheduler.contact import Contact
 from scheduler.decisions import View
 from scheduler.state import Decision
 from schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
 from schemas.topics import CONTROL, FLEET
 
+log = logging.getLogger(__name__)
 CONTROL_LOG, FLEET_LOG = (CONTROL.name, 0), (FLEET.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
 """A topic whose end has no record left before it counts as read when nothing comes for so long."""
+ASK_AFTER_MS = 2_000
+"""Kafka is asked for an answer when nobody wrote to `fleet` for so long."""
+ANSWER_S = 1.0
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -35,8 +42,10 @@ class Source(Protocol):
     def add(self, offsets: Mapping[Partition, int]) -> None:
         """Reads these partitions as well."""
 
-    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-        """Offset behind the last record of each partition."""
+    def ends(
+        self, partitions: Iterable[Partition], timeout_s: float = 30
+    ) -> Mapping[Partition, int]:
+        """Offset behind the last record of each partition. Raises `KafkaUnavailable`."""
 
     def poll(self, timeout_s: float) -> list[Received]:
         """What has come."""
@@ -64,23 +73,27 @@ class Journal:
         self._live = False
         self._snapshot: SchedulerSnapshot | None = None
         self._unread: deque[Record] = deque()
-        self._unread_since = 0.0
+        self._unread_since_ms = 0
+        self._told_outage = False
 
     def catch_up(self) -> None:
         """Reads both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""
         self._read_to_end(FLEET_LOG, BEGINNING)
         self._read_to_end(CONTROL_LOG, self._restore())
+        self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
 
     def poll(self, timeout_s: float) -> bool:
-        """Takes in what has come; whether there was anything.
+        """Takes in what has come; whether there was anything. An outage of Kafka is waited for.
 
-        Raises `KafkaUnavailable` when an own record is not read back in time.
+        Raises `KafkaUnavailable` when Kafka is there but an own record is not read back in time.
         """
         received = self._reader.poll(timeout_s)
+        self._keep_contact(any(item.topic == FLEET.name for item in received))
         for item in received:
             self._take(item)
-        if self._unread and time.monotonic() - self._unread_since > self._read_back_s:
+        waited_ms = self.view.contact.silence_ms(self._unread_since_ms)
+        if self._unread and waited_ms > 1000 * self._read_back_s:
             name = type(self._unread[0]).__name__
             reason = f"own {name} was not read back"
             raise KafkaUnavailable(self._kafka.bootstrap_servers, self._read_back_s, reason)
@@ -89,7 +102,7 @@ class Journal:
     def wrote(self, records: Iterable[Record]) -> None:
         """These were sent to `control`, in this order."""
         self._unread.extend(records)
-        self._unread_since = time.monotonic()
+        self._unread_since_ms = self._clock()
 
     def issued(self, tasks: Iterable[Task]) -> None:
         """These were sent to `tasks`."""
@@ -103,8 +116,34 @@ class Journal:
 
     @property
     def complete(self) -> bool:
-        """Whether all own records were read back, so that the view tells the present."""
-        return not self._unread
+        """Whether all own records were read back and Kafka is there: the view tells the present."""
+        return not self._unread and not self.view.contact.lost(self._clock())
+
+    @property
+    def leader_silence_ms(self) -> int:
+        """How long the scheduler of the newest claim was silent, as far as it was listened to."""
+        return self.view.contact.silence_ms(self.leader_sign_ms)
+
+    def _keep_contact(self, heard: bool) -> None:
+        before = self.view.contact
+        if heard or (self._clock() - before.last_ms > ASK_AFTER_MS and self._answered()):
+            contact = before.heard(self._clock())
+            if self._told_outage:
+                away_s = (contact.since_ms - before.last_ms) / 1000
+                log.warning("Kafka answers again after %.1f s: decisions go on", away_s)
+            self._told_outage = False
+            self.view = replace(self.view, contact=contact)
+        elif before.lost(self._clock()) and not self._told_outage:
+            self._told_outage = True
+            servers = self._kafka.bootstrap_servers
+            log.warning("no answer from Kafka at %s: decisions wait for it", servers)
+
+    def _answered(self) -> bool:
+        try:
+            self._reader.ends([FLEET_LOG], ANSWER_S)
+        except (KafkaUnavailable, TopicMissing):  # no broker, or one that has just come back
+            return False
+        return True
 
     def _restore(self) -> int:
         """Takes the state from the newest snapshot, if it fits; where to read `control` from."""

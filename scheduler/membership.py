@@ -3,18 +3,24 @@
 Called by `scheduler/decisions.py`.
 """
 
+from scheduler.contact import Contact
 from scheduler.fleet import Fleet, Sign
 from scheduler.state import State
 from schemas.records import WorkerJoined, WorkerLost
 
 
-def lost(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerLost]:
-    """Processes that are counted with and gave no sign in time, failed, or are replaced."""
+def lost(
+    state: State, fleet: Fleet, contact: Contact, now_ms: int, timeout_ms: int
+) -> list[WorkerLost]:
+    """Processes that are counted with and gave no sign in time, failed, or are replaced.
+
+    Time in which no sign could have been heard is not held against them.
+    """
     found = []
     for name, worker in state.workers.items():
         for process, known in worker.processes.items():
             sign = fleet.signs.get((name, process))
-            if reason := _why_lost(sign, known.incarnation, now_ms, timeout_ms):
+            if reason := _why_lost(sign, known.incarnation, contact, timeout_ms):
                 found.append(
                     WorkerLost(
                         epoch=state.epoch,
@@ -48,11 +54,11 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
     return found
 
 
-def _why_lost(sign: Sign | None, incarnation: str, now_ms: int, timeout_ms: int) -> str:
+def _why_lost(sign: Sign | None, incarnation: str, contact: Contact, timeout_ms: int) -> str:
     if sign is None:
         return "no_heartbeat"
     if sign.heartbeat.incarnation != incarnation:
         return "replaced"
-    if sign.alive(now_ms, timeout_ms):
-        return ""
-    return "failed" if sign.heartbeat.state == "failed" else "no_heartbeat"
+    if sign.heartbeat.state == "failed":
+        return "failed"
+    return "no_heartbeat" if contact.silence_ms(sign.seen_ms) > timeout_ms else ""

@@ -1,5 +1,6 @@
 """Catching up with `control` and `fleet`, and reading one's own records back."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
@@ -14,6 +15,7 @@ from schemas.records import Record
 from tests.unit.scheduler import events as e
 
 NOW = 1_000_000
+READ_BACK_S = 10
 
 
 class Script:
@@ -26,6 +28,7 @@ class Script:
         control_end: int | None = None,
     ) -> None:
         self.started: dict[Partition, int] = {}
+        self.away = False
         self._batches = {CONTROL_LOG: list(control), FLEET_LOG: [fleet] if fleet else []}
         sizes = {name: sum(map(len, found)) for name, found in self._batches.items()}
         self._ends = {**sizes, CONTROL_LOG: sizes[CONTROL_LOG]}
@@ -40,7 +43,11 @@ class Script:
     def add(self, offsets: Mapping[Partition, int]) -> None:
         self.started.update(offsets)
 
-    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def ends(
+        self, partitions: Iterable[Partition], timeout_s: float = 30
+    ) -> Mapping[Partition, int]:
+        if self.away:
+            raise KafkaUnavailable("nowhere", timeout_s)
         return {partition: self._ends[partition] for partition in partitions}
 
     def poll(self, timeout_s: float) -> list[Received]:
@@ -55,10 +62,27 @@ class Script:
         return Received(partition[0], 0, offset, getattr(record, "at_ms", 0), None, (), record)
 
 
-def read(script: Script, read_back_s: float = 10) -> Journal:
-    found = Journal(KafkaSettings(), script, lambda: NOW, read_back_s)
+class Time:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def read(script: Script, time: Time | None = None) -> Journal:
+    found = Journal(KafkaSettings(), script, time or Time(), READ_BACK_S)
     found.catch_up()
     return found
+
+
+def pass_time(found: Journal, time: Time, seconds: int) -> None:
+    """Nothing comes meanwhile."""
+    for _ in range(seconds):
+        time.now_ms += 1_000
+        found.poll(0)
 
 
 def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> None:
@@ -117,12 +141,68 @@ def test_what_was_written_is_complete_when_it_was_read_back() -> None:
     assert found.complete
 
 
-def test_what_is_not_read_back_in_time_is_an_error() -> None:
-    found = read(Script(), read_back_s=0)
+def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None:
+    time = Time()
+    found = read(Script(), time)
     found.wrote([e.claimed()])
 
     with pytest.raises(KafkaUnavailable):
-        found.poll(0)
+        pass_time(found, time, READ_BACK_S + 5)
+
+
+def test_while_kafka_is_away_own_records_are_waited_for() -> None:
+    script, time = Script(), Time()
+    found = read(script, time)
+    found.wrote([e.claimed()])
+    script.away = True
+    pass_time(found, time, 10 * READ_BACK_S)
+    script.away = False
+    pass_time(found, time, READ_BACK_S)
+    assert not found.complete
+
+    script.later(CONTROL_LOG, e.claimed())
+    found.poll(0)
+    assert found.complete
+
+
+def test_nothing_can_be_decided_while_kafka_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    script, time = Script(), Time()
+    found = read(script, time)
+    script.away = True
+    pass_time(found, time, 30)
+    assert not found.complete
+
+    script.away = False
+    pass_time(found, time, 3)
+    assert found.complete
+    assert [record.message for record in caplog.records] == [
+        "no answer from Kafka at 127.0.0.1:9092: decisions wait for it",
+        "Kafka answers again after 31.0 s: decisions go on",
+    ]
+
+
+def test_a_fleet_that_writes_nothing_is_no_outage() -> None:
+    time = Time()
+    found = read(Script(), time)
+    pass_time(found, time, 30)
+
+    assert found.complete
+    assert found.view.contact.since_ms == 0
+
+
+def test_a_leader_is_not_silent_while_nobody_could_hear_it() -> None:
+    script, time = Script(control=[[e.claimed(1, at_ms=NOW)]]), Time()
+    found = read(script, time)
+    script.away = True
+    pass_time(found, time, 30)
+    assert found.leader_silence_ms == 0
+
+    script.away = False
+    pass_time(found, time, 1)
+    assert found.leader_silence_ms == 0
+    pass_time(found, time, 30)
+    assert found.leader_silence_ms >= 27_000
 
 
 def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
