@@ -68,6 +68,19 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     assert process.returncode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("code", [SYNC, ASYNC.replace("{loop}", "")], ids=["sync", "asyncio"])
+def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(code: str) -> None:
+    wait = "await stop.wait()" if "async" in code else "stop.wait()"
+    away = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    process = started(code.format(body=f"{wait}; {away}"))
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    last = err.splitlines()[-1]
+    assert "ended without telling Kafka all it had to: no Kafka broker answered at a:1" in last
+    assert "Traceback" not in err
+
+
 def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
     process = started(ASYNC.format(body="raise ValueError('broken')", loop=""))
     _, err = process.communicate(timeout=20)
