@@ -1,9 +1,10 @@
 """Longest-prefix matching: where in the tree a request goes on, and which tokens come behind.
 
-Three rules, the strongest first. `extend`: the messages are those of a sampled turn plus new ones,
-which the renderer's bridge appends to the exact stored ids. `render`: all is rendered anew and
-forks where its tokens leave the tree. `root`: not even the first message is shared. Only `extend`
-is the usual way; its cost does not grow with the history beyond reading it.
+Four rules, the strongest first. `extend`: the messages are those of a sampled turn plus new ones,
+which the renderer's bridge appends to the exact stored ids. `same`: they are those of an earlier
+turn, in the same tokens, to be sampled again. `render`: all is rendered anew and forks where its
+tokens leave the tree. `root`: not even the first message is shared. Only `extend` is the usual way;
+its cost does not grow with the history beyond reading it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from consumers.trajectories.tree import ROOT, TOKEN_BYTES, Tree
 from schemas.identity import turn_of_tool_call
 
 Messages = Sequence[Mapping[str, Any]]
+SAME_PROMPT = "same_prompt"
+"""Why a turn adds no tokens: it is another sample of a prompt."""
 
 
 class PromptRenderer(Protocol):
@@ -101,11 +104,17 @@ def match(
                 prompt,
                 walk.history_key,
                 tuple(messages[walk.length :]),
+                "" if suffix else SAME_PROMPT,
                 ambiguous=ambiguous,
                 parent_turn=turn.started.turn_id,
             )
         detail = "bridge_refused"
-    return _render(session.tree, messages, offered, walk, renderer, detail)
+    return _render(session, messages, offered, walk, renderer, detail)
+
+
+def asked_before(session: Session, history_key: bytes) -> bool:
+    """Whether an earlier turn had this very history."""
+    return any(turn.started.history_key == history_key for turn in session.turns.values())
 
 
 def _walk(
@@ -164,7 +173,7 @@ def _extend(
 
 
 def _render(
-    tree: Tree,
+    session: Session,
     messages: Sequence[bytes],
     tools: Messages | None,
     walk: _Walk,
@@ -172,11 +181,13 @@ def _render(
     detail: str,
 ) -> Match:
     prompt = renderer.render([orjson.loads(message) for message in messages], tools)
-    node, end, depth = tree.longest_common_prefix(prompt)
+    node, end, depth = session.tree.longest_common_prefix(prompt)
     shared = prompt[: depth * TOKEN_BYTES]
     rule = "render"
     if not _ends_a_message(shared, renderer.stop_token_ids):
         rule, node, end, depth = "root", ROOT, 0, 0
+    elif shared == prompt and asked_before(session, walk.history_key):
+        rule, detail = "same", SAME_PROMPT
     return Match(
         rule,
         node,

@@ -3,7 +3,7 @@
 A text that begins with all of an earlier turn, prompt and answer, goes on from that turn's exact
 ids; what is new is tokenised alone. A stop string that ended the turn is among these ids and not in
 the answer, so the text has to say it next. Everything else is tokenised whole and forks where its
-tokens leave the tree, as ids given by the agent do.
+tokens leave the tree, as ids given by the agent do, or is another sample where they do not.
 """
 
 from dataclasses import replace
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from consumers.trajectories.match import Match
+from consumers.trajectories.matching import SAME_PROMPT, asked_before
 from consumers.trajectories.messages import chained, message_key
 from consumers.trajectories.session import Session, Turn, TurnState
 from consumers.trajectories.tree import ROOT, TOKEN_BYTES
@@ -110,6 +111,7 @@ def _behind(
         prompt,
         key,
         (orjson.dumps({"content": rest, "role": "raw"}),),
+        "" if same is None else SAME_PROMPT,
         parent_turn=turn.started.turn_id,
     )
 
@@ -132,14 +134,20 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
 
 def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:
     node, end, depth = session.tree.longest_common_prefix(prompt)
+    suffix = prompt[depth * TOKEN_BYTES :]
+    rule, detail = "render", "edited_history" if session.turns else "no_history"
+    if node == ROOT:
+        rule = "root"
+    elif not suffix and asked_before(session, key):
+        rule, detail = "same", SAME_PROMPT
     return Match(
-        "root" if node == ROOT else "render",
+        rule,
         node,
         end,
-        prompt[depth * TOKEN_BYTES :],
+        suffix,
         "prompt",
         prompt,
         key,
         (message,),
-        "edited_history" if session.turns else "no_history",
+        detail,
     )

@@ -26,7 +26,8 @@ def check_fork(
     stops: Sequence[int] | None,
 ) -> None:
     """That a prompt forks behind the longest beginning that any branch has, or is a root where that
-    ends no message; `stops` end messages, None: any beginning counts."""
+    ends no message; `stops` end messages, None: any beginning counts. What was asked before in the
+    same tokens is told apart from what was edited."""
     shared = max(
         (
             _common(prompt, known.path(node, len(known.node(node))))
@@ -36,7 +37,9 @@ def check_fork(
     )
     forks = shared > 0 if stops is None else any(stop in prompt[:shared] for stop in stops)
     if forks:
-        assert started.match_rule == "render"
+        asked = {turn.started.history_key for turn in known.turns}
+        again = shared == len(prompt) and started.history_key in asked
+        assert started.match_rule == ("same" if again else "render")
         parent = session.path(started.parent_node, started.parent_end)
         assert parent == prompt[:shared], "I5: forks elsewhere than where the tokens leave"
     else:

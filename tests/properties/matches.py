@@ -48,7 +48,7 @@ def check_match(
             assert prompt == before + suffix, "I2: not the bridge behind the stored tokens"
             assert list(started.new_messages) == sent[length:]
             return
-    assert started.match_rule in ("render", "root"), "extends what the history does not say"
+    assert started.match_rule in ("render", "root", "same"), "extends what the history does not say"
     assert prompt == unpack(renderer.render(messages, tools)), "not the rendered messages"
     assert list(started.new_messages) == sent
     check_fork(known.session, started, prompt, told.session, renderer.stop_token_ids)

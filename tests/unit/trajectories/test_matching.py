@@ -115,7 +115,7 @@ def test_the_same_request_again_shares_the_whole_prompt(talk: Talk) -> None:
 
     again = talk.match(USER)
 
-    assert (again.rule, again.suffix_ids) == ("render", b"")
+    assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
     assert again.prompt_ids == first.prompt_ids
     prompt_node = talk.story.turn("a").prompt_node
     assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
@@ -128,6 +128,16 @@ def test_two_continuations_with_equal_text_share_their_prompt(talk: Talk) -> Non
     two = talk.match(USER, ANSWER, message("user", "more"))
 
     assert (two.rule, two.suffix_ids, two.prompt_ids) == ("extend", b"", one.prompt_ids)
+    assert (one.detail, two.detail) == ("", "same_prompt")
+
+
+def test_a_history_cut_short_is_no_prompt_that_was_asked_before(talk: Talk) -> None:
+    system, more = message("system", "be brief"), message("user", "more")
+    talk.turn("a", system, USER, ANSWER, more, answer=ANSWER, text="code 3")
+
+    found = talk.match(system)
+
+    assert (found.rule, found.detail) == ("render", "edited_history")
 
 
 def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk) -> None:
@@ -142,6 +152,7 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk)
                 found.suffix_ids,
                 parent_node=found.parent_node,
                 parent_end=found.parent_end,
+                history_key=found.history_key,
             )
         )
         node = tree.nodes[talk.story.turn(turn_id).prompt_node]
@@ -153,6 +164,8 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk)
 
     assert sample("a", message("user", "x")) == sample("b", message("user", "x"))
     assert sample("c", USER) == sample("d", USER)
+    assert talk.match(USER).with_answer_begun(begun, tree).rule == "same"
+    assert talk.match(message("user", "x")).with_answer_begun(begun, tree).rule == "same"
     assert sample("e", *behind) == sample("f", *behind)
 
 

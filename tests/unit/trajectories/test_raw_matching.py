@@ -56,6 +56,7 @@ class Text:
                 parent_end=found.parent_end,
                 prompt_length=len(found.prompt_ids) // 4,
                 prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
+                history_key=found.history_key,
                 parent_turn=found.parent_turn,
                 new_messages=found.new_messages,
                 raw=True,
@@ -155,3 +156,14 @@ def test_samples_of_one_longer_text_share_their_prompt(renderer: Renderer) -> No
     assert (one.rule, two.rule) == ("extend", "extend")
     assert (two.suffix_ids, two.prompt_ids) == (b"", one.prompt_ids)
     assert two.parent_node == said.story.turn("b").prompt_node
+    assert (one.detail, two.detail) == ("", "same_prompt")
+
+
+def test_another_sample_of_a_text_is_no_edited_history(text: Text) -> None:
+    first = text.turn("a", "say: code", "3", text.renderer.encode("3") + text.stop)
+
+    again, other = text.match("say: code"), text.match("say: ")
+
+    assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
+    assert again.prompt_ids == first.prompt_ids
+    assert other.detail == "edited_history"
