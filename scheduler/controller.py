@@ -17,6 +17,7 @@ from infra.errors import SeamlessFlowError
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
 from infra.metrics import Metrics
+from infra.process import ready
 from infra.telemetry import metrics_export
 from scheduler import policies, state, task_source
 from scheduler.decisions import Outgoing, Plan, decide, finished
@@ -108,7 +109,7 @@ class Controller:
                 self._journal.poll(TICK_S)
             self._check_claim()
             if self._journal.view.state.scheduler == self.name:
-                log.info("%s acts as of epoch %d", self.name, self.epoch)
+                ready(log, "%s acts as of epoch %d", self.name, self.epoch)
                 return True
         return False
 

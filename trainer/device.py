@@ -1,5 +1,6 @@
 """The device changes hands: memory is taken or given back, then `control` is told."""
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from trainer.heartbeat import Heartbeat, Vitals
 from trainer.roles import Roles
 from trainer.usage import Usage
 from trainer.work import Work
+
+_log = logging.getLogger(__name__)
 
 
 def new_incarnation() -> str:
@@ -82,6 +85,7 @@ class Device:
             version=self.vitals.version,
             took_ms=self.now_ms() - began_ms,
         )
+        _log.info("role train acquired in %d ms", acquired.took_ms)
         self._tell(acquired)
 
     def _released(self, free_bytes: int, began_ms: int, assignment: int) -> None:
@@ -95,6 +99,7 @@ class Device:
             free_bytes=free_bytes,
             took_ms=self.now_ms() - began_ms,
         )
+        _log.info("role train released in %d ms", released.took_ms)
         self._tell(released)
 
     def _tell(self, record: r.RoleAcquired | r.RoleReleased) -> None:

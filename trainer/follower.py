@@ -5,10 +5,12 @@ It hears of steps on `control`; what there is to compute the leader tells it in 
 Made by `trainer/bootstrap.py`.
 """
 
+import logging
 import threading
 from dataclasses import dataclass
 
 from infra.kafka_producer import Producer
+from infra.process import ready
 from infra.reading import ReaderThread
 from schemas import records as r
 from schemas.records import Record
@@ -21,6 +23,7 @@ from trainer.roles import Roles
 from trainer.usage import Usage
 from trainer.work import Work
 
+_log = logging.getLogger(__name__)
 _WAIT_S = 0.05
 
 
@@ -47,6 +50,7 @@ class Follower:
         """Raises what a part of it raised, and `GangBroken`."""
         try:
             self.reader.start()
+            ready(_log, "trainer %s is ready to follow", self.roles.worker)
             while not (stop.is_set() or (self.work.idle and self.finished)):
                 for received in self.inbox.take(_WAIT_S):
                     self._hear(received.record)

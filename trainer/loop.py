@@ -4,11 +4,13 @@ One thread decides; readers, the heartbeat and long work have threads of their o
 and decisions are heard during a step. Made by `trainer/bootstrap.py`.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra.kafka_producer import Producer
+from infra.process import ready
 from infra.reading import ReaderThread
 from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL
@@ -23,6 +25,7 @@ from trainer.roles import Roles
 from trainer.steps import Steps
 from trainer.work import Work
 
+_log = logging.getLogger(__name__)
 _WAIT_S = 0.05
 """Longest time until work that ended is noticed."""
 
@@ -51,6 +54,10 @@ class Loop:
         try:
             for reader in self.readers:
                 reader.start()
+            step, version = self.steps.origin.step, self.vitals.version
+            ready(
+                _log, "trainer %s is ready at step %d, version %s", self.roles.worker, step, version
+            )
             while not (stop.is_set() or (self.work.idle and self.steps.all_done)):
                 self._receive()
                 self._advance()

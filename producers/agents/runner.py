@@ -10,6 +10,7 @@ import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from infra.metrics import Metrics
+from infra.process import ready
 from infra.telemetry import Telemetry, metrics_export, telemetry
 from producers.agents.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.command import Command
@@ -49,7 +50,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         lambda task: loop.call_soon_threadsafe(running.start, task),
     )
     feed.begin()
-    _log.info("running agents, at most %d at once", settings.agents.concurrency)
+    ready(_log, "running agents, at most %d at once", settings.agents.concurrency)
     await stop.wait()
     await asyncio.to_thread(feed.end)
     await running.drain(settings.agents.drain_s)

@@ -50,6 +50,11 @@ class RoleKeeper:
         self._loading: Span | None = None
 
     @property
+    def name(self) -> str:
+        """Worker and incarnation."""
+        return f"{self._roles.worker} ({self._roles.incarnation})"
+
+    @property
     def state(self) -> State:
         """For the heartbeat."""
         if self._loading is not None:
@@ -122,6 +127,13 @@ class RoleKeeper:
             outcome.engine, outcome.reader, policy.policy, policy.max_context, version
         )
         self._serving.adopt(version, now_ms)
+        _log.info(
+            "role rollout acquired in %d ms: %s version %d, slot %d",
+            outcome.took_ms,
+            policy.policy,
+            version,
+            outcome.step.slot,
+        )
         self._reporter.announce(records.role_acquired(self._roles, outcome, now_ms))
 
     def _pause(self, step: Load, now_ms: int) -> None:
@@ -143,6 +155,11 @@ class RoleKeeper:
     def _released(self, outcome: Released, now_ms: int) -> None:
         record = records.role_released(self._roles, outcome, self._handed_back, now_ms)
         self._roles.released()
+        _log.info(
+            "role rollout released in %d ms, %d turns handed back",
+            outcome.took_ms,
+            self._handed_back,
+        )
         self._reporter.announce(record)
         self._handed_back = 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from producers.rollout.batching import Batch
 from producers.rollout.checkpoint import read_weights
@@ -76,6 +77,7 @@ class TorchEngine:
         cls, directory: Path, settings: TorchEngineSettings, version: int = 0
     ) -> "TorchEngine":
         """An engine for the Hugging Face model in a local directory (safetensors only)."""
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         model = AutoModelForCausalLM.from_pretrained(
             directory,
             dtype=getattr(torch, settings.dtype),

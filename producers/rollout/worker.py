@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from infra.errors import SeamlessFlowError
 from infra.kafka import Received
 from infra.kafka_producer import Producer
+from infra.process import ready
 from producers.rollout.counts import Counts
 from producers.rollout.device import Device
 from producers.rollout.engine import EngineHealth
@@ -85,6 +86,7 @@ class Worker:
         threading.Thread(target=self._wait_for, args=(stop,), daemon=True).start()
         self._fleet.start()
         self._slot.start()
+        ready(_log, "worker %s is ready to take a role", self._keeper.name)
         try:
             with self._ending():
                 self._report(self._clock())

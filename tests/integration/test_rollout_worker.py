@@ -1,5 +1,6 @@
 """The rollout worker with the scripted engine on a real broker."""
 
+import logging
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,7 +128,10 @@ def test_a_cancelled_turn_hands_its_tokens_back(stage: Stage) -> None:
     assert stage.interrupted("t-cancelled").reason == "cancelled"
 
 
-def test_the_device_goes_to_the_trainer_and_comes_back(stage: Stage) -> None:
+def test_the_device_goes_to_the_trainer_and_comes_back(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     role = scripted(stage, "shares", 6, SLOWLY)
     stage.generate(role, "t-preempted", stream=True)
     stage.progressed("t-preempted", 1)
@@ -135,6 +139,9 @@ def test_the_device_goes_to_the_trainer_and_comes_back(stage: Stage) -> None:
     released = stage.wait(r.RoleReleased, lambda gone: gone.worker == "shares")
     assert (released.role, released.assignment, released.handed_back) == ("rollout", assignment, 1)
     assert stage.interrupted("t-preempted").reason == "preempted"
+    assert "worker shares (" in caplog.text
+    assert "policy-shares version 0, slot 6" in caplog.text
+    assert "role rollout released" in caplog.text
     stage.generate(role, "t-too-late")
     assert stage.interrupted("t-too-late").token_ids == b""
 

@@ -1,5 +1,6 @@
 """The trainer on a real broker: a recorded topic in, steps and weights out, also after kill -9."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -324,9 +325,13 @@ def test_the_device_goes_to_rollout_and_comes_back(
     model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     running = started(monkeypatch, log, model, tmp_path)
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleAcquired)))
+    assert "trainer w is ready at step 0, version 0" in caplog.text
+    assert "role train acquired" in caplog.text
     scheduler.assign("rollout")
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
     scheduler.send(

@@ -86,9 +86,14 @@ def test_weights_are_loaded_only_while_paused(start: StartEngine, tmp_path: Path
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_an_engine_from_a_directory_samples_from_its_weights(tied: bool, tmp_path: Path) -> None:
+def test_an_engine_from_a_directory_samples_from_its_weights(
+    tied: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     source = model(seed=4, tied=tied)
-    engine = TorchEngine.from_directory(saved(source, tmp_path), TorchEngineSettings(), version=2)
+    directory = saved(source, tmp_path)
+    capfd.readouterr()
+    engine = TorchEngine.from_directory(directory, TorchEngineSettings(), version=2)
+    assert capfd.readouterr().err == "", "a progress bar"
     found = Generation(engine, prompt(20), SamplingParams(30))
     found.finish()
     engine.close()
