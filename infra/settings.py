@@ -1,7 +1,7 @@
 """Settings that several processes share. Importable without torch, Kafka or renderers.
 
 Every process has one frozen settings class made of these; a wrong value is reported at start with
-the name of its environment variable.
+the name of its environment variable, and so is a variable that no process knows.
 """
 
 import os
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from infra.settings_help import describe
+from infra.settings_names import misspelt
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 _CREDENTIALS = ("secret", "key", "password", "options")
@@ -81,10 +82,19 @@ def load(settings: type[S]) -> S:
     if "--help" in sys.argv[1:]:
         print(f"Settings, from the environment:\n\n{describe(settings, ENV_PREFIX)}")
         sys.exit(0)
+    wrong = unread()
     try:
-        return settings()
+        loaded = settings()
     except (ValidationError, SettingsError) as error:
-        sys.exit("\n".join(["settings are not valid:", *explain(error)]))
+        wrong = [*wrong, *explain(error)]
+    if wrong:
+        sys.exit("\n".join(["settings are not valid:", *wrong]))
+    return loaded
+
+
+def unread() -> Sequence[str]:
+    """One line a variable of the environment that was meant as a setting and is none."""
+    return misspelt(os.environ, ENV_PREFIX)
 
 
 def explain(error: ValidationError | SettingsError) -> Sequence[str]:

@@ -22,7 +22,7 @@ from pydantic_settings import (
 
 from consumers.trajectories.settings import ManagerSection
 from infra.errors import SeamlessFlowError
-from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings, explain
+from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings, explain, unread
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSection
@@ -180,6 +180,8 @@ def load(path: Path) -> RunConfig:
 
 def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
     """The configuration of these values and the environment. Raises `ConfigRejected`."""
+    if wrong := unread():
+        raise ConfigRejected(path, "\n".join(["not valid:", *wrong]))
     try:
         return RunConfig(**values)
     except (ValidationError, SettingsError) as error:

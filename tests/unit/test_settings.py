@@ -9,8 +9,10 @@ from pydantic import BaseModel
 
 from infra.settings import KafkaSettings, ProcessSettings, load
 from infra.settings_help import describe
+from infra.settings_names import SECTIONS
 from producers.agents.settings import AgentsSettings
 from producers.gateway.settings import Settings as GatewayProcessSettings
+from seamlessflow.config import RunConfig
 
 PROCESSES = {
     "consumers.trajectories": "ManagerSettings",
@@ -64,6 +66,41 @@ def test_a_wrong_setting_is_reported_by_its_variable(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(SystemExit, match="SEAMLESSFLOW_TELEMETRY__SAMPLE_RATIO"):
         load(ProcessSettings)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("SEAMLESSFLOW_GATWAY__PORT", "; meant is SEAMLESSFLOW_GATEWAY__PORT, perhaps"),
+        ("seamlessflow_gatway__port", "; meant is SEAMLESSFLOW_GATEWAY__PORT, perhaps"),
+        ("SEAMLESSFLOW_DATADIR", "; meant is SEAMLESSFLOW_DATA_DIR, perhaps"),
+        ("SEAMLESSFLOW_NOSUCH__THING", ""),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, told: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+
+    with pytest.raises(SystemExit) as ended:
+        load(ProcessSettings)
+
+    assert str(ended.value) == f"settings are not valid:\n  {name}: no process reads it{told}"
+
+
+@pytest.mark.parametrize(
+    "name", ["TRAINER__SEED", "OUT", "KEY", "VENV", "SESSION", "TEST_SEED", "GATEWAY_SERVICE_HOST"]
+)
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"SEAMLESSFLOW_{name}", "1")
+
+    assert load(ProcessSettings) == ProcessSettings()
+
+
+def test_all_sections_are_known() -> None:
+    classes: list[type[BaseModel]] = [RunConfig, *(settings_of(process) for process in PROCESSES)]
+
+    assert sorted({name.upper() for one in classes for name in one.model_fields}) == list(SECTIONS)
 
 
 @pytest.mark.parametrize("text", ["rollout", "{'a': 1}"])

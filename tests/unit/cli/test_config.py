@@ -70,6 +70,12 @@ def test_a_wrong_configuration_repeats_no_credential(monkeypatch: pytest.MonkeyP
     assert "hidden" not in str(refused.value)
 
 
+def test_a_misspelt_section_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_GATWAY__PORT", "1")
+    with pytest.raises(ConfigRejected, match="SEAMLESSFLOW_GATEWAY__PORT, perhaps"):
+        parse({"agents": AGENT})
+
+
 def test_text_where_json_belongs_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__MODELS", "policy")
     with pytest.raises(ConfigRejected, match="SEAMLESSFLOW_GATEWAY__MODELS: must be JSON"):
