@@ -18,7 +18,7 @@ from producers.gateway.parameters import (
     flag,
     given,
     number,
-    stops,
+    stop_list,
     text,
     unsupported,
     whole,
@@ -130,7 +130,7 @@ _SAMPLING: Mapping[str, tuple[str, Check]] = {
     "temperature": ("temperature", number(0, 1)),
     "top_p": ("top_p", number(0, 1)),
     "top_k": ("top_k", whole(0, _INT32)),
-    "stop_sequences": ("stop", stops),
+    "stop_sequences": ("stop", stop_list),
 }
 _REFUSED: Mapping[str, Check] = {
     "mcp_servers": unsupported([]),

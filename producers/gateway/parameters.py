@@ -92,6 +92,13 @@ def stops(name: str, value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def stop_list(name: str, value: Any) -> tuple[str, ...]:
+    """Several texts, none of them empty."""
+    if not isinstance(value, list):
+        raise bad(name, f"{name} must be a list of texts")
+    return stops(name, value)
+
+
 def includes_usage(options: Any) -> bool:
     """Whether the `stream_options` ask for token counts."""
     if not isinstance(options, dict):

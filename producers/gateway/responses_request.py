@@ -13,6 +13,7 @@ from producers.gateway.canonical import CanonicalRequest, canonical_json, ordere
 from producers.gateway.errors import ApiError, bad
 from producers.gateway.parameters import Check, bounded, flag, given, text, unsupported, whole
 from producers.gateway.response_ids import RESPONSE
+from producers.gateway.responses_echoed import LOGPROBS, echoed
 from producers.gateway.responses_input import additional_tools, canonical_input
 from producers.gateway.responses_tools import (
     Offered,
@@ -24,7 +25,6 @@ from producers.gateway.sampling_parameters import NOT_DONE, refuse, sampling
 from schemas.records import Sampling
 
 DIALECT = "openai.responses"
-LOGPROBS = "message.output_text.logprobs"
 MOST_LOGPROBS = 20
 _INT32 = 2**31 - 1
 
@@ -37,7 +37,8 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     tools = _tools(request)
     functions = read_tools(tools)
     choice, shown = _tool_choice(request.get("tool_choice", "auto"), functions)
-    included = _included(request.get("include", []))
+    repeated = echoed(request)
+    wants_logprobs = LOGPROBS in repeated.get("include", ())
     own = _instructions(request.get("instructions", ""))
     previous = _previous(request.get("previous_response_id"))
     return CanonicalRequest(
@@ -46,24 +47,16 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         messages=own + canonical_input(request.get("input"), goes_on=previous is not None),
         tools=functions_json([functions[tool] for tool in functions if tool.function in shown]),
         template_args=None,
-        sampling=_sampling(request, LOGPROBS in included),
+        sampling=_sampling(request, wants_logprobs),
         tool_choice=choice,
         choices=1,
         stream=flag("stream", request.get("stream", False)),
         include_usage=False,
-        wants_logprobs=LOGPROBS in included,
+        wants_logprobs=wants_logprobs,
         previous_turn=previous,
         own_messages=len(own),
-        echoed=_echoed(request) | {"tools": tools},
+        echoed=repeated | {"tools": tools},
     )
-
-
-def _echoed(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the answer repeats. Raises `ApiError` for what could not be written again."""
-    echoed = {name: request[name] for name in ECHOED if name in request}
-    for name in echoed:
-        ordered_json(echoed[name], name)
-    return echoed
 
 
 def _tools(request: Mapping[str, Any]) -> list[Any]:
@@ -79,12 +72,6 @@ def _instructions(value: object) -> tuple[bytes, ...]:
     content = text("instructions", value)
     message = {"role": "system", "content": content}
     return (canonical_json(message, "instructions"),) if content else ()
-
-
-def _included(value: object) -> Collection[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise bad("include", "include must be a list of texts")
-    return value
 
 
 def _previous(value: object) -> str | None:
@@ -181,24 +168,3 @@ _REFUSED: Mapping[str, Check] = {
     "chat_template_kwargs": unsupported({}),
     "n": unsupported(1),
 }
-ECHOED = (
-    "include",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "temperature",
-    "text",
-    "tool_choice",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-)

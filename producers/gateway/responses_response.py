@@ -13,6 +13,7 @@ import orjson
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from producers.gateway.response_ids import RESPONSE
+from producers.gateway.responses_echoed import ECHOED, ENCRYPTED
 from producers.gateway.responses_items import (
     Item,
     call_item,
@@ -21,12 +22,10 @@ from producers.gateway.responses_items import (
     reasoning_item,
     text_part,
 )
-from producers.gateway.responses_request import ECHOED
 from producers.gateway.responses_tools import offered
 from producers.gateway.scores import Score, scores
 from schemas.records import ReplyFinished
 
-_ENCRYPTED = "reasoning.encrypted_content"
 _CUT = "length"
 _DEFAULTS: Item = {
     "metadata": {},
@@ -101,7 +100,7 @@ def is_cut(answer: ReplyFinished) -> bool:
 
 def wants_encrypted(request: CanonicalRequest) -> bool:
     """Whether reasoning is to come in `encrypted_content` as well."""
-    return _ENCRYPTED in request.echoed.get("include", ())
+    return ENCRYPTED in request.echoed.get("include", ())
 
 
 def shown_scores(scored: Sequence[Score] | None) -> list[Item]:

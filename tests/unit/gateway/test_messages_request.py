@@ -301,6 +301,7 @@ def test_parameters_without_effect_are_ignored(harmless: dict[str, Any]) -> None
         ("temperature", 1.1),
         ("top_k", -2),
         ("stop_sequences", [1]),
+        ("stop_sequences", "a"),
         ("stream", 1),
         ("tools", {}),
         ("tools", [TOOL, TOOL]),

@@ -390,7 +390,17 @@ def test_the_form_of_an_answer_is_its_schema() -> None:
         ("top_logprobs", 21),
         ("stream", "yes"),
         ("include", "logprobs"),
-        ("include", [1]),
+        ("include", {}),
+        ("metadata", "x"),
+        ("reasoning", "x"),
+        ("truncation", "x"),
+        ("truncation", ["auto"]),
+        ("store", "x"),
+        ("user", 1),
+        ("service_tier", {}),
+        ("safety_identifier", []),
+        ("prompt_cache_key", 1),
+        ("max_tool_calls", "3"),
         ("tools", {}),
         ("text", "plain"),
         ("previous_response_id", 1),
@@ -403,6 +413,22 @@ def test_the_form_of_an_answer_is_its_schema() -> None:
 )
 def test_a_wrong_parameter_is_named(name: str, value: Any) -> None:
     assert refusal(**{name: value}).param == name
+
+
+@pytest.mark.parametrize(
+    ("request_part", "param"),
+    [
+        ({"include": ["foo"]}, "include[0]"),
+        ({"include": ["reasoning.encrypted_content", 1]}, "include[1]"),
+        ({"metadata": {"a": "b", "c": 5}}, "metadata.c"),
+        ({"reasoning": {"effort": 5}}, "reasoning.effort"),
+        ({"reasoning": {"summary": ["x"]}}, "reasoning.summary"),
+    ],
+)
+def test_what_is_wrong_inside_of_a_parameter_is_named(
+    request_part: dict[str, Any], param: str
+) -> None:
+    assert refusal(**request_part).param == param
 
 
 @pytest.mark.parametrize("form", [{"type": "json_schema"}, {"type": "json_schema", "schema": 1}])
@@ -419,6 +445,7 @@ def test_a_form_without_a_schema_is_named(form: Any) -> None:
         {"background": False},
         {"parallel_tool_calls": True},
         {"reasoning": {"effort": "low", "summary": "auto"}},
+        {"reasoning": {"effort": None, "context": "all"}},
         {"truncation": "auto"},
         {"service_tier": "auto"},
         {"safety_identifier": "x"},
@@ -445,7 +472,7 @@ def test_an_agent_may_ask_for_one_tool_call_at_most() -> None:
 def test_nesting_too_deep_to_store_is_refused() -> None:
     deep = b'{"a":' * 300 + b"{}" + b"}" * 300
     tool = b'[{"type":"function","name":"f","parameters":' + deep + b"}]"
-    named = {"metadata": deep, "tools": tool, "reasoning": deep}
+    named = {"tools": tool, "reasoning": deep}
     for name, value in named.items():
         with pytest.raises(ApiError) as error:
             parse(b'{"model":"m","input":"hi","%b":%b}' % (name.encode(), value), 1)
