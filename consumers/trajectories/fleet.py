@@ -62,7 +62,7 @@ class Fleet:
         """
         match record:
             case r.WorkerHeartbeat(process="rollout", role="rollout"):
-                self._hear(record, now_ms)
+                return self._hear(record, now_ms)
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
@@ -149,23 +149,26 @@ class Fleet:
             if self.routable(name, incarnation):
                 self.workers[name].load += 1
 
-    def _hear(self, record: r.WorkerHeartbeat, now_ms: int) -> None:
+    def _hear(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
         """A heartbeat tells of a worker that took its role before this manager listened."""
-        known = self.workers.get(record.worker)
-        if known is not None:
-            learnt_ms = self.unconfirmed.get(record.worker)
-            newer = learnt_ms is not None and record.at_ms > learnt_ms
-            if newer and record.incarnation == known.incarnation:
+        known, learnt_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
+        if known is not None and learnt_ms is None:
+            return None  # it is told when that one leaves
+        if known is not None and record.incarnation == known.incarnation:
+            if learnt_ms is not None and record.at_ms > learnt_ms:
                 del self.unconfirmed[record.worker]
-            return
+            return None
         fresh = now_ms - record.at_ms < HEARTBEAT_VALID_MS
         newest = record.assignment >= self.assignments.get(record.worker, -1)
-        if fresh and newest and record.state in ("ready", "paused") and record.slot is not None:
-            self.workers[record.worker] = Worker(
-                record.worker, record.incarnation, record.slot, record.version, record.policy
-            )
-            self.unconfirmed[record.worker] = now_ms
-            self.arrivals += 1
+        serves = record.state in ("ready", "paused")
+        if not (fresh and newest and serves) or record.slot is None:
+            return None
+        self.workers[record.worker] = Worker(
+            record.worker, record.incarnation, record.slot, record.version, record.policy
+        )
+        self.unconfirmed[record.worker] = now_ms
+        self.arrivals += 1
+        return None if known is None else Departure(record.worker, True, known.incarnation)
 
     def _lose(self, record: r.WorkerLost) -> None:
         known = self.workers.get(record.worker)

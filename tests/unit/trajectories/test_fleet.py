@@ -72,3 +72,21 @@ def test_a_worker_that_fell_silent_is_learnt_of_again_when_it_is_heard() -> None
     fleet.apply(heartbeat(STARTED + 20_000), STARTED + 20_001)
 
     assert fleet.routable("w", "i")
+
+
+def test_a_later_incarnation_takes_the_place_of_one_that_may_be_gone() -> None:
+    fleet = found()
+
+    left = fleet.apply(heartbeat(STARTED - 1_000, incarnation="j"), STARTED)
+
+    assert left == Departure("w", True, "i")
+    assert fleet.routable("w", "j")
+
+
+def test_a_heartbeat_moves_no_worker_that_took_its_role_meanwhile() -> None:
+    fleet = found()
+    fleet.apply(acquired("w", 3), STARTED + 1)
+
+    fleet.apply(heartbeat(STARTED - 1_000, incarnation="h"), STARTED + 2)
+
+    assert fleet.routable("w", "i")
