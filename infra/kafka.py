@@ -40,6 +40,8 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "bootstrap.servers": settings.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
+        # 10 s of the client's own make a short outage a long one.
+        "reconnect.backoff.max.ms": 1_000,
         "log_level": 4,
         "logger": kafka_log.logger(),
         **settings.options,
