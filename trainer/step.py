@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infra.errors import SeamlessFlowError
+from infra.errors import KafkaUnavailable, SeamlessFlowError
 from infra.kafka_producer import Producer
 from infra.telemetry import Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
@@ -26,6 +26,9 @@ from trainer.publication import Publication
 from trainer.schedule import learning_rate
 from trainer.settings import TrainerSettings
 from trainer.trained import Header, write_trained
+
+_LOOK_S = 4.0
+"""How often it is looked whether the process is to end while Kafka does not answer."""
 
 
 class StepFenced(SeamlessFlowError):
@@ -85,10 +88,15 @@ class StepRunner:
         self._telemetry = telemetry
         self._now_ms = now_ms
         self._fenced = threading.Event()
+        self._ending = threading.Event()
 
     def fence(self) -> None:
         """Nothing is committed any more, not even a step under way."""
         self._fenced.set()
+
+    def end_soon(self) -> None:
+        """The process is to end: a step under way does not wait for a Kafka that is away."""
+        self._ending.set()
 
     def run(self, order: Order) -> Done:
         """Raises `StepFenced` and what back end and Kafka raise; none of it is to be caught."""
@@ -149,7 +157,7 @@ class StepRunner:
                 groups=order.batch.members(),
             )
         )
-        self._producer.flush(self._settings.trainer.flush_s)
+        self._flush()
         self._backend.remember(order.next_version)
 
     def _publish(self, order: Order) -> None:
@@ -175,8 +183,21 @@ class StepRunner:
                 metrics=metrics,
             )
         )
-        self._producer.flush(self._settings.trainer.flush_s)
+        self._flush()
         return at_ms
+
+    def _flush(self) -> None:
+        """Raises `KafkaUnavailable`."""
+        began, limit_s = time.monotonic(), self._settings.trainer.flush_s
+        while True:
+            waited_s = time.monotonic() - began
+            try:
+                return self._producer.flush(min(_LOOK_S, limit_s - waited_s))
+            except KafkaUnavailable as error:
+                waited_s = time.monotonic() - began
+                if waited_s >= limit_s or self._ending.is_set():
+                    servers, reason = error.bootstrap_servers, error.reason
+                    raise KafkaUnavailable(servers, round(waited_s, 1), reason) from error
 
     def _send(self, record: Record) -> None:
         self._producer.send(CONTROL.name, record)

@@ -112,6 +112,7 @@ class Steps:
         Other ranks are not asked any more: what a gang has not saved it executes again.
         """
         parts = self._parts
+        parts.runner.end_soon()
         parts.work.finish()
         if self.all_done and parts.history.finished < self.origin.step:
             at_ms, steps = parts.now_ms(), self.origin.step

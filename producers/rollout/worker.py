@@ -31,7 +31,10 @@ GRACE_MS = 250
 STOP_MS = 120_000
 """A process that has not ended in order by then ends with an error."""
 
-CLOSE_S = 30.0
+DEVICE_CLOSE_S = 30.0
+FLUSH_S = 10.0
+"""How long what was written last is waited for: Kafka may be away for longer than anybody waits."""
+
 _NEVER_MS = 2**62
 _log = logging.getLogger(__name__)
 
@@ -94,7 +97,7 @@ class Worker:
                     self._work(now_ms)
             self._reporter.vanish()
         finally:
-            self._producer.close(CLOSE_S)
+            self._producer.close(FLUSH_S)
 
     def _work(self, now_ms: int) -> None:
         due_ms = min(self._serving.due_ms, self._reporter.due_ms, self._end_ms)
@@ -164,12 +167,11 @@ class Worker:
             with suppress(SeamlessFlowError):
                 self._serving.leave("engine_failed", self._clock())
                 self._reporter.beat("failed", None, self._clock())
-                self._producer.flush(CLOSE_S)
             raise
         finally:
             self._slot.close()
             self._fleet.close()
-            self._device.close(CLOSE_S)
+            self._device.close(DEVICE_CLOSE_S)
 
     def _wait_for(self, stop: threading.Event) -> None:
         stop.wait()

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from infra.errors import KafkaUnavailable
 from infra.kafka_producer import Producer
 from infra.settings import TelemetrySettings
 from infra.telemetry import telemetry
@@ -23,11 +24,16 @@ class Log:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.silent_for = 0
+        """So many waits for an acknowledgement are in vain."""
 
     def send(self, topic: str, record: Record, **_: object) -> None:
         self.done.append(type(record).__name__)
 
     def flush(self, timeout_s: float) -> None:
+        if self.silent_for:
+            self.silent_for -= 1
+            raise KafkaUnavailable("nowhere", timeout_s)
         self.done.append("flush")
 
 
@@ -118,3 +124,21 @@ def test_the_record_of_trained_tokens_is_there_before_the_step_is_committed(
     assert [path.name for path in (tmp_path / "trained").iterdir()] == [
         "step-00000003-version-00000004.jsonl.gz"
     ]
+
+
+def test_a_short_outage_is_waited_for(make: Callable[[], Made]) -> None:
+    runner, log = make()
+    log.silent_for = 3
+    runner.run(order())
+    assert log.done[:2] == ["StepCommitted", "flush"]
+
+
+def test_a_step_that_is_not_acknowledged_is_not_waited_for_when_the_process_is_to_end(
+    make: Callable[[], Made],
+) -> None:
+    runner, log = make()
+    log.silent_for = 1
+    runner.end_soon()
+    with pytest.raises(KafkaUnavailable):
+        runner.run(order())
+    assert log.done == ["StepCommitted"]
