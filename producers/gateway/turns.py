@@ -15,6 +15,7 @@ from functools import partial
 from infra.errors import SeamlessFlowError
 from infra.metrics import Metrics
 from infra.telemetry import Span, Telemetry
+from producers.gateway.blame import blame
 from producers.gateway.callers import Caller
 from producers.gateway.canonical import CanonicalRequest
 from producers.gateway.dialect import Dialect, Events
@@ -90,6 +91,8 @@ class Turns:
             else:
                 await self._answer(exchange, call, dialect)
         except SeamlessFlowError as error:
+            if isinstance(error, ApiError):
+                blame(error, request)
             call.span.fail(str(error))
             if caller.terms is not None and isinstance(error, ApiError) and error.code == _CLOSED:
                 # The session ended under the turn; with the next try another one begins.
@@ -201,6 +204,7 @@ class Turns:
         except ApiError as error:
             if not exchange.status:
                 raise
+            blame(error, call.request)
             await exchange.event(answer.failed(error, call.turn_id), last=True)
 
     async def _send_events(self, exchange: Exchange, call: Call, answer: StreamedAnswer) -> None:

@@ -33,7 +33,7 @@ class SamplingUnsupported(RequestInvalid):
 
 def no_structured_output(request_id: str) -> SamplingUnsupported:
     """The refusal of an engine that cannot hold its text to a JSON schema."""
-    reason = "this engine has no structured output: response_format json_schema is not supported"
+    reason = "this engine has no structured output: answers are plain text"
     return SamplingUnsupported(request_id, reason)
 
 

@@ -238,6 +238,8 @@ def _refused(error: Exception) -> Refusal:
         return too_long(error.length, error.limit)
     if isinstance(error, SamplingUnsupported):
         return unsupported_value(error.reason)
+    if isinstance(error, RequestInvalid):
+        return bad_request(error.reason)
     return bad_request(str(error))
 
 

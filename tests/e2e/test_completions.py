@@ -178,6 +178,7 @@ def test_what_this_engine_cannot_do_is_named(
 
 
 def test_a_token_that_the_model_does_not_have_is_refused(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="outside the vocabulary"):
+    with pytest.raises(openai.BadRequestError, match="outside the vocabulary") as raised:
         client.completions.create(model=POLICY, prompt=[2**31 - 1])
+    assert raised.value.param == "prompt"
     assert client.completions.create(model=POLICY, prompt="key 7", max_tokens=1).choices

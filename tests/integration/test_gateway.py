@@ -229,7 +229,7 @@ def test_a_prompt_that_is_too_long_is_refused_in_the_words_of_openai(
 def test_what_an_engine_cannot_do_is_said_in_the_shape_of_openai(
     client: openai.OpenAI, manager: ScriptedManager, session: str
 ) -> None:
-    detail = "this engine has no structured output: json_schema is not supported"
+    detail = "this engine has no structured output: answers are plain text"
     manager.scripts[session] = lambda turn: [
         finished(turn, message={}, status=400, reason="bad_request", detail=detail)
     ]
@@ -241,7 +241,10 @@ def test_what_an_engine_cannot_do_is_said_in_the_shape_of_openai(
                 stream=stream,
                 response_format={"type": "json_object"},
             )
-        assert raised.value.type == "invalid_request_error"
+        assert (raised.value.type, raised.value.param) == (
+            "invalid_request_error",
+            "response_format",
+        )
     turn = manager.await_command(RequestTurn, session)
     assert turn.sampling.json_schema == '{"type":"object"}'
 

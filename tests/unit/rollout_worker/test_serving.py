@@ -251,6 +251,7 @@ def test_what_the_engine_refuses_fails(
     (record,) = desk.written
     assert isinstance(record, TurnFailed)
     assert (record.status, record.reason, record.cause) == (400, reason, cause)
+    assert "turn/1" not in record.detail
     assert not desk.serving.running
 
 
