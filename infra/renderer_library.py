@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pydantic
 import renderers
 
-from infra.renderer_settings import RendererError, RendererSettings
+from infra.renderer_settings import RendererError, RendererSettings, faults
 from infra.tokenizer import Tokenizer
 
 NEEDS_MORE_THAN_SETTINGS = frozenset({"auto", "custom", "default"})
@@ -105,7 +105,7 @@ def _config(settings: RendererSettings) -> Any:
     try:
         return pydantic.TypeAdapter[object](renderers.RendererConfig).validate_python(fields)
     except pydantic.ValidationError as error:
-        raise RendererError(settings.name, f"settings: {error}") from error
+        raise RendererError(settings.name, f"settings: {faults(error)}") from error
 
 
 class _Asked:

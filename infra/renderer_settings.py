@@ -60,7 +60,9 @@ class RendererSettings:
         try:
             options = {**self.options, **json.loads(more)}
             return RendererSettings(self.name, self.thinking_retention, options)
-        except (pydantic.ValidationError, ValueError, TypeError) as error:
+        except pydantic.ValidationError as error:
+            raise RendererError(self.name, f"template arguments: {faults(error)}") from error
+        except (ValueError, TypeError) as error:
             raise RendererError(self.name, f"template arguments: {error}") from error
 
     def to_json(self) -> bytes:
@@ -78,7 +80,13 @@ class RendererSettings:
         try:
             return _SETTINGS.validate_json(data)
         except pydantic.ValidationError as error:
-            raise RendererError("?", f"settings: {error}") from error
+            raise RendererError("?", f"settings: {faults(error)}") from error
+
+
+def faults(error: pydantic.ValidationError) -> str:
+    """What is wrong, in one line."""
+    found = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
+    return "; ".join(f"{place}: {text}" if place else text for place, text in found)
 
 
 _SETTINGS = pydantic.TypeAdapter(RendererSettings)

@@ -70,8 +70,12 @@ class _Process:
 
 
 def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
-    """A trainer that has read what is recorded, has its weights, and has announced itself."""
-    rules = _rules(settings)
+    """A trainer that has read what is recorded, has its weights, and has announced itself.
+
+    A setting that cannot be is refused before anybody is told of the policy.
+    """
+    rules, publication = _rules(settings), Publication(settings)
+    publication.check_rendering()
     log = f"{cluster_id(settings.kafka, _CLUSTER_TIMEOUT_S)}/{settings.kafka.topic_prefix}"
     if settings.trainer.rank > 0:
         return _follower(settings, log)
@@ -81,7 +85,6 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     _tell(todo)
     backend = _backend(settings)
     backend.load(resumed.directory, resumed.origin.version)
-    publication = Publication(settings)
     first = first_weights(publication, settings.weights_dir, history, todo, backend)
     announce(first, publication, process.producer, now_ms())
     backend.rest()

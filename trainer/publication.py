@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.rendering import Renderer
 from infra.weight_versions import retain
 from infra.weights import Manifest, publish
 from infra.whole_directory import whole_directory
@@ -31,6 +32,11 @@ class Publication:
         self._root = settings.weights_dir.resolve()
         self._renderer = RendererSettings.from_json(settings.policy.renderer.encode())
         self._tokenizer = self._root / TOKENIZER
+
+    def check_rendering(self) -> None:
+        """Raises `RendererError` where no prompt of the policy could be rendered."""
+        there = self._tokenizer.is_dir()
+        Renderer.load(self._tokenizer if there else self._settings.policy.model, self._renderer)
 
     def prepare(self) -> None:
         """Copies all but the weights of the initial model, once. Raises `ModelUnusable`."""

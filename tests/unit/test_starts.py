@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.ports import HOST
+from seamlessflow.demo.tokenizer import make_tokenizer
 
 ROOT = Path(__file__).parents[2]
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -71,6 +72,29 @@ def test_a_setting_that_leads_nowhere_is_told_in_one_line(
     told = started(process, {f"SEAMLESSFLOW_{name}": value for name, value in settings.items()})
     (line,) = (line for line in told.splitlines() if line.startswith("not started: "))
     assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("renderer", "reason"),
+    [
+        ('{"name": "nope"}', "renderer nope: "),
+        ('{"family": "qwen3"}', "renderer ?: settings: name: Field required; family: "),
+    ],
+)
+def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
+    tmp_path: Path, renderer: str, reason: str
+) -> None:
+    make_tokenizer(tmp_path)
+    told = started(
+        "trainer",
+        {
+            "SEAMLESSFLOW_DATA_DIR": str(tmp_path / "data"),
+            "SEAMLESSFLOW_POLICY__MODEL": str(tmp_path),
+            "SEAMLESSFLOW_POLICY__RENDERER": renderer,
+        },
+    )
+    assert told.startswith(f"not started: {reason}")
+    assert told.count("\n") == 1
 
 
 def test_a_broker_says_where_it_cannot_keep_its_data() -> None:

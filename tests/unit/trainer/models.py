@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from schemas.identity import session_id
 from schemas.records import Trajectory
+from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.unit.trainer.trajectories import Run, trajectory
 
 VOCABULARY = 32
 
 
 def write_tiny(directory: Path, seed: int = 0) -> Path:
-    """Random weights of a two-layer model with a vocabulary of 32."""
+    """Random weights of a two-layer model with a vocabulary of 32, and a tokenizer with more."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=VOCABULARY,
@@ -29,7 +29,7 @@ def write_tiny(directory: Path, seed: int = 0) -> Path:
         initializer_range=0.3,
     )
     Qwen3ForCausalLM(config).save_pretrained(directory)
-    Tokenizer(models.WordLevel({"?": 0}, "?")).save(str(directory / "tokenizer.json"))
+    make_tokenizer(directory)
     return directory
 
 

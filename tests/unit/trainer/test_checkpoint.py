@@ -10,6 +10,7 @@ from infra.renderer_settings import RendererError
 from infra.weight_versions import versions
 from infra.weights import verify
 from schemas.records import WeightsPublished
+from seamlessflow.demo.tokenizer import make_tokenizer
 from trainer import checkpoint
 from trainer.backend import ModelUnusable, StepInput
 from trainer.checkpoint import STATE, Checkpoint, CheckpointForeign
@@ -159,6 +160,14 @@ def test_a_model_without_a_tokenizer_and_a_wrong_renderer_are_typed_errors(
     wrong = settings.policy.model_copy(update={"renderer": "{}"})
     with pytest.raises(RendererError):
         Publication(settings.model_copy(update={"policy": wrong}))
+
+
+def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:
+    make_tokenizer(settings.policy.model)
+    Publication(settings).check_rendering()
+    wrong = settings.policy.model_copy(update={"renderer": '{"name": "nope"}'})
+    with pytest.raises(RendererError, match="nope"):
+        Publication(settings.model_copy(update={"policy": wrong})).check_rendering()
 
 
 def test_a_new_run_begins_with_version_0_and_goes_on_with_what_is_current(
