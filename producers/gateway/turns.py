@@ -24,6 +24,7 @@ from producers.gateway.exchange import Exchange
 from producers.gateway.inbox import Expected, Inbox
 from producers.gateway.link import Link
 from producers.gateway.settings import GatewaySettings
+from producers.gateway.silence import Silence
 from producers.gateway.streamed import StreamedAnswer, answered_turn, finished
 from producers.gateway.tries import idempotency_key, retry_count
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
@@ -49,13 +50,14 @@ class Call:
     inbox: Inbox = field(default_factory=Inbox)
     turns: list[Expected] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
-    keep_alive: asyncio.TimerHandle | None = None
+    silence: Silence | None = None
 
     def end(self) -> None:
         """Nothing more is to happen by itself."""
-        for timer in (self.timer, self.keep_alive):
-            if timer is not None:
-                timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.silence is not None:
+            self.silence.end()
 
 
 class Turns:
@@ -121,19 +123,12 @@ class Turns:
         left_s = self._patience_s - _WATCH_AFTER_S
         call.timer = self._loop.call_later(left_s, call.inbox.put, _late())
         if call.request.stream:
-            self._keep_alive(call)
+            # It hears something long before it would give up.
+            quiet = partial(call.inbox.put, (0, _QUIET))
+            call.silence = Silence(self._loop, self._settings.stream_keep_alive_s, quiet)
         # Ends by itself with the exchange, however that ends.
         watch = self._loop.create_task(exchange.gone())
         watch.add_done_callback(partial(_client_gone, call.inbox))
-
-    def _keep_alive(self, call: Call) -> None:
-        """A client that streams hears something long before it would give up."""
-        seconds = self._settings.stream_keep_alive_s
-        call.keep_alive = self._loop.call_later(seconds, self._was_quiet, call)
-
-    def _was_quiet(self, call: Call) -> None:
-        call.inbox.put((0, _QUIET))
-        self._keep_alive(call)
 
     def _send(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
         for choice, body_hash in enumerate(call.request.body_hashes()):
@@ -220,6 +215,8 @@ class Turns:
                     if not exchange.status:
                         self._first_reply.observe(self._loop.time() - began)
                     await exchange.event(data, last=answer.complete)
+                    if call.silence is not None:
+                        call.silence.heard()
         self._repeated.inc(answer.repeated)
 
     def _leave(self, call: Call) -> None:

@@ -1,0 +1,68 @@
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from producers.gateway.silence import Silence
+
+PATIENCE_S = 15.0
+
+
+class Hours:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = 0.0
+        self._loop = loop
+        self._due: list[tuple[asyncio.TimerHandle, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(self.now + delay, callback, (), self._loop)
+        self._due.append((timer, callback))
+        return timer
+
+    def until(self, then: float) -> None:
+        while ready := [one for one in self._due if one[0].when() <= then]:
+            timer, callback = min(ready, key=lambda one: one[0].when())
+            self._due.remove((timer, callback))
+            if not timer.cancelled():
+                self.now = timer.when()
+                callback()
+        self.now = then
+
+
+@pytest.fixture
+def clock() -> Iterator[Hours]:
+    loop = asyncio.new_event_loop()
+    yield Hours(loop)
+    loop.close()
+
+
+def test_silence_is_noticed_again_and_again(clock: Hours) -> None:
+    noticed: list[float] = []
+    Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    clock.until(46)
+    assert noticed == [15, 30, 45]
+
+
+def test_who_hears_something_is_told_only_after_a_whole_silence(clock: Hours) -> None:
+    noticed: list[float] = []
+    silence = Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    for second in range(100):
+        clock.until(second)
+        silence.heard()
+    assert noticed == []
+    clock.until(120)
+    assert noticed == [114]
+
+
+def test_nobody_is_told_after_the_end(clock: Hours) -> None:
+    noticed: list[float] = []
+    silence = Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    clock.until(20)
+    silence.end()
+    clock.until(100)
+    assert noticed == [15]
