@@ -6,6 +6,7 @@ counted here. Under `/sessions/{id}` the paths of `/v1` work as well, for that s
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -14,7 +15,7 @@ from infra.telemetry import Telemetry
 from producers.gateway.callers import Callers
 from producers.gateway.counting import Counting
 from producers.gateway.dialect import Dialect
-from producers.gateway.dialects import DIALECTS, dialect_at
+from producers.gateway.dialects import DIALECTS, dialect_of
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link import Link
@@ -74,7 +75,7 @@ class App:
         began = time.perf_counter()
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
-        error_body = dialect_at(path).error_body
+        error_body = dialect_of(path, exchange.headers).error_body
         try:
             if method and exchange.method not in (taken := _METHODS[method]):
                 detail = f"{path} takes {method}"
@@ -82,15 +83,16 @@ class App:
                 raise ApiError(405, detail, code="method_not_allowed", allow=allow)
             await handler(exchange, session)
         except ApiError as error:
-            error.request_id = exchange.request_id.decode()
-            await exchange.answer(error.status, error_body(error), error.headers)
+            await exchange.answer(error.status, error_body(_named(error, exchange)), error.headers)
         except ClientGone:
             exchange.status = _CLIENT_GONE
         except Exception:
             _log.exception("%s %s failed", exchange.method, exchange.path)
             if exchange.status:
                 raise
-            await exchange.answer(500, error_body(ApiError(500, "internal error")))
+            await exchange.answer(
+                500, error_body(_named(ApiError(500, "internal error"), exchange))
+            )
         finally:
             self._count(route, exchange.status, time.perf_counter() - began)
 
@@ -214,6 +216,13 @@ def _split(path: str) -> tuple[str, str | None]:
 
 def _route(path: str) -> str:
     return f"{_MODEL_PREFIX}*" if path.startswith(_MODEL_PREFIX) else path
+
+
+def _named(error: ApiError, exchange: Exchange) -> ApiError:
+    """With what the call is called; one that came to no turn gets a name now."""
+    exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
+    error.request_id = exchange.request_id.decode()
+    return error
 
 
 def _going_down() -> ApiError:

@@ -65,6 +65,11 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
-def dialect_at(path: str) -> Dialect:
-    """Whose errors a path has, where no dialect is spoken as well."""
-    return DIALECTS.get(path) or (ANTHROPIC if path.startswith("/v1/messages") else OPENAI)
+def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
+    """Whose errors a call gets, where no dialect is spoken as well."""
+    spoken = DIALECTS.get(path)
+    if spoken is not None:
+        return spoken
+    # Anthropic's clients send it with every call.
+    known = path.startswith("/v1/messages") or b"anthropic-version" in headers
+    return ANTHROPIC if known else OPENAI

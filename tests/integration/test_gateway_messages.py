@@ -282,6 +282,24 @@ def test_a_stream_that_fails_after_it_began_ends_with_an_error(
     assert (raised.value.type, raised.value.error_code) == ("timeout_error", "deadline")
 
 
+def test_an_error_before_there_is_a_turn_names_the_call(client: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        client.messages.create(model="m", max_tokens=0, messages=[USER])
+    told = raised.value
+    assert told.request_id == told.body["request_id"]  # type: ignore[index]
+    assert str(told.request_id).startswith("req_")
+
+
+def test_other_paths_answer_this_client_in_its_shape(client: anthropic.Anthropic) -> None:
+    for ask in (client.messages.batches.list, client.beta.files.list):
+        with pytest.raises(anthropic.NotFoundError) as raised:
+            ask()
+        assert raised.value.type == "not_found_error"
+    with pytest.raises(anthropic.NotFoundError, match="there is no model 'other'") as raised:
+        client.models.retrieve("other")
+    assert raised.value.type == "not_found_error"
+
+
 def test_a_retry_is_told_from_a_first_try(
     gateway: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
