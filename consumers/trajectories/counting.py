@@ -10,10 +10,14 @@ from schemas.records import CommandAnswered, CountTokens
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:
-    """The answer: how many tokens the whole prompt has, or why that cannot be said."""
-    policy = context.fleet.policies.get(_policy_name(session, command))
+    """The answer: how many tokens the whole prompt has, or why that cannot be said, with the status
+    that a turn would get."""
+    name = _policy_name(session, command)
+    if name is None:
+        return _no_session(session, command, context)
+    policy = context.fleet.policies.get(name)
     if policy is None:
-        return not_counted(command, 404, "unknown_session", "no such session")
+        return not_counted(command, 503, "unknown_policy", f"no weights of policy {name!r}")
     tools = orjson.loads(command.tools) if command.tools else None
     try:
         messages = [orjson.loads(message) for message in command.messages]
@@ -29,11 +33,20 @@ def not_counted(command: CountTokens, status: int, reason: str, detail: str) -> 
     return _answer(command, status=status, reason=reason, detail=detail)
 
 
-def _policy_name(session: Session | None, command: CountTokens) -> str:
-    if session is not None:
+def _policy_name(session: Session | None, command: CountTokens) -> str | None:
+    """None without a session that a turn could join or begin."""
+    if session is not None and not session.closed:
         return session.policy_of(command.module)
     terms = command.terms
-    return "" if terms is None else terms.policies.get(command.module, terms.policy)
+    return None if terms is None else terms.policies.get(command.module, terms.policy)
+
+
+def _no_session(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:
+    if session is not None and session.closed:
+        return not_counted(command, 409, "session_closed", session.closed.reason)
+    if context.used(command.session_id):
+        return not_counted(command, 409, "session_closed", "the session is finalized")
+    return not_counted(command, 404, "unknown_session", f"no session {command.session_id}")
 
 
 def _answer(
