@@ -15,13 +15,13 @@ from infra.errors import SeamlessFlowError
 
 
 class TasksRejected(SeamlessFlowError):
-    """The file of tasks cannot be used."""
+    """The file of tasks cannot be used; line 0: as a whole."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         self.path = path
         self.line = line
         self.reason = reason
-        super().__init__(f"{path}, line {line}: {reason}")
+        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
     """The tasks in a file. Raises `TasksRejected`."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise TasksRejected(path, 0, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
         raise TasksRejected(path, 0, str(error)) from error
     rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:

@@ -48,7 +48,7 @@ def test_a_port_in_use_is_named() -> None:
     ("process", "settings", "reason"),
     [
         ("scheduler", {"SCHEDULER__POLICY": "nope"}, "no policy 'nope'"),
-        ("scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl"),
+        ("scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl: No such file"),
         (
             "scheduler",
             {"KAFKA__OPTIONS": '{"nope": 1}'},

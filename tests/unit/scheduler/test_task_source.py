@@ -61,5 +61,6 @@ def test_a_file_that_cannot_be_used_is_rejected(
 
 
 def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(TasksRejected):
+    with pytest.raises(TasksRejected) as caught:
         read(tmp_path / "none")
+    assert str(caught.value) == f"{tmp_path}/none: No such file or directory"
