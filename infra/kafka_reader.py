@@ -41,6 +41,9 @@ _NO_LEADER_YET = {
     KafkaError._UNKNOWN_PARTITION,
 }
 """What a broker says of a topic that was made a moment ago, or when it has just come back."""
+_NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+_ASK_S = 5.0
+"""Longest single question: signals are handled between two of them."""
 _TOPIC_PATIENCE_S = 4.0
 """How long a topic that nobody knows may be one that was made a moment ago."""
 _CANNOT_GO_ON = {
@@ -181,13 +184,13 @@ class Reader:
         asked = [TopicPartition(self._prefix + t, number, OFFSET_END) for t, number in partitions]
         began = time.monotonic()
         while True:
-            found, reason = self._latest(asked, timeout_s)
+            found, reason = self._latest(asked, min(_ASK_S, timeout_s))
             if reason is None:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
             waited_s = time.monotonic() - began
             if reason.code() in _NO_LEADER_YET and waited_s > min(_TOPIC_PATIENCE_S, timeout_s):
                 self._check_there(asked, min(_TOPIC_PATIENCE_S, timeout_s))
-            if reason.code() not in _NO_LEADER_YET or waited_s > timeout_s:
+            if reason.code() not in _NO_LEADER_YET | _NO_ANSWER or waited_s > timeout_s:
                 raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason.str())
             time.sleep(_POLL_S)
 
