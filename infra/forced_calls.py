@@ -3,9 +3,11 @@
 No template is known here: calls that differ in what is to be left open are rendered, and the tokens
 they have in common are how each of them begins. So the beginning ends between two tokens of the
 model's own spelling, and what the template puts before every call (the end of thinking, or thinking
-that is empty) belongs to it.
+that is empty) belongs to it. A tokenizer may join that beginning with a tool's own name and
+arguments: then it ends sooner, if it still begins a call.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +39,11 @@ class Opening:
 
 
 def find_opening(
-    render: Render, tokenizer: Tokenizer, messages: Sequence[Message], name: str | None
+    render: Render,
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    name: str | None,
+    tools: Sequence[Message] = (),
 ) -> Opening:
     """The opening of a call of function `name`, or of any where that is None, behind `messages`.
 
@@ -47,6 +53,8 @@ def find_opening(
     asked = render(history, True)
     rendered = {own: render([*history, call], False) for own, call in _samples(name)}
     start = common_start(list(rendered.values()))
+    if name is None and tools:
+        start = _unjoined(start, render, history, tools[0])
     ids = _behind(asked, start, tokenizer)
     if not ids:
         raise NoOpening("tool calls have no beginning in common")
@@ -66,6 +74,28 @@ def common_start(sequences: Sequence[list[int]]) -> list[int]:
     return first
 
 
+def _unjoined(start: list[int], render: Render, history: list[Message], tool: Message) -> list[int]:
+    """`start` without the tokens that a call of this tool is not spelt with."""
+    spelt = render([*history, _call_of(tool)], False)
+    shorter = common_start([start, spelt])
+    if shorter == start:
+        return start
+    plain = render([*history, {"role": "assistant", "content": "x"}], False)
+    begins_a_call = len(shorter) > len(common_start([shorter, plain]))
+    return shorter if begins_a_call else start
+
+
+def _call_of(tool: Message) -> Message:
+    """A call with the first of its arguments."""
+    match tool:
+        case {"function": {"name": str(name), "parameters": {"properties": dict(properties)}}}:
+            first = next(iter(properties), None)
+            return _call(name, "{}" if first is None else json.dumps({first: 1}))
+        case {"function": {"name": str(name)}}:
+            return _call(name, "{}")
+    raise NoOpening("the first tool is no function")
+
+
 def _context(messages: Sequence[Message]) -> list[Message]:
     """A short history that ends with the same role: all that a template looks at."""
     if messages and messages[-1].get("role") == "tool":
@@ -75,9 +105,13 @@ def _context(messages: Sequence[Message]) -> list[Message]:
 
 def _samples(name: str | None) -> Iterator[tuple[str, Message]]:
     for own, arguments in zip(NAMES, ARGUMENTS, strict=True):
-        function = {"name": own if name is None else name, "arguments": arguments}
-        call = {"id": "call_0", "type": "function", "function": function}
-        yield own, {"role": "assistant", "content": "", "tool_calls": [call]}
+        yield own, _call(own if name is None else name, arguments)
+
+
+def _call(name: str, arguments: str) -> Message:
+    function = {"name": name, "arguments": arguments}
+    call = {"id": "call_0", "type": "function", "function": function}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
 def _behind(asked: list[int], start: list[int], tokenizer: Tokenizer) -> list[int]:

@@ -85,7 +85,7 @@ class Renderer:
             return self._template.render(messages, tools, ask=ask)
 
         try:
-            opening = find_opening(render, self._tokenizer, messages, name)
+            opening = find_opening(render, self._tokenizer, messages, name, tools or ())
             if not prompt.endswith(pack(opening.generation_prompt)):
                 raise NoOpening("the prompt does not end where an answer begins")
             for own, ids in opening.calls.items():

@@ -90,6 +90,15 @@ def test_a_beginning_ends_between_tokens_of_the_models_own_spelling() -> None:
     assert whole.startswith(prompt + renderer.encode(beginning))
 
 
+def test_a_beginning_of_any_call_is_not_joined_otherwise_than_with_the_tool_that_is_there() -> None:
+    joined = '\n{"name": "act'
+    renderer = merging_renderer("qwen3", [joined])
+    prompt, beginning = forced(renderer, [ASKED], None)
+    assert beginning == EMPTY_THINKING + "<tool_call>"
+    whole = renderer.render([ASKED, called('{"a": 1}')], TOOLS)
+    assert whole.startswith(prompt + renderer.encode(beginning) + renderer.encode(joined))
+
+
 def test_thinking_is_closed_where_its_line_breaks_are_one_token() -> None:
     renderer = merging_renderer("qwen3.5", ["\n\n"])
     prompt, beginning = forced(renderer, [ASKED], "act")
