@@ -14,6 +14,7 @@ from functools import cache
 NAME = "librdkafka"
 EVERY_S = 30.0
 _NUMBER = re.compile(r"\d+")
+_AFTER = re.compile(r" \(after .*")
 
 
 @dataclass(slots=True)
@@ -60,6 +61,6 @@ def logger() -> logging.Logger:
 
 
 def _kind(record: logging.LogRecord) -> str:
-    """Clients write facility, client, text."""
+    """Clients write facility, client, text; at its end how long the try took and the like."""
     facility, _, text = record.args if isinstance(record.args, tuple) else ("", "", "")
-    return _NUMBER.sub("#", f"{facility} {text}")
+    return _NUMBER.sub("#", _AFTER.sub("", f"{facility} {text}"))

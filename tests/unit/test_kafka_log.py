@@ -55,15 +55,15 @@ def shown(clock: Clock) -> Callable[[logging.LogRecord], str | None]:
 def test_a_message_is_shown_once_and_then_with_what_was_left_out(
     clock: Clock, shown: Callable[[logging.LogRecord], str | None]
 ) -> None:
-    assert shown(said("FAIL", "a", "refused after 1ms")) == "FAIL [a] refused after 1ms"
-    assert shown(said("FAIL", "a", "refused after 2ms")) is None
-    assert shown(said("FAIL", "b", "refused after 1ms")) is None
+    assert shown(said("FAIL", "a", "refused (after 1ms)")) == "FAIL [a] refused (after 1ms)"
+    assert shown(said("FAIL", "a", "refused (after 2ms, 3 identical errors suppressed)")) is None
+    assert shown(said("FAIL", "b", "refused (after 1ms)")) is None
     clock.now_s += 30
-    assert shown(said("FAIL", "a", "refused after 3ms")) == (
-        "FAIL [a] refused after 3ms (2 more like it were left out)"
+    assert shown(said("FAIL", "a", "refused (after 3ms)")) == (
+        "FAIL [a] refused (after 3ms) (2 more like it were left out)"
     )
     clock.now_s += 30
-    assert shown(said("FAIL", "a", "refused after 4ms")) == "FAIL [a] refused after 4ms"
+    assert shown(said("FAIL", "a", "refused (after 4ms)")) == "FAIL [a] refused (after 4ms)"
 
 
 def test_another_kind_of_message_is_shown_at_once(
