@@ -58,7 +58,9 @@ def scheduler(kafka: KafkaSettings, directory: Path) -> Iterator[Scheduler]:
 
 
 @pytest.mark.slow
-def test_an_outage_is_waited_for_and_costs_no_worker(tmp_path: Path) -> None:
+def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
+    tmp_path: Path,
+) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         log, port = Log(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
         worker = FakeWorker(broker.settings, "a", ("rollout", "train"))
@@ -73,8 +75,9 @@ def test_an_outage_is_waited_for_and_costs_no_worker(tmp_path: Path) -> None:
                 log.wait(r.StepStarted)
                 assert not log.all(r.WorkerLost)
                 assert len(log.all(r.SchedulerClaimed)) == 1
-                running.process.send_signal(signal.SIGTERM)
-                assert running.process.wait(END_S) == 0
+                log.write(r.SchedulerClaimed(epoch=2, scheduler="another", at_ms=now_ms()))
+                assert running.process.wait(END_S) == 1
+                assert "scheduler another claimed epoch 2" in running.words
                 worker.close()
                 log.close()
 
