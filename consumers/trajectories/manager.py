@@ -5,6 +5,7 @@
 """
 
 import gc
+import logging
 import time
 from collections.abc import Callable
 
@@ -21,10 +22,12 @@ from consumers.trajectories.renderers import Renderers
 from consumers.trajectories.settings import ManagerSection
 from infra.kafka import Received
 from infra.metrics import Metrics
+from infra.process import ready
 from infra.telemetry import Telemetry
 from schemas.records import PolicyWeights
 from schemas.topics import REQUESTS, SESSIONS
 
+_log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 _GC_THRESHOLDS = (50_000, 20, 100)
 """Sessions live long and hold no cycles: looking through them often halves a rebuild's speed."""
@@ -49,6 +52,7 @@ class Manager:
     ) -> None:
         no_progress_ms = int(settings.no_progress_s * 1000)
         hand_back_ms = int(settings.hand_back_s * 1000)
+        self._name = name
         self._connections = connections
         self._partitions: dict[int, Partition] = {}
         self._renderers = renderers
@@ -72,6 +76,7 @@ class Manager:
         gc.set_threshold(*_GC_THRESHOLDS)
         self._connections.readers.learn_the_fleet()
         self._ownership.join()
+        ready(_log, "%s is ready", self._name)
         try:
             while not stopping():
                 self._turn()

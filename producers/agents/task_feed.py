@@ -6,6 +6,7 @@ consumer group, and one that was lost is issued anew by pacing at its deadline.
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from infra.kafka_producer import Producer
 from infra.kafka_reader import Reader
@@ -71,12 +72,9 @@ class TaskFeed:
 
     def _serve(self) -> None:
         letters = Producer(self._settings, f"{_CLIENT_ID}-dead-letters")
+        options: dict[str, Any] = {"max.poll.interval.ms": _LONGEST_WAIT_MS}
         reader = Reader(
-            self._settings,
-            _CLIENT_ID,
-            group=self._group,
-            dead_letters=letters,
-            **{"max.poll.interval.ms": _LONGEST_WAIT_MS},
+            self._settings, _CLIENT_ID, group=self._group, dead_letters=letters, **options
         )
         try:
             reader.subscribe([TASKS.name], on_revoked=self._backlog.drop)
