@@ -199,12 +199,6 @@ class Reader:
         place = TopicPartition(self._prefix + partition[0], partition[1])
         return int(self._consumer.position([place])[0].offset)
 
-    def at_time(self, partitions: Iterable[Partition], at_ms: int) -> dict[Partition, int]:
-        """Offset of the first record not older than `at_ms` of each partition."""
-        asked = [TopicPartition(self._prefix + t, number, at_ms) for t, number in partitions]
-        found = self._consumer.offsets_for_times(asked, 10)
-        return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
-
     def group_metadata(self) -> Any:
         """What a transaction needs to commit offsets for this reader's group."""
         return self._consumer.consumer_group_metadata()

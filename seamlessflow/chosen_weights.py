@@ -7,10 +7,10 @@ a trainer. Importable without torch.
 import json
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import clock
 from infra.errors import SeamlessFlowError
 from infra.kafka_producer import Producer
 from infra.settings import KafkaSettings
@@ -85,7 +85,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: Weights) 
         settings.weights_dir.resolve(), facts, lambda draft: _link_all(weights.directory, draft)
     )
     published = Published(weights.version, weights.step, str(directory), digest)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     fleet = publication.policy_weights(published, now_ms)
     producer = Producer(kafka, "weights")
     try:

@@ -1,6 +1,5 @@
 """What decisions about a partition depend on at this moment."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,12 +7,8 @@ from consumers.trajectories.decision import Context
 from consumers.trajectories.fleet import Fleet
 from consumers.trajectories.matching import PromptRenderer
 from consumers.trajectories.partition import Partition
+from infra.clock import now_ms
 from schemas.records import PolicyWeights
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from consumers.trajectories.actor import Actor
 from consumers.trajectories.commits import Commits
 from consumers.trajectories.connections import Connections, close
-from consumers.trajectories.contexts import Contexts, now_ms
+from consumers.trajectories.contexts import Contexts
 from consumers.trajectories.fleet import Fleet
 from consumers.trajectories.outbox import Outbox
 from consumers.trajectories.ownership import Ownership
@@ -20,6 +20,7 @@ from consumers.trajectories.partition import Partition
 from consumers.trajectories.placement import Placement
 from consumers.trajectories.renderers import Renderers
 from consumers.trajectories.settings import ManagerSection
+from infra.clock import now_ms
 from infra.kafka import Received
 from infra.metrics import Metrics
 from infra.process import ready

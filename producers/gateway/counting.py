@@ -1,10 +1,10 @@
 """How long a prompt would be: `POST /v1/messages/count_tokens`. No turn comes of it."""
 
 import secrets
-import time
 
 import orjson
 
+from infra import clock
 from infra.telemetry import Telemetry
 from producers.gateway.callers import Caller
 from producers.gateway.errors import ApiError, refused
@@ -38,7 +38,7 @@ class Counting:
         await exchange.answer(200, orjson.dumps({"input_tokens": reply.tokens}))
 
     def _command(self, body: bytes, caller: Caller, exchange: Exchange) -> CountTokens:
-        asked, now_ms = prompt(body), time.time_ns() // 1_000_000
+        asked, now_ms = prompt(body), clock.now_ms()
         return CountTokens(
             command_id=secrets.token_hex(12),
             session_id=caller.session_id,

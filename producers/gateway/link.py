@@ -12,6 +12,7 @@ from functools import partial
 
 import xxhash
 
+from infra.clock import now_ms
 from infra.errors import DeliveryFailed, KafkaUnavailable
 from infra.kafka import Headers
 from infra.kafka_producer import Producer
@@ -161,7 +162,7 @@ class Link:
             partition=self.address.partition,
             url=self._url,
             in_flight=len(self._pending),
-            at_ms=time.time_ns() // 1_000_000,
+            at_ms=now_ms(),
         )
         self._producer.send(
             FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._heard

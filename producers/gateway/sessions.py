@@ -1,13 +1,13 @@
 """The session interface: open, reward, close. Each waits until the manager has recorded it."""
 
 import secrets
-import time
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from infra import clock
 from infra.telemetry import Telemetry
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
@@ -145,7 +145,7 @@ class Sessions:
             raise ApiError(400, message, code="invalid_value", param=param) from error
 
     def _envelope(self, session_id: str) -> dict[str, Any]:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         return {
             "command_id": secrets.token_hex(12),
             "session_id": session_id,

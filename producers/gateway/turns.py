@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from infra import clock
 from infra.errors import SeamlessFlowError
 from infra.metrics import Metrics
 from infra.telemetry import Span, Telemetry
@@ -146,7 +147,7 @@ class Turns:
         body_hash: bytes,
         headers: Mapping[bytes, bytes],
     ) -> RequestTurn:
-        request, now_ms = call.request, time.time_ns() // 1_000_000
+        request, now_ms = call.request, clock.now_ms()
         deadline_ms = now_ms + int(self._settings.turn_timeout_s * 1000)
         return RequestTurn(
             command_id=turn_id,
@@ -230,7 +231,7 @@ class Turns:
     def _cancel(self, expected: Expected) -> None:
         if not self._link.forget(expected) or expected.answered:
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         command = CancelTurn(
             command_id=secrets.token_hex(12),
             session_id=expected.session_id,
