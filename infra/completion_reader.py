@@ -7,8 +7,9 @@ of the probes gives what the library's does, that is used instead (`streams`).
 from collections.abc import Sequence
 
 from infra import renderer_probes as probes
-from infra.completion import Markup, MessageStream, ParsedMessage, TaggedStream, WholeStream
+from infra.completion import MessageStream, ParsedMessage, WholeStream
 from infra.renderer_library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
+from infra.tagged_stream import Markup, TaggedStream
 from infra.tokenizer import Tokenizer, unpack
 from infra.tool_calls import MalformedCall, ToolCall, read_call
 
