@@ -12,11 +12,10 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
-from schemas.generate import in_dependency_order, references
-from schemas.reading import Read, reader, record_reader, whole
+from schemas.generate import references
+from schemas.reading import READERS, whole
 from schemas.records import RECORDS, Record
 from schemas.registry import (
-    NAMESPACE,
     Schema,
     history,
     parsed,
@@ -24,7 +23,7 @@ from schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
-from schemas.writing import Write, record_writer, writer
+from schemas.writing import WRITERS, Write
 
 _MARKER = b"\xc3\x01"
 _HEADER_BYTES = 10
@@ -98,24 +97,14 @@ def _old_reader(form: _Format, written: Any) -> Callable[[bytes], Record]:
 
 
 def _writers() -> dict[type[Record], tuple[bytes, Write]]:
-    by_name: dict[str, Write] = {}
-    for name in in_dependency_order(_RAW):
-        fields = {field["name"]: writer(field["type"], by_name) for field in _RAW[name]["fields"]}
-        by_name[f"{NAMESPACE}.{name}"] = record_writer(fields)
-    return {
-        form.record: (form.header, by_name[f"{NAMESPACE}.{name}"])
-        for name, form in _FORMATS.items()
-    }
+    forms = ((_FORMATS[name], write) for name, write in WRITERS.of_records(_RAW).items())
+    return {form.record: (form.header, write) for form, write in forms}
 
 
 def _readers() -> dict[bytes, Callable[[bytes], Record]]:
-    by_name: dict[str, Read] = {}
-    for name in in_dependency_order(_RAW):
-        fields = {field["name"]: reader(field["type"], by_name) for field in _RAW[name]["fields"]}
-        by_name[f"{NAMESPACE}.{name}"] = record_reader(RECORDS[name], fields)
     readers: dict[bytes, Callable[[bytes], Record]] = {
-        form.header: partial(whole, by_name[f"{NAMESPACE}.{name}"], _HEADER_BYTES)
-        for name, form in _FORMATS.items()
+        _FORMATS[name].header: partial(whole, read, _HEADER_BYTES)
+        for name, read in READERS.of_records(_RAW).items()
     }
     for name, versions in history().items():
         for version, schema in versions.items():

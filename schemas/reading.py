@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any
 
+from schemas.forms import Forms
+from schemas.records import RECORDS
+
 Read = Callable[[bytes, int], tuple[Any, int]]
 _LONGEST = 1 << 64
 _MOST_BYTES = 10
@@ -26,8 +29,9 @@ def whole(read: Read, begin: int, data: bytes) -> Any:
     return value
 
 
-def record_reader(kind: type, fields: Mapping[str, Read]) -> Read:
-    """For instances of a class whose attributes are the fields."""
+def _record_reader(name: str, fields: Mapping[str, Read]) -> Read:
+    """For instances of the class of that name, whose attributes are the fields."""
+    kind = RECORDS[name]
     readers = tuple(fields.items())
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
@@ -40,22 +44,8 @@ def record_reader(kind: type, fields: Mapping[str, Read]) -> Read:
     return read
 
 
-def reader(avro: Any, records: Mapping[str, Read]) -> Read:
-    """For a schema type; `records` has those of the records that it may name."""
-    if isinstance(avro, list):
-        return _union_reader(avro, records)
-    if isinstance(avro, str):
-        return _PRIMITIVES.get(avro) or records[avro]
-    if avro["type"] == "array":
-        return _array_reader(reader(avro["items"], records))
-    return _map_reader(reader(avro["values"], records))
-
-
-def _union_reader(branches: list[Any], records: Mapping[str, Read]) -> Read:
-    """Of null and one other type."""
-    null = branches.index("null")
-    (other,) = (number for number in range(len(branches)) if number != null)
-    absent, present, read_value = 2 * null, 2 * other, reader(branches[other], records)
+def _optional_reader(null: int, other: int, read_value: Read) -> Read:
+    absent, present = 2 * null, 2 * other
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         tag = data[at]
@@ -178,3 +168,5 @@ _PRIMITIVES: Mapping[str, Read] = {
     "boolean": _boolean,
     "double": _double,
 }
+
+READERS = Forms(_PRIMITIVES, _optional_reader, _array_reader, _map_reader, _record_reader)

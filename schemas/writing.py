@@ -8,13 +8,15 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any
 
+from schemas.forms import Forms
+
 Write = Callable[[Any], bytes]
 _LONGEST = 1 << 63
 _SHORT = 4096
 _eight_bytes = Struct("<d").pack
 
 
-def record_writer(fields: Mapping[str, Write]) -> Write:
+def _record_writer(_: str, fields: Mapping[str, Write]) -> Write:
     """For instances whose attributes are the fields."""
     writers = tuple(fields.items())
 
@@ -25,22 +27,8 @@ def record_writer(fields: Mapping[str, Write]) -> Write:
     return write
 
 
-def writer(avro: Any, records: Mapping[str, Write]) -> Write:
-    """For a schema type; `records` has those of the records that it may name."""
-    if isinstance(avro, list):
-        return _union_writer(avro, records)
-    if isinstance(avro, str):
-        return _PRIMITIVES.get(avro) or records[avro]
-    if avro["type"] == "array":
-        return _array_writer(writer(avro["items"], records))
-    return _map_writer(writer(avro["values"], records))
-
-
-def _union_writer(branches: list[Any], records: Mapping[str, Write]) -> Write:
-    """Of null and one other type."""
-    null = branches.index("null")
-    (other,) = (number for number in range(len(branches)) if number != null)
-    absent, tag, write_value = _long(null), _long(other), writer(branches[other], records)
+def _optional_writer(null: int, other: int, write_value: Write) -> Write:
+    absent, tag = _long(null), _long(other)
     return lambda value: absent if value is None else tag + write_value(value)
 
 
@@ -111,3 +99,5 @@ _PRIMITIVES: Mapping[str, Write] = {
     "boolean": _boolean,
     "double": _double,
 }
+
+WRITERS = Forms(_PRIMITIVES, _optional_writer, _array_writer, _map_writer, _record_writer)

@@ -1,0 +1,48 @@
+"""A function for each type of a schema, made of those for its parts. Pure.
+
+What reading and writing have in common: both are made once for a schema, not walked for a record.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from schemas.generate import in_dependency_order
+from schemas.registry import NAMESPACE, Schema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Forms(Generic[T]):
+    """How each kind of type is made."""
+
+    primitives: Mapping[str, T]
+    optional: Callable[[int, int, T], T]
+    """Of a union of null and one other type: the number of each, and the other's function."""
+    array: Callable[[T], T]
+    map: Callable[[T], T]
+    record: Callable[[str, Mapping[str, T]], T]
+    """Of a name and the functions of its fields, in order."""
+
+    def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
+        """For every record, by its name."""
+        made: dict[str, T] = {}
+        known: dict[str, T] = {}
+        for name in in_dependency_order(raw):
+            fields = {
+                field["name"]: self._of(field["type"], known) for field in raw[name]["fields"]
+            }
+            made[name] = known[f"{NAMESPACE}.{name}"] = self.record(name, fields)
+        return made
+
+    def _of(self, avro: Any, known: Mapping[str, T]) -> T:
+        if isinstance(avro, list):
+            null = avro.index("null")
+            (other,) = (number for number in range(len(avro)) if number != null)
+            return self.optional(null, other, self._of(avro[other], known))
+        if isinstance(avro, str):
+            return self.primitives.get(avro) or known[avro]
+        if avro["type"] == "array":
+            return self.array(self._of(avro["items"], known))
+        return self.map(self._of(avro["values"], known))
