@@ -37,8 +37,8 @@ def _record_reader(name: str, fields: Mapping[str, Read]) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         record: Any = object.__new__(kind)
         values = vars(record)
-        for name, read_field in readers:
-            values[name], at = read_field(data, at)
+        for field, read_field in readers:
+            values[field], at = read_field(data, at)
         return record, at
 
     return read
