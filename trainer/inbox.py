@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 
 from infra.kafka import Received
 
@@ -11,7 +11,8 @@ class Inbox:
     """Filled by threads, emptied by the loop. A thread's error is raised where it is emptied."""
 
     def __init__(self) -> None:
-        self._items: SimpleQueue[list[Received] | BaseException] = SimpleQueue()
+        # A SimpleQueue whose wait a signal handler outlasts waits on for ever (CPython 3.11).
+        self._items: Queue[list[Received] | BaseException] = Queue()
         self._open = threading.Event()
         self._open.set()
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 
 from infra.kafka import Received
 
@@ -15,7 +15,8 @@ class Inbox:
     """`put` may be called from any thread, everything else from the main thread."""
 
     def __init__(self) -> None:
-        self._items: SimpleQueue[Item] = SimpleQueue()
+        # A SimpleQueue whose wait a signal handler outlasts waits on for ever (CPython 3.11).
+        self._items: Queue[Item] = Queue()
         self.put = self._items.put
 
     def records(self, timeout_s: float) -> Iterator[Received]:

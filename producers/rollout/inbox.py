@@ -40,7 +40,8 @@ class Inbox:
     """`put` from any thread, `take` from one."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        # A SimpleQueue whose wait a signal handler outlasts waits on for ever (CPython 3.11).
+        self._queue: queue.Queue[Item] = queue.Queue()
 
     def put(self, item: Item) -> None:
         """Never blocks."""

@@ -10,7 +10,7 @@ from schemas import records as r
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.integration.rollout_stage import staged
 
-END_S = 20.0
+END_S = 60.0
 ENDLESS = '{"text": "code 3", "tokens": 400, "tokens_per_second": 10}'
 
 

@@ -18,7 +18,7 @@ from schemas import records as r
 from tests.integration.scheduler_doubles import FakeWorker, Log
 from tests.waiting import until
 
-END_S = 20.0
+END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
