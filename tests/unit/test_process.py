@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -35,6 +36,20 @@ def started(code: str) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it")
+@pytest.mark.parametrize("code", [SYNC, ASYNC.replace("{loop}", "")], ids=["sync", "asyncio"])
+@pytest.mark.parametrize(
+    ("chosen", "kept"), [("SCHED_OTHER", "SCHED_BATCH"), ("SCHED_IDLE", "SCHED_IDLE")]
+)
+def test_a_process_interrupts_nobody_when_it_wakes_unless_its_user_chose(
+    code: str, chosen: str, kept: str
+) -> None:
+    choose = f"import os\nos.sched_setscheduler(0, os.{chosen}, os.sched_param(0))"
+    process = started(choose + code.format(body=f"assert os.sched_getscheduler(0) == os.{kept}"))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
