@@ -19,12 +19,12 @@ class Inbox:
         self._items: Queue[Item] = Queue()
         self.put = self._items.put
 
-    def records(self, timeout_s: float) -> Iterator[Received]:
+    def batches(self, timeout_s: float) -> Iterator[list[Received]]:
         """What has come, or comes first within the time; for `_LONGEST_S` at most."""
         batch = self.take(timeout_s)
         until = time.monotonic() + _LONGEST_S
         while batch is not None:
-            yield from batch
+            yield batch
             batch = self.take(0) if time.monotonic() < until else None
 
     def take(self, timeout_s: float) -> list[Received] | None:

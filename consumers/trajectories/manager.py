@@ -7,7 +7,7 @@
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from consumers.trajectories.actor import Actor
 from consumers.trajectories.commits import Commits
@@ -25,7 +25,7 @@ from infra.kafka import Received
 from infra.metrics import Metrics
 from infra.process import ready
 from infra.telemetry import Telemetry
-from schemas.records import PolicyWeights
+from schemas.records import PolicyWeights, Record
 from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Manager:
         self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
         outbox = Outbox(connections.producer, connections.echoes, self._fleet)
+        self._outbox = outbox
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms)
         self._actor = self.actor_class(
             self._partitions, contexts, self._placement, outbox, traces, metrics
@@ -87,12 +88,17 @@ class Manager:
 
     def _turn(self) -> None:
         wait_s = min(self._actor.next_alarm_s(), self._commits.due_in_s)
-        for received in self._connections.inbox.records(max(wait_s, 0.001)):
-            self._receive(received)
+        for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
+            self._take(batch)
         self._actor.overdue()
         self._placement.serve_waiting()
         self._commits.commit()
         self._look()
+
+    def _take(self, batch: Sequence[Received]) -> None:
+        for received in batch:
+            self._receive(received)
+        self._outbox.flush()
 
     def _receive(self, received: Received) -> None:
         if received.topic == SESSIONS.name:
@@ -100,10 +106,9 @@ class Manager:
         elif received.topic == REQUESTS.name:
             self._ownership.command(received)
         else:
-            self._fleet_record(received)
+            self._fleet_record(received.record)
 
-    def _fleet_record(self, received: Received) -> None:
-        record = received.record
+    def _fleet_record(self, record: Record) -> None:
         if isinstance(record, PolicyWeights):
             self._renderers.hear(record)
         departure = self._fleet.apply(record, self._clock())

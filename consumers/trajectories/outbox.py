@@ -1,8 +1,11 @@
 """What the manager writes: events, the prompts that follow from them, replies, dead letters."""
 
+from collections.abc import Sequence
+
 from consumers.trajectories.decision import Decision
 from consumers.trajectories.echoes import Echoes
 from consumers.trajectories.fleet import Fleet
+from consumers.trajectories.held_replies import Addressed, HeldReplies
 from consumers.trajectories.partition import Partition
 from infra.errors import DeliveryFailed
 from infra.kafka import Headers, Received, dead_letter_headers
@@ -19,6 +22,7 @@ class Outbox:
         self._producer = producer
         self._echoes = echoes
         self._fleet = fleet
+        self._held = HeldReplies()
 
     def carry_out(self, partition: Partition, decision: Decision, headers: Headers = ()) -> None:
         """Appends the events; only once these are on the log are the prompts sent (I1).
@@ -56,7 +60,11 @@ class Outbox:
 
     def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """Tells a gateway, which reads this partition of `replies`."""
-        self._producer.send(REPLIES.name, reply, partition=partition, headers=headers)
+        self._send_replies(self._held.take(Addressed(partition, reply, headers)))
+
+    def flush(self) -> None:
+        """Sends what `reply` held back to make one of several."""
+        self._send_replies(self._held.release())
 
     def bury(self, received: Received, error: str) -> None:
         """Puts a record that cannot be carried out on the dead-letter topic."""
@@ -68,6 +76,10 @@ class Outbox:
             received.partition,
             dead_letter_headers(*place, error),
         )
+
+    def _send_replies(self, replies: Sequence[Addressed]) -> None:
+        for partition, reply, headers in replies:
+            self._producer.send(REPLIES.name, reply, partition=partition, headers=headers)
 
     def _send_prompts(self, decision: Decision, headers: Headers) -> None:
         for slot, prompt in decision.prompts:

@@ -152,8 +152,7 @@ class StagedManager(Manager):
             if batch is None:
                 break
             handled = True
-            for received in batch:
-                self._receive(received)
+            self._take(batch)
         return handled
 
     def look(self) -> None:

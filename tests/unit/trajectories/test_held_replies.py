@@ -1,0 +1,110 @@
+"""What of a streamed turn goes to its gateway as one reply."""
+
+from dataclasses import replace
+from struct import pack
+from typing import Any
+
+import orjson
+import pytest
+
+from consumers.trajectories.held_replies import Addressed, HeldReplies
+from schemas.records import CommandAnswered, Record, ReplyDelta, ReplyFinished, TokenTensor
+
+TURN: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}
+
+
+def said(offset: int, text: str, **more: Any) -> ReplyDelta:
+    """A delta of a token a letter."""
+    content = orjson.dumps({"content": text}) if text else None
+    known = {**TURN, "token_offset": offset, "token_count": len(text), "delta": content}
+    return ReplyDelta(**{**known, **more})
+
+
+def end(offset: int, text: str) -> ReplyFinished:
+    delta = orjson.dumps({"content": text})
+    return ReplyFinished(**TURN, token_offset=offset, delta=delta, message=b"{}")
+
+
+def sent(*replies: Record) -> list[Any]:
+    """What a gateway gets of replies that are read together."""
+    held = HeldReplies()
+    at_once = [one for reply in replies for one in held.take(Addressed(1, reply, ()))]
+    return [one.reply for one in (*at_once, *held.release())]
+
+
+def test_parts_that_follow_each_other_are_one() -> None:
+    assert sent(said(0, "ab"), said(2, "c"), said(3, "de")) == [said(0, "abcde")]
+
+
+def test_a_part_alone_is_sent_as_it_is() -> None:
+    assert sent(said(7, "ab")) == [said(7, "ab")]
+
+
+def test_nothing_is_sent_twice() -> None:
+    held = HeldReplies()
+    assert held.take(Addressed(1, said(0, "a"), ())) == []
+    assert len(held.release()) == 1
+    assert held.release() == []
+
+
+def test_the_end_takes_up_what_came_just_before() -> None:
+    assert sent(said(0, "ab"), said(2, "c"), end(3, "d")) == [end(0, "abcd")]
+
+
+def test_a_failure_comes_behind_what_was_said() -> None:
+    failed = ReplyFinished(**TURN, status=503, reason="worker_lost")
+    assert sent(said(0, "ab"), said(2, "c"), failed) == [said(0, "abc"), failed]
+
+
+def test_an_end_that_does_not_follow_stands_alone() -> None:
+    whole = replace(end(0, ""), delta=None)  # to a retry, which gets it from the message
+    assert sent(said(0, "ab"), whole) == [said(0, "ab"), whole]
+
+
+def test_what_a_retry_is_told_again_stays_behind_what_went_before() -> None:
+    joined = CommandAnswered(**TURN, command_id="retry")
+    told = sent(said(4, "e"), joined, said(0, "ab"), said(2, "cd"))
+    assert told == [said(4, "e"), joined, said(0, "abcd")]
+
+
+@pytest.mark.parametrize("other", [{"gateway": "h"}, {"turn_id": "u"}])
+def test_other_turns_and_gateways_get_their_own(other: dict[str, str]) -> None:
+    assert sent(said(0, "a"), said(1, "b", **other)) == [said(0, "a"), said(1, "b", **other)]
+
+
+def test_a_sign_of_life_is_part_of_what_it_follows() -> None:
+    assert sent(said(0, "ab"), said(2, "")) == [said(0, "ab")]
+
+
+def test_tokens_log_probs_and_likeliest_tokens_stay_together() -> None:
+    top = TokenTensor(name="topk_ids", from_token=1, to_token=2, dtype="int32", data=b"1234")
+    first = said(0, "a", token_ids=pack("<i", 5), logprobs=pack("<f", -1.0))
+    second = said(1, "b", token_ids=pack("<i", 6), logprobs=pack("<f", -2.0), tensors=(top,))
+    (one,) = sent(first, second)
+    assert (one.token_ids, one.logprobs) == (pack("<2i", 5, 6), pack("<2f", -1.0, -2.0))
+    assert one.tensors == (top,)
+
+
+def test_reasoning_then_content_then_calls_are_one() -> None:
+    def call(number: int) -> dict[str, object]:
+        return {"index": number, "id": f"c{number}", "function": {"name": "f", "arguments": "{}"}}
+
+    parts: list[dict[str, object]] = [
+        {"reasoning_content": "why"},
+        {"content": "so", "reasoning_content": "!"},
+        {"tool_calls": [call(0)]},
+        {"tool_calls": [call(1)]},
+    ]
+    replies = [said(n, "x", delta=orjson.dumps(part)) for n, part in enumerate(parts)]
+    (one,) = sent(*replies)
+    assert orjson.loads(one.delta) == {
+        "reasoning_content": "why!",
+        "content": "so",
+        "tool_calls": [call(0), call(1)],
+    }
+
+
+@pytest.mark.parametrize("later", [b'{"reasoning_content":"b"}', b'{"new":"b"}'])
+def test_what_would_be_written_in_another_order_stays_apart(later: bytes) -> None:
+    replies = [said(0, "a"), said(1, "b", delta=later)]
+    assert sent(*replies) == replies
