@@ -6,7 +6,7 @@ Everything here happens on the manager's main thread. What is decided is pure (`
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from consumers.trajectories import deadlines
 from consumers.trajectories.alarms import Alarms
@@ -20,7 +20,7 @@ from consumers.trajectories.partition import Partition
 from consumers.trajectories.placement import Placement
 from consumers.trajectories.replies import replies
 from consumers.trajectories.session import Session
-from infra.kafka import Received
+from infra.kafka import Headers, Received
 from infra.metrics import Metrics
 from infra.telemetry import Telemetry
 from schemas import records as r
@@ -77,7 +77,10 @@ class Actor:
         session, event = folded.session, received.record
         self._count(event, folded.accepted)
         if folded.accepted:
-            self.reply(received, folded)
+            # A retry is told again what its turn has had.
+            again = isinstance(event, r.TurnJoined)
+            tell = self._outbox.reply if again else self._outbox.reply_together
+            self._reply(received, folded, tell)
         if session is not None:
             self._follow(partition, session, received, folded)
         if partition.deferred:
@@ -85,14 +88,20 @@ class Actor:
             if name in partition.deferred:
                 self._take_up(partition, name)
 
-    def reply(self, received: Received, folded: Folded) -> None:
-        """Forwards an accepted event to the gateway that waits for it."""
+    def repeat(self, received: Received, folded: Folded) -> None:
+        """Forwards an accepted event that a former owner may have forwarded."""
+        self._reply(received, folded, self._outbox.reply)
+
+    def _reply(
+        self, received: Received, folded: Folded, tell: Callable[[int, Record, Headers], None]
+    ) -> None:
+        """Forwards an event to the gateways that wait for it."""
         wanted = replies(received.record, folded)
         if not wanted:
             return
         with self._telemetry.span("process sessions", received.headers) as span:
             for number, record in wanted:
-                self._outbox.reply(number, record, span.headers or received.headers)
+                tell(number, record, span.headers or received.headers)
 
     def reconcile(self, partition: Partition) -> None:
         """After a takeover: dispatches what is undispatched, repeats what may be lost."""

@@ -42,6 +42,12 @@ class HeldReplies:
         held = self._held.pop(name, None)
         return _joined([*held, addressed]) if held else [addressed]
 
+    def behind(self, addressed: Addressed) -> list[Addressed]:
+        """What to send now so that a reply comes as it is, behind what is held of its turn."""
+        reply: Any = addressed.reply
+        held = self._held.pop((reply.gateway, reply.turn_id), [])
+        return [*_joined(held), addressed]
+
     def release(self) -> list[Addressed]:
         """All that is held, which is held no longer."""
         held, self._held = self._held, {}

@@ -60,10 +60,17 @@ class Outbox:
 
     def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """Tells a gateway, which reads this partition of `replies`."""
+        self._send_replies(self._held.behind(Addressed(partition, reply, headers)))
+
+    def reply_together(self, partition: int, reply: Record, headers: Headers = ()) -> None:
+        """The same, as one with what follows of its turn until `flush`.
+
+        Never for what may be repeated: a gateway drops a repeat by its offset, whole or not at all.
+        """
         self._send_replies(self._held.take(Addressed(partition, reply, headers)))
 
     def flush(self) -> None:
-        """Sends what `reply` held back to make one of several."""
+        """Sends what is kept to go together."""
         self._send_replies(self._held.release())
 
     def bury(self, received: Received, error: str) -> None:

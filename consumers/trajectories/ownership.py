@@ -139,7 +139,7 @@ class Ownership:
             partition.number, lambda end: self._inbox.put(partial(_end_known, partition, end))
         )
         for received, folded in takeover.unanswered:
-            self._actor.reply(received, folded)
+            self._actor.repeat(received, folded)
         self._actor.reconcile(partition)
         for received in takeover.commands:
             self._actor.command(partition, received)

@@ -108,3 +108,11 @@ def test_reasoning_then_content_then_calls_are_one() -> None:
 def test_what_would_be_written_in_another_order_stays_apart(later: bytes) -> None:
     replies = [said(0, "a"), said(1, "b", delta=later)]
     assert sent(*replies) == replies
+
+
+def test_what_may_be_a_repeat_comes_behind_and_stays_as_it_is() -> None:
+    held = HeldReplies()
+    for reply in (said(2, "c"), said(3, "d")):
+        held.take(Addressed(1, reply, ()))
+    again = [one.reply for n in range(2) for one in held.behind(Addressed(1, said(n, "x"), ()))]
+    assert again == [said(2, "cd"), said(0, "x"), said(1, "x")]
