@@ -39,13 +39,12 @@ class HeldReplies:
         if isinstance(reply, ReplyDelta):
             self._held.setdefault(name, []).append(addressed)
             return []
-        held = self._held.pop(name, None)
-        return _joined([*held, addressed]) if held else [addressed]
+        return _joined([*self._held.pop(name, ()), addressed])
 
     def behind(self, addressed: Addressed) -> list[Addressed]:
         """What to send now so that a reply comes as it is, behind what is held of its turn."""
         reply: Any = addressed.reply
-        held = self._held.pop((reply.gateway, reply.turn_id), [])
+        held = self._held.pop((reply.gateway, reply.turn_id), ())
         return [*_joined(held), addressed]
 
     def release(self) -> list[Addressed]:
@@ -56,6 +55,8 @@ class HeldReplies:
 
 def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
     """The replies with neighbours made one where the later goes on where the earlier ends."""
+    if len(replies) < 2:
+        return list(replies)  # most often: nothing is read for it
     runs: list[_Run] = []
     for one in replies:
         if not (runs and runs[-1].take(one)):

@@ -61,8 +61,7 @@ class Manager:
         self._clock = clock
         self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
-        outbox = Outbox(connections.producer, connections.echoes, self._fleet)
-        self._outbox = outbox
+        self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms)
         self._actor = self.actor_class(
             self._partitions, contexts, self._placement, outbox, traces, metrics
