@@ -97,6 +97,7 @@ class JavaProcess:
     def _keep(
         self, command: Sequence[str], log_file: Path, started: Future[subprocess.Popen[bytes]]
     ) -> None:
+        share_cores()  # of this thread Java inherits it
         try:
             with log_file.open("ab") as log:
                 process = subprocess.Popen(
@@ -109,7 +110,6 @@ class JavaProcess:
         except OSError as error:
             started.set_exception(error)
             return
-        share_cores(process.pid)
         started.set_result(process)
         process.wait()
         self._exited.set()
