@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine import SamplingParams, TokenChunk
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
 _SEQUENCES = (1, 8, 32)
 _VOCABULARY = 512

@@ -26,15 +26,15 @@ from typing import Any
 import httpx
 
 from benchmarks.children import Children, cpu_s
-from infra.broker import Broker
+from infra.broker.broker import Broker
 from infra.clock import now_ms
-from infra.kafka_producer import Producer
-from infra.kafka_topics import create_topics
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics
 from infra.ports import free_port
-from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.rendering.settings import RendererSettings, rendering_hash
+from infra.rendering.tokenizer import Tokenizer, pack
 from infra.settings import KafkaSettings
-from infra.tokenizer import Tokenizer, pack
-from producers.gateway.tokens import derived_admin_key
+from producers.gateway.calls.keys import derived_admin_key
 from schemas.records import PolicyWeights, Sampling
 from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
@@ -125,7 +125,7 @@ def _start(stage: Stage, scratch: Path, manager: str) -> None:
     variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": stage.kafka.bootstrap_servers}
     if manager == "scripted":
         orders = {**servers, "message": message}
-        stage.children.start("manager", "benchmarks.scripted_manager", orders)
+        stage.children.start("manager", "benchmarks.load.scripted_manager", orders)
     else:
         ids = _published(stage, scratch)
         orders = {
@@ -135,7 +135,7 @@ def _start(stage: Stage, scratch: Path, manager: str) -> None:
             "token_ids": base64.b64encode(ids).decode(),
             "chunks": _CHUNKS,
         }
-        stage.children.start("worker", "benchmarks.scripted_worker", orders)
+        stage.children.start("worker", "benchmarks.load.scripted_worker", orders)
         stage.children.start("manager", "consumers.trajectories", environment=variables)
     gateway = {
         "SEAMLESSFLOW_GATEWAY__PORT": stage.url.rpartition(":")[2],
@@ -203,7 +203,7 @@ def _measured(stage: Stage, connections: int, seconds: float) -> dict[str, objec
         "tokens": asyncio.run(_opened(stage, sessions)),
         "bodies": _bodies(stage.calls),
     }
-    load = stage.children.start("load", "benchmarks.http_load", orders)
+    load = stage.children.start("load", "benchmarks.load.http_load", orders)
     assert load.stdout is not None
     pids = {name: pid for name, pid in stage.pids().items() if name != "load"}
     assert load.stdout.readline() == "begin\n", "the load generator ended"

@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.demo_policy import renderer
 from benchmarks.manager_rebuild import broker_rebuild
-from benchmarks.recorded_sessions import Recorder, Shape, interleaved
-from consumers.trajectories.assemble import trajectory
-from consumers.trajectories.messages import Strictness
-from consumers.trajectories.partition import Partition, Progress
+from benchmarks.recorded.demo_policy import renderer
+from benchmarks.recorded.sessions import Recorder, Shape, interleaved
+from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.message_keys import Strictness
+from consumers.trajectories.sessions.partition import Partition, Progress
 from infra.clock import now_ms
-from infra.kafka import Received
-from infra.rendering import Renderer
+from infra.kafka.client import Received
+from infra.rendering.renderer import Renderer
 from schemas.codec import decode, encode
 from schemas.records import PartitionClaimed, PolicyWeights, Record
 from schemas.topics import SESSIONS

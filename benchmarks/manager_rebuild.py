@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumers.trajectories.partition import Progress
-from infra.broker import Broker
-from infra.kafka_producer import Producer, TransactionalProducer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from consumers.trajectories.sessions.partition import Progress
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer, TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import PolicyWeights, Record

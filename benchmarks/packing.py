@@ -16,8 +16,8 @@ from typing import get_args
 import numpy as np
 
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
-from trainer.chains import Chain, chains
-from trainer.packing import Layout, pack
+from trainer.data.chains import Chain, chains
+from trainer.data.packing import Layout, pack
 
 _REPEATS = 5
 

@@ -3,7 +3,7 @@
     python -m benchmarks rollout_worker [--turns 4000] [--prompt 512] [--tokens 16]
 
 The worker runs with the scripted engine, which answers at once. `floor` is a process that answers
-the same records from a loop with no engine, parser or state (`benchmarks/scripted_worker.py`); the
+the same records from a loop with no engine, parser or state (`load/scripted_worker.py`); the
 difference between the two medians is what the worker adds.
 """
 
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.children import Children, cpu_s
-from infra.broker import Broker
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from infra.broker.broker import Broker
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import pack
 from infra.settings import KafkaSettings
-from infra.tokenizer import pack
 from schemas import records as r
 from schemas.records import Sampling
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
@@ -82,7 +82,7 @@ def start_floor(children: Children, kafka: KafkaSettings, tokens: int) -> Target
         "message": '{"content":"ok","role":"assistant"}',
         "linger_ms": 0,
     }
-    process = children.start("floor", "benchmarks.scripted_worker", orders)
+    process = children.start("floor", "benchmarks.load.scripted_worker", orders)
     acquired = first(kafka, CONTROL.name, r.RoleAcquired, "bench")
     return Target("bench", acquired.incarnation, 0, process.pid)
 

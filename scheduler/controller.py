@@ -14,16 +14,17 @@ from threading import Event
 
 from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.metrics import Metrics
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
 from infra.process import ready
-from infra.telemetry import metrics_export
-from scheduler import policies, state, task_source
-from scheduler.decisions import Outgoing, Plan, decide, finished
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import metrics_export
+from scheduler.decisions import policies, task_source
+from scheduler.decisions.decide import Outgoing, Plan, decide, finished
 from scheduler.journal import Clock, Journal
-from scheduler.ledger import EVAL
 from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state import state
+from scheduler.state.ledger import EVAL
 from schemas.records import (
     AssignmentTimedOut,
     GroupAdmitted,

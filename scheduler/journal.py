@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from infra.errors import KafkaUnavailable, TopicMissing
-from infra.kafka import BEGINNING, Partition, Received
+from infra.kafka.client import BEGINNING, Partition, Received
 from infra.settings import KafkaSettings
-from scheduler import fleet, state
-from scheduler.contact import Contact
-from scheduler.decisions import View
-from scheduler.state import Decision
+from scheduler.decisions.contact import Contact
+from scheduler.decisions.decide import View
+from scheduler.state import fleet, state
+from scheduler.state.state import Decision
 from schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
 from schemas.topics import CONTROL, FLEET
 
@@ -37,7 +37,7 @@ Clock = Callable[[], int]
 
 
 class Source(Protocol):
-    """What is needed of an `infra.kafka.Reader`."""
+    """What is needed of an `infra.kafka.reader.Reader`."""
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
         """Reads these partitions as well."""

@@ -47,7 +47,7 @@ class SchedulerSection(Section):
     policy: str = Field(
         "multiplexed",
         description="colocated, disaggregated, multiplexed, or module:function of one's own "
-        "(see scheduler/policies.py)",
+        "(see scheduler/decisions/policies.py)",
     )
     gang_size: int | None = Field(
         None, ge=1, description="Workers that train together; none: all that can"

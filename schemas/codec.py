@@ -12,8 +12,9 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
+from schemas.avro.reading import READERS, whole
+from schemas.avro.writing import WRITERS, Write
 from schemas.generate import references
-from schemas.reading import READERS, whole
 from schemas.records import RECORDS, Record
 from schemas.registry import (
     Schema,
@@ -23,7 +24,6 @@ from schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
-from schemas.writing import WRITERS, Write
 
 _MARKER = b"\xc3\x01"
 _HEADER_BYTES = 10

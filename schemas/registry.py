@@ -1,6 +1,6 @@
 """The Avro schemas of this release and of every release before it.
 
-Owns reading `*.avsc` and `history/`. A schema's fingerprint is the CRC-64-AVRO of its parsing
+Owns reading `avsc/` and `history/`. A schema's fingerprint is the CRC-64-AVRO of its parsing
 canonical form, in the byte order of single-object encoding.
 """
 
@@ -22,8 +22,7 @@ def raw_schemas() -> dict[str, Schema]:
     """Each `.avsc` of this release by record name, with references left as names."""
     return {
         path.name.removesuffix(".avsc"): json.loads(path.read_text())
-        for path in _sorted(_ROOT)
-        if path.name.endswith(".avsc")
+        for path in _sorted(_ROOT / "avsc")
     }
 
 

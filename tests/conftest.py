@@ -14,9 +14,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from infra.broker import Broker
-from infra.broker_properties import properties
-from infra.kafka_topics import cluster_id
+from infra.broker.broker import Broker
+from infra.broker.properties import properties
+from infra.kafka.topics import cluster_id
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
 

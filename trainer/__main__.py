@@ -9,7 +9,7 @@ def main() -> None:
     """Reads the settings, picks up where the log says, and trains until all steps are done."""
     settings = load(TrainerSettings)
 
-    from infra.telemetry import telemetry
+    from infra.telemetry.tracing import telemetry
     from trainer.bootstrap import build
 
     traces = telemetry(settings.telemetry, "trainer", settings.trainer.worker)

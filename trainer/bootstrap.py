@@ -7,38 +7,38 @@ import uuid
 from dataclasses import dataclass
 
 from infra.clock import now_ms
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import cluster_id
-from infra.reading import ReaderThread
-from infra.telemetry import Telemetry
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import cluster_id
+from infra.telemetry.tracing import Telemetry
 from schemas.topics import TRAJECTORIES
-from trainer import checkpoint
-from trainer.advantages import ESTIMATORS
-from trainer.backend import Backend, UnknownChoice
-from trainer.batch import Rules
-from trainer.checkpoint import Checkpoint
-from trainer.control_log import read_recorded
-from trainer.dataloader import Dataloader, Limits
-from trainer.device import Device, new_incarnation
-from trainer.filters import FILTERS
-from trainer.first_weights import announce, first_weights
+from trainer.backends.backend import Backend, UnknownChoice
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.advantages import ESTIMATORS
+from trainer.data.batch import Rules
+from trainer.data.filters import FILTERS
 from trainer.follower import Follower
-from trainer.fsdp_backend import FsdpBackend
-from trainer.heartbeat import Heartbeat, Vitals
 from trainer.inbox import Inbox
 from trainer.loop import Loop
-from trainer.publication import Publication
-from trainer.recovery import Plan, plan
-from trainer.reports import Reports
-from trainer.roles import Roles
+from trainer.metrics.sinks import open_sinks
+from trainer.recovery import checkpoint
+from trainer.recovery.checkpoint import Checkpoint
+from trainer.recovery.control_log import read_recorded
+from trainer.recovery.resume import Plan, plan
+from trainer.roles.device import Device, new_incarnation
+from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.roles import Roles
+from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
-from trainer.sinks import open_sinks
-from trainer.step import StepRunner
-from trainer.steps import Parts, Steps
-from trainer.torch_backend import TorchBackend
-from trainer.usage import Usage
+from trainer.steps.dataloader import Dataloader, Limits
+from trainer.steps.first_weights import announce, first_weights
+from trainer.steps.one_step import StepRunner
+from trainer.steps.publication import Publication
+from trainer.steps.reports import Reports
+from trainer.steps.sequence import Parts, Steps
 from trainer.work import Work
 
 _CLUSTER_TIMEOUT_S = 60.0

@@ -9,18 +9,18 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from infra.kafka_producer import Producer
+from infra.kafka.producer import Producer
+from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
-from infra.reading import ReaderThread
 from schemas import records as r
 from schemas.records import Record
-from trainer.device import Device
-from trainer.fsdp_backend import FsdpBackend
-from trainer.gang_errors import check_gang
-from trainer.heartbeat import Heartbeat, Vitals
+from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.inbox import Inbox
-from trainer.roles import Roles
-from trainer.usage import Usage
+from trainer.roles.device import Device
+from trainer.roles.gang_errors import check_gang
+from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.roles import Roles
+from trainer.roles.usage import Usage
 from trainer.work import Work
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from queue import Empty, Queue
 
-from infra.kafka import Received
+from infra.kafka.client import Received
 
 
 class Inbox:

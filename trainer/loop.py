@@ -9,20 +9,20 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infra.kafka_producer import Producer
+from infra.kafka.producer import Producer
+from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
-from infra.reading import ReaderThread
 from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL
-from trainer.dataloader import Dataloader
-from trainer.device import Device
-from trainer.gang_errors import check_gang
-from trainer.heartbeat import Heartbeat, Vitals
-from trainer.history import History
 from trainer.inbox import Inbox
-from trainer.reports import Reports
-from trainer.roles import Roles
-from trainer.steps import Steps
+from trainer.recovery.history import History
+from trainer.roles.device import Device
+from trainer.roles.gang_errors import check_gang
+from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.roles import Roles
+from trainer.steps.dataloader import Dataloader
+from trainer.steps.reports import Reports
+from trainer.steps.sequence import Steps
 from trainer.work import Work
 
 _log = logging.getLogger(__name__)

@@ -49,7 +49,7 @@ class PolicySection(Section):
     renderer: str = Field(
         '{"name": "qwen3"}',
         description="Renderer settings as JSON: name of the model family, thinking_retention, "
-        "options (see infra/renderer_settings.py)",
+        "options (see infra/rendering/settings.py)",
     )
     max_context: int = Field(
         32_768, ge=2, description="Most tokens of prompt and completion together"
@@ -71,7 +71,9 @@ class PolicySection(Section):
 class LossSection(Section):
     """The loss of a token."""
 
-    name: str = Field("ppo_clip", description="ppo_clip, tis or icepop (see trainer/losses.py)")
+    name: str = Field(
+        "ppo_clip", description="ppo_clip, tis or icepop (see trainer/backends/losses.py)"
+    )
     clip_low: float = Field(
         0.2, ge=0, lt=1, description="ppo_clip: how far below 1 the ratio has a gradient"
     )
@@ -124,16 +126,16 @@ class TrainerSection(Section):
         "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
     )
     advantage: str = Field(
-        "grpo", description="grpo, grpo_unscaled or rloo (see trainer/advantages.py)"
+        "grpo", description="grpo, grpo_unscaled or rloo (see trainer/data/advantages.py)"
     )
     filters: dict[str, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss; count: the group still fills its "
-        "place in the batch, drop: another takes it (see trainer/filters.py)",
+        "place in the batch, drop: another takes it (see trainer/data/filters.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
-        description="What becomes of tokens older than run.lag (see trainer/staleness.py)",
+        description="What becomes of tokens older than run.lag (see trainer/data/staleness.py)",
     )
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)

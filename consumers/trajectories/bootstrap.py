@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from uuid import uuid4
 
-from consumers.trajectories.connections import connect
+from consumers.trajectories.bus.connections import connect
 from consumers.trajectories.manager import Manager
-from consumers.trajectories.renderers import Renderers
+from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.settings import ManagerSettings
-from infra.metrics import Metrics
-from infra.telemetry import metrics_export, telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import metrics_export, telemetry
 
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:

@@ -9,22 +9,22 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from consumers.trajectories.actor import Actor
-from consumers.trajectories.commits import Commits
-from consumers.trajectories.connections import Connections, close
-from consumers.trajectories.contexts import Contexts
-from consumers.trajectories.fleet import Fleet
-from consumers.trajectories.outbox import Outbox
-from consumers.trajectories.ownership import Ownership
-from consumers.trajectories.partition import Partition
-from consumers.trajectories.placement import Placement
-from consumers.trajectories.renderers import Renderers
+from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.acting.ownership import Ownership
+from consumers.trajectories.acting.placement import Placement
+from consumers.trajectories.bus.commit_schedule import Commits
+from consumers.trajectories.bus.connections import Connections, close
+from consumers.trajectories.bus.outbox import Outbox
+from consumers.trajectories.decisions.contexts import Contexts
+from consumers.trajectories.decisions.fleet import Fleet
+from consumers.trajectories.matching.renderers import Renderers
+from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.settings import ManagerSection
 from infra.clock import now_ms
-from infra.kafka import Received
-from infra.metrics import Metrics
+from infra.kafka.client import Received
 from infra.process import ready
-from infra.telemetry import Telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry
 from schemas.records import PolicyWeights, Record
 from schemas.topics import REQUESTS, SESSIONS
 

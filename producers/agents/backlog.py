@@ -7,7 +7,7 @@ process when this one ends.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from infra.kafka import Partition, Received
+from infra.kafka.client import Partition, Received
 
 
 class Backlog:

@@ -11,15 +11,15 @@ from concurrent.futures import Executor
 
 import orjson
 
-from infra.metrics import Metrics
-from infra.telemetry import Telemetry
-from producers.agents import outcome
-from producers.agents.agent import Agent
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry
 from producers.agents.blame import is_infrastructure
-from producers.agents.command import TRY_AGAIN, CommandFailed
-from producers.agents.gateway_client import GatewayClient, GatewayRefused, OpenedSession
-from producers.agents.loading import Callback, invoke
-from producers.agents.session import AgentSession, SharedHttpClient
+from producers.agents.gateway_client import outcome
+from producers.agents.gateway_client.client import GatewayClient, GatewayRefused, OpenedSession
+from producers.agents.harness.agent import Agent
+from producers.agents.harness.command import TRY_AGAIN, CommandFailed
+from producers.agents.harness.loading import Callback, invoke
+from producers.agents.harness.session import AgentSession, SharedHttpClient
 from producers.agents.settings import AgentsSection
 from schemas.identity import session_id
 from schemas.records import Task

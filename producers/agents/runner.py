@@ -9,14 +9,14 @@ import logging
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from infra.metrics import Metrics
 from infra.process import ready
-from infra.telemetry import Telemetry, metrics_export, telemetry
-from producers.agents.agent import Agent, CallableAgent, CommandAgent
-from producers.agents.command import Command
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
 from producers.agents.episode import Episodes
-from producers.agents.gateway_client import GatewayClient
-from producers.agents.loading import load_callable
+from producers.agents.gateway_client.client import GatewayClient
+from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
+from producers.agents.harness.command import Command
+from producers.agents.harness.loading import load_callable
 from producers.agents.settings import AgentsSection, AgentsSettings
 from producers.agents.task_feed import Places, TaskFeed
 from schemas.records import Task

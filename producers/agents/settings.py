@@ -12,8 +12,8 @@ class AgentsSection(Section):
 
     callable: str = Field(
         "",
-        description="Agent as a Python callable, module:function; see producers/agents/session.py "
-        "for its signature. Exactly one of callable and command is set",
+        description="Agent as a Python callable, module:function; see producers/agents/harness/"
+        "session.py for its signature. Exactly one of callable and command is set",
     )
     command: tuple[str, ...] = Field(
         (),

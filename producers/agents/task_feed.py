@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from producers.agents.backlog import Backlog
 from schemas.records import Task

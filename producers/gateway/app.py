@@ -10,20 +10,20 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from infra.metrics import CONTENT_TYPE, Metrics
-from infra.telemetry import Telemetry
-from producers.gateway.callers import Callers
-from producers.gateway.counting import Counting
-from producers.gateway.dialect import Dialect
-from producers.gateway.dialects import DIALECTS, dialect_of
+from infra.telemetry.metrics import CONTENT_TYPE, Metrics
+from infra.telemetry.tracing import Telemetry
+from producers.gateway.calls.callers import Callers
+from producers.gateway.calls.counting import Counting
+from producers.gateway.calls.keys import Keys
+from producers.gateway.calls.model_list import listing, one_model
+from producers.gateway.calls.sessions import Sessions
+from producers.gateway.calls.turns import Turns
+from producers.gateway.dialects.dialect import Dialect
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
-from producers.gateway.link import Link
-from producers.gateway.model_list import listing, one_model
-from producers.gateway.sessions import Sessions
+from producers.gateway.link.link import Link
+from producers.gateway.routes import DIALECTS, dialect_of
 from producers.gateway.settings import GatewaySettings
-from producers.gateway.tokens import Keys
-from producers.gateway.turns import Turns
 
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError
 from producers.gateway.exchange import BODY_IS_HERE
-from producers.gateway.openai_shape import error_body
 
 LONGEST_HEAD = 65_536
 """Bytes of a head that came in several pieces; what comes at once is bounded by the transport."""

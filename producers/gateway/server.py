@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import uvicorn
 
 from infra.errors import SeamlessFlowError
-from infra.metrics import Metrics
 from infra.process import ready
-from infra.telemetry import metrics_export, telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import metrics_export, telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
-from producers.gateway.link import Link
+from producers.gateway.link.link import Link
 from producers.gateway.settings import GatewaySettings, Settings
 
 _BACKLOG = 2048

@@ -6,29 +6,29 @@ from pathlib import Path
 
 from infra.clock import now_ms
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers
-from infra.kafka_producer import OnDelivery, Producer
-from infra.metrics import Metrics
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
-from infra.telemetry import Telemetry, metrics_export, telemetry
-from producers.rollout.admission import Admission
-from producers.rollout.announcements import Facts
+from infra.kafka.client import Headers
+from infra.kafka.producer import OnDelivery, Producer
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
 from producers.rollout.counts import Counts
-from producers.rollout.device import Device, EngineFactory
 from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
-from producers.rollout.live_turn import LiveTurn
-from producers.rollout.message_reader import MessageReader
-from producers.rollout.probing import EngineProbe
-from producers.rollout.reporter import Reporter
-from producers.rollout.role_keeper import RoleKeeper, new_incarnation
-from producers.rollout.roles import Roles
-from producers.rollout.serving import Serving, Write
+from producers.rollout.probe.asking import EngineProbe
+from producers.rollout.roles.announcements import Facts
+from producers.rollout.roles.device import Device, EngineFactory
+from producers.rollout.roles.keeper import RoleKeeper, new_incarnation
+from producers.rollout.roles.reporter import Reporter
+from producers.rollout.roles.roles import Roles
 from producers.rollout.settings import RolloutSettings
 from producers.rollout.slot_reader import SlotReader
-from producers.rollout.turns import Output
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.dispatch import Output
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.serving import Serving, Write
 from producers.rollout.worker import Worker
 from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from infra.metrics import Metrics
-from producers.rollout.admission import Ignored
-from producers.rollout.turns import Output
+from infra.telemetry.metrics import Metrics
+from producers.rollout.turns.admission import Ignored
+from producers.rollout.turns.dispatch import Output
 from schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
 
 _TOKEN_BYTES = 4

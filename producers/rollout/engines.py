@@ -4,15 +4,15 @@ import shutil
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError, SettingsRejected
-from infra.weights import verify
-from producers.rollout.device import EngineFactory
-from producers.rollout.engine import Engine
-from producers.rollout.message_reader import MessageReader
-from producers.rollout.role_steps import Weights
-from producers.rollout.script import Script
-from producers.rollout.scripted_engine import ScriptedEngine
+from infra.weights.manifest import verify
+from producers.rollout.engine.contract import Engine
+from producers.rollout.roles.device import EngineFactory
+from producers.rollout.roles.steps import Weights
+from producers.rollout.scripted_engine.engine import ScriptedEngine
+from producers.rollout.scripted_engine.script import Script
 from producers.rollout.settings import RolloutSection
-from producers.rollout.vllm_engine import VllmEngine
+from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
 """How long a call to the engine's thread may take; loading a model is not such a call."""
@@ -40,7 +40,7 @@ class TorchEngines:
     def build(self, weights: Weights, reader: MessageReader) -> Engine:
         """Raises `ModelUnsupported`."""
         # Not at the top: torch takes seconds to import, and a scripted worker needs none.
-        from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+        from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
         torch = self._settings.torch
         settings = TorchEngineSettings(

@@ -6,12 +6,12 @@ incarnation can be missed; `fleet` was read as far as it matters when that heart
 
 from collections.abc import Callable
 
-from infra.kafka import BEGINNING, Received
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.reading import ReaderThread
+from infra.kafka.client import BEGINNING, Received
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
-from producers.rollout.roles import concerns
+from producers.rollout.roles.roles import concerns
 from schemas.topics import CONTROL, FLEET
 
 

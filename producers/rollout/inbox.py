@@ -8,9 +8,9 @@ import queue
 from dataclasses import dataclass
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Received
-from producers.rollout.device_outcomes import Outcome
-from producers.rollout.live_turn import LiveTurn
+from infra.kafka.client import Received
+from producers.rollout.roles.outcomes import Outcome
+from producers.rollout.turns.live_turn import LiveTurn
 
 
 @dataclass(frozen=True, slots=True)

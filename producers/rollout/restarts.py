@@ -11,7 +11,7 @@ import time
 from collections import deque
 
 from producers.rollout.bootstrap import observed
-from producers.rollout.engine_errors import EngineError
+from producers.rollout.engine.errors import EngineError
 from producers.rollout.settings import RolloutSettings
 from producers.rollout.worker import EngineBroke
 

@@ -6,10 +6,10 @@ instead of running into a deadline.
 
 from collections.abc import Callable
 
-from infra.kafka import Received
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.reading import ReaderThread
+from infra.kafka.client import Received
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
 from schemas.topics import PROMPTS
 

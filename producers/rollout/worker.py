@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from infra.errors import SeamlessFlowError
-from infra.kafka import Received
-from infra.kafka_producer import Producer
+from infra.kafka.client import Received
+from infra.kafka.producer import Producer
 from infra.process import ready
 from producers.rollout.counts import Counts
-from producers.rollout.device import Device
-from producers.rollout.engine import EngineHealth
+from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Inbox, Item, Stopped, ThreadFailed, Undelivered
-from producers.rollout.live_turn import LiveTurn
-from producers.rollout.reporter import Reporter
-from producers.rollout.role_keeper import RoleKeeper
-from producers.rollout.serving import Serving
+from producers.rollout.roles.device import Device
+from producers.rollout.roles.keeper import RoleKeeper
+from producers.rollout.roles.reporter import Reporter
 from producers.rollout.slot_reader import SlotReader
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.serving import Serving
 from schemas.topics import PROMPTS
 
 GRACE_MS = 250

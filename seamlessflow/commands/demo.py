@@ -26,8 +26,8 @@ def demo(
     from seamlessflow.commands.run import run_training
     from seamlessflow.demo.configuration import HEAD_DIMS, demo_config
     from seamlessflow.demo.making import make
-    from seamlessflow.earlier_runs import set_aside
-    from seamlessflow.training import Held
+    from seamlessflow.runs.earlier_runs import set_aside
+    from seamlessflow.runs.training import Held
 
     kept = set_aside(out)
     if kept is not None:

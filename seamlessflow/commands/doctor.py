@@ -26,8 +26,8 @@ def doctor(
     from rich.console import Console
 
     from infra.settings import ProcessSettings, load
-    from seamlessflow.doctor import examine
-    from seamlessflow.findings import failed
+    from seamlessflow.inspection.doctor import examine
+    from seamlessflow.inspection.findings import failed
 
     console = Console(soft_wrap=True, highlight=False)
     configured = any(name.startswith("SEAMLESSFLOW_KAFKA") for name in os.environ)

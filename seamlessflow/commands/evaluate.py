@@ -27,11 +27,11 @@ def evaluate(
     """
     from rich.console import Console
 
-    from seamlessflow.chosen_weights import chosen
     from seamlessflow.config import load
-    from seamlessflow.display import display
-    from seamlessflow.evaluating import evaluate as run
-    from seamlessflow.stopping import Interrupted, stoppable
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.runs.chosen_weights import chosen
+    from seamlessflow.runs.evaluating import evaluate as run
+    from seamlessflow.watching.display import display
 
     console = Console(highlight=False)
     loaded = load(config)

@@ -6,10 +6,10 @@ import typer
 from rich.console import Console
 
 from seamlessflow.config import RunConfig
-from seamlessflow.display import display
-from seamlessflow.result_view import result_view
-from seamlessflow.stopping import Interrupted, stoppable
-from seamlessflow.training import Held, Prepare, train
+from seamlessflow.processes.stopping import Interrupted, stoppable
+from seamlessflow.reports.result_view import result_view
+from seamlessflow.runs.training import Held, Prepare, train
+from seamlessflow.watching.display import display
 
 _INTERRUPTED = 130
 

@@ -19,11 +19,11 @@ def show(
     count: Annotated[int, typer.Option(min=1, help="Sessions to list.")] = 20,
 ) -> None:
     """Show what is on the log of a session: its tree of tokens, masks, versions, match rules."""
-    from seamlessflow.cluster import kafka_of
-    from seamlessflow.session_list import session_list
-    from seamlessflow.session_log import load_session, recent_trajectories
-    from seamlessflow.tree_view import session_view
-    from seamlessflow.wide_console import wide_console
+    from seamlessflow.inspection.session_list import session_list
+    from seamlessflow.inspection.session_log import load_session, recent_trajectories
+    from seamlessflow.inspection.tree_view import session_view
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_of
 
     console = wide_console()
     with kafka_of(out) as kafka:

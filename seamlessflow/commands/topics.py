@@ -14,7 +14,7 @@ def create(
     ] = -1,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included."""
-    from infra.kafka_topics import create_topics
+    from infra.kafka.topics import create_topics
     from infra.settings import ProcessSettings, load
     from schemas.topics import TOPICS
 
@@ -29,7 +29,7 @@ def create(
 def check() -> None:
     """Compare the topics with the contract; the exit status is 1 if one differs or is missing."""
     from infra.settings import ProcessSettings, load
-    from seamlessflow.topic_state import differences
+    from seamlessflow.inspection.topic_state import differences
 
     wrong = differences(load(ProcessSettings).kafka)
     for line in wrong:
@@ -43,8 +43,8 @@ def check() -> None:
 def list_() -> None:
     """List records and committed lag of every topic that is there."""
     from infra.settings import ProcessSettings, load
-    from seamlessflow.topic_state import states, table
-    from seamlessflow.wide_console import wide_console
+    from seamlessflow.inspection.topic_state import states, table
+    from seamlessflow.inspection.wide_console import wide_console
 
     found = states(load(ProcessSettings).kafka)
     if found:

@@ -22,7 +22,7 @@ TOOLS = [cast(ChatCompletionFunctionToolParam, LOOKUP)]
 
 
 class Session(Protocol):
-    """What the agent needs of `producers.agents.session.AgentSession`."""
+    """What the agent needs of `producers.agents.harness.session.AgentSession`."""
 
     @property
     def base_url(self) -> str: ...

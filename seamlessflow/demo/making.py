@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from seamlessflow.child import ChildSpec
-from seamlessflow.children import without_settings
-from seamlessflow.launcher import Launcher
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.specs import without_settings
 
 _TIMEOUT_S = 600.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from infra.tokenizer import Tokenizer
+from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.tokenizer import make_tokenizer
 
 MAX_CONTEXT = 512

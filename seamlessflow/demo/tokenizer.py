@@ -13,9 +13,9 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as RustTokenizer
 
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
-from infra.tokenizer import Tokenizer
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import Tokenizer
 from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
 

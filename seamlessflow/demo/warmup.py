@@ -16,8 +16,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
-from infra.rendering import Renderer
-from infra.tokenizer import unpack
+from infra.rendering.renderer import Renderer
+from infra.rendering.tokenizer import unpack
 from seamlessflow.demo.dialogues import answer_text, call_text, tool_message
 from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, question
 from seamlessflow.demo.tokenizer import RENDERER

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from infra.tokenizer import Tokenizer, pack, unpack
-from producers.rollout.commands import CommandQueue
-from producers.rollout.engine import (
+from infra.rendering.tokenizer import Tokenizer, pack, unpack
+from producers.rollout.engine.commands import CommandQueue
+from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
     TokenChunk,
 )
-from producers.rollout.engine_errors import RequestInvalid
-from producers.rollout.engine_thread import EngineThread
-from producers.rollout.message_reader import MessageReader
-from producers.rollout.role_steps import Weights
-from producers.rollout.script import Script
+from producers.rollout.engine.errors import RequestInvalid
+from producers.rollout.engine.thread import EngineThread
+from producers.rollout.roles.steps import Weights
+from producers.rollout.scripted_engine.script import Script
+from producers.rollout.turns.message_reader import MessageReader
 from tests.agents.sampled_turns import append
 from tests.agents.speech import Speech, logprobs
 
@@ -38,7 +38,7 @@ Act = Callable[[str], str]
 
 
 class ActingEngine:
-    """See `producers.rollout.engine.Engine`. It passes a worker's probe: the same prompt gets the
+    """See `Engine`. It passes a worker's probe: the same prompt gets the
     same answer, half-way too."""
 
     def __init__(self, tokenizer: Tokenizer, act: Act, record: Path, version: int) -> None:

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from infra.metrics import Metrics
 from infra.process import run_sync
 from infra.settings import load
-from infra.telemetry import telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import telemetry
 from producers.rollout.bootstrap import build
 from producers.rollout.settings import RolloutSettings
 from tests.agents.acting_engine import ActingEngines

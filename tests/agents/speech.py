@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.rollout.engine import ChunkCallback, FinishReason, TokenChunk, VersionSpan
+from producers.rollout.engine.contract import ChunkCallback, FinishReason, TokenChunk, VersionSpan
 from tests.agents.sampled_turns import SampledTurn
 
 TOKENS_A_STEP = 3

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from infra.tokenizer import Tokenizer, pack, unpack
-from producers.rollout.engine import SamplingParams
-from producers.rollout.probe import PROMPT_TEXT
-from producers.rollout.probing import EngineProbe
+from infra.rendering.tokenizer import Tokenizer, pack, unpack
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.probe.asking import EngineProbe
+from producers.rollout.probe.questions import PROMPT_TEXT
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_engine import ActingEngine

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from infra.clock import now_ms
-from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Sampling

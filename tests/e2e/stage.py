@@ -15,14 +15,14 @@ from uuid import uuid4
 import httpx
 
 from infra.clock import now_ms
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.ports import free_port
-from infra.renderer_settings import RendererSettings, rendering_hash
+from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
-from infra.weights import Manifest, publish
+from infra.weights.manifest import Manifest, publish
 from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from trainer.fsdp_backend import FsdpBackend
+from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
 

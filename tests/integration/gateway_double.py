@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
-from producers.gateway.tokens import Keys, derived_admin_key
+from producers.gateway.calls.keys import Keys, derived_admin_key
 from schemas.records import (
     CommandAnswered,
     CountTokens,

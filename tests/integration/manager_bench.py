@@ -16,12 +16,12 @@ import orjson
 import xxhash
 
 from infra.clock import now_ms
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.identity import session_name

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.clock import now_ms
-from infra.kafka import BEGINNING, Headers, Received
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
-from infra.metrics import Metrics
-from infra.reading import ReaderThread
-from infra.renderer_settings import RendererSettings
+from infra.kafka.client import BEGINNING, Headers, Received
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import create_topics
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import pack
 from infra.settings import KafkaSettings, TelemetrySettings
-from infra.telemetry import telemetry
-from infra.tokenizer import pack
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import telemetry
 from producers.rollout.bootstrap import build
-from producers.rollout.device import EngineFactory
+from producers.rollout.roles.device import EngineFactory
 from producers.rollout.settings import RolloutSection, RolloutSettings
 from schemas import records as r
 from schemas.records import Record, Sampling

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infra.clock import now_ms
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record

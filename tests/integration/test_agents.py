@@ -14,12 +14,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
+from producers.agents.harness.session import AgentSession
 from producers.agents.runner import serve
-from producers.agents.session import AgentSession
 from producers.agents.settings import AgentsSettings
 from schemas.records import Task
 from schemas.topics import TASKS

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker import Broker
-from infra.broker_properties import properties
+from infra.broker.broker import Broker
+from infra.broker.jars import class_path, default_cache, locked_jars
+from infra.broker.properties import properties
 from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
-from infra.jars import class_path, default_cache, locked_jars
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from consumers.trajectories.assemble import trajectory
-from infra.broker import Broker
-from infra.kafka_producer import Producer
-from infra.kafka_topics import create_topics, partition_counts
+from consumers.trajectories.sessions.assemble import trajectory
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.records import Task
 from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.committer import Committer, Job
-from consumers.trajectories.partition import Progress
-from infra.broker import Broker
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
-from infra.reading import ReaderThread
+from consumers.trajectories.bus.committer import Committer, Job
+from consumers.trajectories.sessions.partition import Progress
+from infra.broker.broker import Broker
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import Trajectory
 from schemas.topics import REQUESTS, TRAJECTORIES

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.metrics import Metrics
 from infra.settings import TelemetrySettings
-from infra.telemetry import telemetry
-from producers.agents.agent import Agent, CallableAgent, CommandAgent
-from producers.agents.command import Command
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import telemetry
 from producers.agents.episode import Episodes
-from producers.agents.gateway_client import GatewayClient, GatewayRefused
-from producers.agents.loading import Callback
-from producers.agents.session import AgentSession
+from producers.agents.gateway_client.client import GatewayClient, GatewayRefused
+from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
+from producers.agents.harness.command import Command
+from producers.agents.harness.loading import Callback
+from producers.agents.harness.session import AgentSession
 from producers.agents.settings import AgentsSection
 from schemas.records import Task
 from tests.integration.scripted_gateway import (

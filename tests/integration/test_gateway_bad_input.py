@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from infra.kafka_reader import Reader
+from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.records import RequestTurn
 from schemas.topics import REQUESTS

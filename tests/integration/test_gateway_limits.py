@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from infra.broker import Broker
+from infra.broker.broker import Broker
 from infra.settings import KafkaSettings
 from schemas.records import RequestTurn
 from tests.integration.gateway_double import (

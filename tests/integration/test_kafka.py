@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from infra.errors import DeliveryFailed
-from infra.kafka import BEGINNING, Received
-from infra.kafka_producer import Producer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.client import BEGINNING, Received
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas.codec import UndecodableRecord, encode
 from schemas.records import WorkerLost

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.child import ChildEnded, ChildSpec
-from seamlessflow.launcher import Launcher, NotReady
-from seamlessflow.stopping import Interrupted, Stop
+from seamlessflow.processes.child import ChildEnded, ChildSpec
+from seamlessflow.processes.launcher import Launcher, NotReady
+from seamlessflow.processes.stopping import Interrupted, Stop
 from tests.waiting import until
 
 LIMIT_S = 30
@@ -27,9 +27,9 @@ signal.sigwait([signal.SIGUSR1])
     "launches": """
 import os, sys
 from pathlib import Path
-from seamlessflow.child import ChildSpec
-from seamlessflow.launcher import Launcher
-from seamlessflow.stopping import Stop
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.stopping import Stop
 with Launcher(Path(sys.argv[1]), Stop()) as launcher:
     child = launcher.start(ChildSpec("waits", "waits", os.environ))
     launcher.wait_for("output", lambda: "waiting" in child.tail(), 30)

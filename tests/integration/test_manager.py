@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka import BEGINNING
-from infra.kafka_reader import Reader
+from infra.kafka.client import BEGINNING
+from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import REQUESTS

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from infra.errors import TopicMissing
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
-from infra.reading import ReaderThread
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker import Broker
+from infra.broker.broker import Broker
 from schemas import records as r
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.integration.rollout_stage import staged

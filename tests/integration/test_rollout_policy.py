@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from infra.rendering.tokenizer import unpack
 from infra.settings import KafkaSettings
-from infra.tokenizer import unpack
-from infra.weights import Manifest, WeightsInvalid, publish
+from infra.weights.manifest import Manifest, WeightsInvalid, publish
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.demo.model import make_model

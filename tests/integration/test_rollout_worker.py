@@ -10,16 +10,16 @@ import pytest
 import xxhash
 
 from infra.clock import now_ms
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import pack, unpack
 from infra.settings import KafkaSettings
-from infra.tokenizer import pack, unpack
-from producers.rollout.engine import Engine
-from producers.rollout.message_reader import MessageReader
-from producers.rollout.probe_answers import EngineProbeFailed
-from producers.rollout.role_steps import Weights
-from producers.rollout.script import Script
-from producers.rollout.scripted_engine import ScriptedEngine
+from producers.rollout.engine.contract import Engine
+from producers.rollout.probe.answers import EngineProbeFailed
+from producers.rollout.roles.steps import Weights
+from producers.rollout.scripted_engine.engine import ScriptedEngine
+from producers.rollout.scripted_engine.script import Script
+from producers.rollout.turns.message_reader import MessageReader
 from producers.rollout.worker import EngineBroke
 from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS

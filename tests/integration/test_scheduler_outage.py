@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker import Broker
+from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from schemas import records as r

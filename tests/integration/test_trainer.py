@@ -13,23 +13,23 @@ from typing import TypeVar
 
 import pytest
 
-from infra.kafka import BEGINNING
-from infra.kafka_producer import Producer, TransactionalProducer
-from infra.kafka_reader import Reader
-from infra.kafka_topics import create_topics
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer, TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings, TelemetrySettings
-from infra.telemetry import telemetry
-from infra.weights import verify
+from infra.telemetry.tracing import telemetry
+from infra.weights.manifest import verify
 from schemas import records as r
 from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.unit.trainer.models import bandit, bandit_return, write_tiny
 from trainer.bootstrap import build
-from trainer.gang_errors import AnotherTrainer, GangMismatch
-from trainer.recovery import surviving
+from trainer.recovery.resume import surviving
+from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
 from trainer.settings import TrainerSettings
-from trainer.trained import read_trained
+from trainer.steps.trained import read_trained
 
 R = TypeVar("R", bound=Record)
 TIMEOUT_S = 240

@@ -13,11 +13,11 @@ from infra.ports import free_port
 from tests.integration.gang_rank import settings
 from tests.unit.trainer.models import open_tiny, write_tiny
 from tests.unit.trainer.test_torch_backend import sampled, some_chains
-from trainer.backend import Backend, StepInput
-from trainer.fsdp_backend import FsdpBackend
-from trainer.packing import pack
+from trainer.backends.backend import Backend, StepInput
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.packing import pack
 from trainer.settings import TrainerSection
-from trainer.torch_backend import TorchBackend
 
 TIMEOUT_S = 120
 ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]

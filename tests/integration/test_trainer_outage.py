@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.broker import Broker
-from infra.kafka_topics import create_topics
+from infra.broker.broker import Broker
+from infra.kafka.topics import create_topics
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.integration.test_trainer import Scheduler, environment

@@ -11,20 +11,20 @@ import numpy as np
 import orjson
 import pytest
 
-from consumers.trajectories.assemble import trajectory
-from infra.kafka_producer import Producer
-from infra.kafka_topics import create_topics
+from consumers.trajectories.sessions.assemble import trajectory
+from infra.kafka.partitioner import partition_of
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, SESSIONS
-from seamlessflow.partitions import partition_of
-from seamlessflow.verify import verify
+from seamlessflow.verification.verify import verify
 from tests.unit.trajectories import story
 from tests.unit.trajectories.story import ids
-from trainer.chains import chains
-from trainer.packing import pack
-from trainer.trained import Header, TrainedRun, read_trained, write_trained
+from trainer.data.chains import chains
+from trainer.data.packing import pack
+from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
 
 SESSION_IDS = [f"run-{number // 2}.{number % 2}.0" for number in range(8)]
 STEPS = 2

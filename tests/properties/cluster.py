@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import PolicyWeights, Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.tokenizer import pack, unpack
-from producers.rollout.engine import (
+from infra.rendering.tokenizer import pack, unpack
+from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     FinishReason,

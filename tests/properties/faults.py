@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from consumers.trajectories.actor import Actor
-from consumers.trajectories.decide import Command
-from consumers.trajectories.decision import Decision
-from consumers.trajectories.matching import PromptRenderer
-from consumers.trajectories.partition import Partition
-from infra.kafka import Received
-from infra.kafka_producer import OnDelivery
-from infra.rendering import Renderer
+from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.decisions.decide import Command
+from consumers.trajectories.decisions.decision import Decision
+from consumers.trajectories.matching.chat import PromptRenderer
+from consumers.trajectories.sessions.partition import Partition
+from infra.kafka.client import Received
+from infra.kafka.producer import OnDelivery
+from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
 from tests.properties.bent import (

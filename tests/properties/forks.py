@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from infra.rendering import Renderer
-from infra.tokenizer import pack, unpack
+from infra.rendering.renderer import Renderer
+from infra.rendering.tokenizer import pack, unpack
 from schemas import records as r
 from tests.properties.told import Known
 from tests.unit.trajectories.oracle import SessionTold, TurnTold

@@ -5,8 +5,8 @@ Two instances share one of these; a call waits at the instance that sent it.
 
 from dataclasses import dataclass, field
 
-from producers.gateway.delivered import Delivered
-from producers.gateway.pending import Pending
+from producers.gateway.calls.delivered import Delivered
+from producers.gateway.link.pending import Pending
 from schemas import records as r
 
 Finished = r.ReplyFinished | r.CommandAnswered

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from consumers.trajectories.messages import Strictness
-from infra.kafka import Received
+from consumers.trajectories.sessions.message_keys import Strictness
+from infra.kafka.client import Received
 from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import REQUESTS, TRAJECTORIES

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from consumers.trajectories.connections import Connections
-from consumers.trajectories.echoes import Echoes
-from consumers.trajectories.inbox import Inbox
+from consumers.trajectories.bus.connections import Connections
+from consumers.trajectories.bus.echoes import Echoes
+from consumers.trajectories.bus.inbox import Inbox
 from consumers.trajectories.manager import Manager
-from consumers.trajectories.matching import PromptRenderer
-from consumers.trajectories.partition import Progress
+from consumers.trajectories.matching.chat import PromptRenderer
+from consumers.trajectories.sessions.partition import Progress
 from consumers.trajectories.settings import ManagerSection
-from infra.kafka import Received
-from infra.metrics import Metrics
-from infra.rendering import Renderer
+from infra.kafka.client import Received
+from infra.rendering.renderer import Renderer
 from infra.settings import TelemetrySettings
-from infra.telemetry import telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import telemetry
 from schemas.records import Record, Trajectory, TurnStarted
 from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from infra.rendering import Renderer
-from infra.tokenizer import pack, unpack
+from infra.rendering.renderer import Renderer
+from infra.rendering.tokenizer import pack, unpack
 from schemas import records as r
 from schemas.identity import turn_of_tool_call
 from tests.properties.forks import answer_of, check_fork, check_raw

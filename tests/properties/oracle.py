@@ -15,7 +15,7 @@ from schemas.records import Trajectory, TrajectoryNode
 from tests.properties.engine import Generation
 from tests.properties.told import Told
 from tests.unit.trajectories.oracle import TurnTold
-from trainer.chains import chains
+from trainer.data.chains import chains
 
 Marked = list[tuple[int, float]]
 """Token ids, each with its log-probability; 0 where it was not sampled."""

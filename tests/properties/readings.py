@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from consumers.trajectories.messages import Strictness
-from consumers.trajectories.partition import Partition, Progress
-from infra.kafka import Received
+from consumers.trajectories.sessions.message_keys import Strictness
+from consumers.trajectories.sessions.partition import Partition, Progress
+from infra.kafka.client import Received
 from schemas.codec import encode
 from schemas.records import Record, SessionOpened, Trajectory
 from tests.properties.choices import Choices

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from consumers.trajectories.committer import Job
-from consumers.trajectories.echoes import Echoes
-from consumers.trajectories.matching import PromptRenderer
-from infra.kafka import Received
+from consumers.trajectories.bus.committer import Job
+from consumers.trajectories.bus.echoes import Echoes
+from consumers.trajectories.matching.chat import PromptRenderer
+from infra.kafka.client import Received
 from schemas.codec import encode
 from schemas.records import PolicyWeights
 from schemas.topics import REQUESTS, SESSIONS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS

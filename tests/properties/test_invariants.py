@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
 from tests.conftest import seed
 from tests.properties.choices import Choices
 from tests.properties.cluster import Parts

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.rendering import Renderer
+from infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
 from tests.properties.managers import Group, StagedManager
 from tests.properties.topics import Topics

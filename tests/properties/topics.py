@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, Received
-from infra.kafka_producer import OnDelivery
+from infra.kafka.client import Headers, Received
+from infra.kafka.producer import OnDelivery
 from schemas.codec import decode, encode
 from schemas.records import Record
 from tests.properties.choices import Choices

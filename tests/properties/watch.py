@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from infra.kafka import Received
+from infra.kafka.client import Received
 from schemas import records as r
 from schemas.topics import REPLIES, SESSIONS
 from tests.properties.engine import Generation

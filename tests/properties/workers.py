@@ -6,15 +6,15 @@ The world says when it reads its slot, samples, looks after its turns, changes r
 from collections.abc import Callable
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers
-from infra.kafka_producer import OnDelivery
-from infra.rendering import Renderer
+from infra.kafka.client import Headers
+from infra.kafka.producer import OnDelivery
+from infra.rendering.renderer import Renderer
 from infra.settings import TelemetrySettings
-from infra.telemetry import telemetry
-from producers.rollout.admission import Admission
-from producers.rollout.live_turn import LiveTurn
-from producers.rollout.serving import Service, Serving
-from producers.rollout.turns import Output
+from infra.telemetry.tracing import telemetry
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.dispatch import Output
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.serving import Service, Serving
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 from tests.properties.choices import Choices

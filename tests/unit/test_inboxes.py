@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumers.trajectories.inbox import Inbox as ManagerInbox
-from infra.kafka import Received
+from consumers.trajectories.bus.inbox import Inbox as ManagerInbox
+from infra.kafka.client import Received
 from producers.rollout.inbox import Inbox as WorkerInbox
 from schemas.records import RunFinished
 from trainer.inbox import Inbox as TrainerInbox

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka_log import NAME, Seldom
+from infra.kafka.log import NAME, Seldom
 from infra.ports import HOST
 
 ROOT = Path(__file__).parents[2]
 READING = f"""
 import logging
-from infra.kafka_reader import Reader
+from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 {{set_up}}
 reader = Reader(KafkaSettings(bootstrap_servers="{HOST}:1"), "reader")

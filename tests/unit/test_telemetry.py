@@ -8,9 +8,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from infra.metrics import Metrics
 from infra.settings import TelemetrySettings
-from infra.telemetry import MetricsExport, RandomIds, Telemetry, metrics_export, telemetry
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import MetricsExport, RandomIds, Telemetry, metrics_export, telemetry
 
 LATENCY = "seamlessflow_gateway_first_reply_seconds"
 CALLS = "seamlessflow_gateway_requests_total"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine import VllmEngine
-from producers.rollout.vllm_server import VllmServer
+from producers.rollout.vllm_engine.engine import VllmEngine
+from producers.rollout.vllm_engine.server import VllmServer
 from seamlessflow.demo.model import make_model
 
 ROOT = Path(__file__).parents[2]

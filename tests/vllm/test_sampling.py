@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.tokenizer import Tokenizer
-from producers.rollout.engine import SamplingParams
-from producers.rollout.engine_errors import SamplingUnsupported
-from producers.rollout.vllm_engine import VllmEngine
+from infra.rendering.tokenizer import Tokenizer
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.engine.errors import SamplingUnsupported
+from producers.rollout.vllm_engine.engine import VllmEngine
 from tests.unit.rollout.generation import Generation, as_bytes
 from tests.unit.rollout.models import plain_logprobs, plain_top, prompt
 

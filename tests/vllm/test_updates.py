@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.engine_errors import WeightsRejected
-from producers.rollout.vllm_engine import VllmEngine
-from producers.rollout.vllm_server import VllmServer
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.engine.errors import WeightsRejected
+from producers.rollout.vllm_engine.engine import VllmEngine
+from producers.rollout.vllm_engine.server import VllmServer
 from tests.unit.rollout.generation import Generation
 from tests.unit.rollout.models import plain_logprobs, prompt
 from tests.vllm.conftest import LONG_CONTEXT, VERSION

@@ -12,9 +12,9 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from infra.clock import now_ms
+from infra.rendering.tokenizer import unpack
 from infra.settings import KafkaSettings
-from infra.tokenizer import unpack
-from infra.weights import Manifest, publish
+from infra.weights.manifest import Manifest, publish
 from producers.rollout.settings import VllmSection
 from schemas import records as r
 from schemas.records import Record

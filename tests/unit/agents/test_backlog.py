@@ -1,4 +1,4 @@
-from infra.kafka import Received
+from infra.kafka.client import Received
 from producers.agents.backlog import Backlog
 from schemas.records import Task
 

@@ -1,4 +1,4 @@
-from producers.agents.outcome import (
+from producers.agents.gateway_client.outcome import (
     CloseCall,
     Crashed,
     Ending,

@@ -7,13 +7,13 @@ from pydantic_settings import BaseSettings
 from consumers.trajectories.settings import ManagerSettings
 from infra.settings import KafkaSettings
 from producers.agents.settings import AgentsSettings
+from producers.gateway.calls.keys import Keys
 from producers.gateway.settings import Settings as GatewaySettings
-from producers.gateway.tokens import Keys
 from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
-from seamlessflow.child import ChildSpec
-from seamlessflow.children import Children, Places
 from seamlessflow.config import parse
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.specs import Children, Places
 from trainer.settings import TrainerSettings
 
 KAFKA = KafkaSettings(bootstrap_servers="127.0.0.1:1", options={"sasl.password": "hidden"})

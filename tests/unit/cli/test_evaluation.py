@@ -1,10 +1,10 @@
 from typing import Any
 
-from consumers.trajectories.assemble import trajectory
-from scheduler.task_source import TaskRow
+from consumers.trajectories.sessions.assemble import trajectory
+from scheduler.decisions.task_source import TaskRow
 from schemas import records as r
 from schemas.records import Trajectory
-from seamlessflow.evaluation import MOST_ATTEMPTS, Measurement, Plan
+from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Measurement, Plan
 from tests.unit.trajectories import story
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]

@@ -1,4 +1,4 @@
-from seamlessflow.explanation import FEWEST_STEPS, explanation
+from seamlessflow.reports.explanation import FEWEST_STEPS, explanation
 
 NORMAL = {"reward_mean": 0.1, "tokens_trained": 100.0, "groups": 8.0, "sessions": 64.0}
 

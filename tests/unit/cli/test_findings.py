@@ -1,7 +1,7 @@
 import pytest
 
-from seamlessflow import findings
-from seamlessflow.findings import GB, Finding, Grade
+from seamlessflow.inspection import findings
+from seamlessflow.inspection.findings import GB, Finding, Grade
 
 
 def grade(finding: Finding | None) -> Grade | None:

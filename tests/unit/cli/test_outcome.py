@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from infra.weights import MANIFEST, Manifest, publish
-from seamlessflow.earlier_runs import set_aside
-from seamlessflow.outcome import keep_final_weights
+from infra.weights.manifest import MANIFEST, Manifest, publish
+from seamlessflow.reports.outcome import keep_final_weights
+from seamlessflow.runs.earlier_runs import set_aside
 
 
 def test_an_earlier_run_is_kept_under_a_number(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from rich.console import Console, RenderableType
 
 from schemas import records as r
 from schemas.records import Record
-from seamlessflow.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
-from seamlessflow.progress import Progress
+from seamlessflow.watching.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
+from seamlessflow.watching.progress import Progress
 
 SINCE = 1_000_000
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from rich.console import Console
 
-from seamlessflow.outcome import Outcome
-from seamlessflow.result_view import result_view
-from seamlessflow.summary import Measured, summary
-from seamlessflow.verify import Deviation, Verification
+from seamlessflow.reports.outcome import Outcome
+from seamlessflow.reports.result_view import result_view
+from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.verification.verify import Deviation, Verification
 
 CLEAN = Verification(tokens_checked=12_345, mismatches=0, trained_twice=0)
 TOLD: dict[str, Any] = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.reward_chart import plot
-from seamlessflow.reward_curve import StepFacts
+from seamlessflow.reports.reward_chart import plot
+from seamlessflow.reports.reward_curve import StepFacts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -1,7 +1,7 @@
-from infra.kafka import Received
+from infra.kafka.client import Received
 from schemas.records import Record
 from schemas.topics import SESSIONS
-from seamlessflow.session_log import events_of
+from seamlessflow.inspection.session_log import events_of
 from tests.unit.trajectories import story
 
 FIRST, SECOND = "n~1", "n~2"

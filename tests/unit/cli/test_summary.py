@@ -6,9 +6,9 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record
-from seamlessflow.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
-from seamlessflow.summary import Measured, summary
-from seamlessflow.verify import Verification
+from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
+from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.verification.verify import Verification
 from tests.unit.trainer.trajectories import Run, trajectory
 
 FIELDS = [

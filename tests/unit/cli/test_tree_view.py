@@ -4,7 +4,7 @@ from io import StringIO
 from rich.console import Console
 
 from schemas import records as r
-from seamlessflow.tree_view import session_view
+from seamlessflow.inspection.tree_view import session_view
 from tests.unit.trajectories import story
 from tests.unit.trajectories.story import Story, ids
 

@@ -8,11 +8,11 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record, VersionSpan
-from seamlessflow.sampled_tokens import sampled_tokens
-from seamlessflow.verify import File, Verification, compare, surviving_steps
+from seamlessflow.verification.sampled_tokens import sampled_tokens
+from seamlessflow.verification.verify import File, Verification, compare, surviving_steps
 from tests.unit.trajectories import story
 from tests.unit.trajectories.story import ids
-from trainer.trained import Header, TrainedRun
+from trainer.steps.trained import Header, TrainedRun
 
 LOGPROB = -0.25
 WHOLE_TURN = [

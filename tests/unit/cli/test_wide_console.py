@@ -1,8 +1,8 @@
 import pytest
 from rich.console import Console
 
-from seamlessflow.session_list import session_list
-from seamlessflow.wide_console import WIDTH_OF_NO_TERMINAL, wide_console
+from seamlessflow.inspection.session_list import session_list
+from seamlessflow.inspection.wide_console import WIDTH_OF_NO_TERMINAL, wide_console
 
 
 def test_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:

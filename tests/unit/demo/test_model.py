@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-from infra.rendering import Renderer
-from infra.tokenizer import unpack
+from infra.rendering.renderer import Renderer
+from infra.rendering.tokenizer import unpack
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import RENDERER

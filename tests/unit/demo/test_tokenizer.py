@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from infra.rendering import Renderer
-from infra.tokenizer import unpack
+from infra.rendering.renderer import Renderer
+from infra.rendering.tokenizer import unpack
 from seamlessflow.demo.dialogues import answer_text, call_text, dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer

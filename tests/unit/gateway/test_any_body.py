@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.dialect import Dialect
-from producers.gateway.dialects import DIALECTS
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Dialect
 from producers.gateway.errors import ApiError
+from producers.gateway.routes import DIALECTS
 from schemas.codec import decode, encode
 from schemas.records import ReplyFinished, RequestTurn
 from tests.unit.gateway.bodies import BODIES

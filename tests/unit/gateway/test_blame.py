@@ -4,14 +4,12 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway import (
-    chat_request,
-    completions_request,
-    messages_request,
-    responses_request,
-)
-from producers.gateway.blame import blame
-from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.calls.blame import blame
+from producers.gateway.dialects import completions_request
+from producers.gateway.dialects.anthropic_messages import request as messages_request
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.openai_chat import request as chat_request
+from producers.gateway.dialects.openai_responses import request as responses_request
 from producers.gateway.errors import ApiError, refused
 
 Parse = Callable[[bytes, int], CanonicalRequest]

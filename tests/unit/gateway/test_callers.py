@@ -3,10 +3,10 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from producers.gateway.callers import Callers
+from producers.gateway.calls.callers import Callers
+from producers.gateway.calls.keys import Keys, derived_admin_key
 from producers.gateway.errors import ApiError
 from producers.gateway.settings import GatewaySettings
-from producers.gateway.tokens import Keys, derived_admin_key
 
 SECRET = "a secret of the gateways"
 SETTINGS = GatewaySettings(

@@ -4,8 +4,8 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.chat_request import parse
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.openai_chat.request import parse
 from producers.gateway.errors import ApiError
 from schemas.records import Sampling
 

@@ -4,13 +4,13 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.chat_request import parse
-from producers.gateway.chat_response import Chunks, completion
-from producers.gateway.dialect import Piece
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.openai_chat.request import parse
+from producers.gateway.dialects.openai_chat.response import Chunks, completion
+from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError, refused
-from producers.gateway.openai_shape import error_body
-from producers.rollout.refusal import too_long
+from producers.rollout.turns.refusal import too_long
 from schemas.records import ReplyFinished, TokenTensor
 
 MESSAGE = b'{"content":"hi","role":"assistant"}'

@@ -3,10 +3,10 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.completions_request import parse
-from producers.gateway.completions_response import Completions, completion
-from producers.gateway.dialect import Piece
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.completions_request import parse
+from producers.gateway.dialects.completions_response import Completions, completion
+from producers.gateway.dialects.dialect import Piece
 from schemas.records import ReplyFinished, TokenTensor
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from infra.errors import SeamlessFlowError
-from producers.gateway.inbox import Inbox, Item
+from producers.gateway.link.inbox import Inbox, Item
 from schemas.records import ReplyDelta
 
 

@@ -3,9 +3,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.canonical import CanonicalRequest
+from producers.gateway.dialects.anthropic_messages.request import parse, prompt
+from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
-from producers.gateway.messages_request import parse, prompt
 from schemas.records import Sampling
 
 USER = {"role": "user", "content": "hi"}

@@ -7,12 +7,12 @@ import pytest
 from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.dialect import Piece
+from producers.gateway.dialects.anthropic_messages.events import MessageEvents
+from producers.gateway.dialects.anthropic_messages.request import parse
+from producers.gateway.dialects.anthropic_messages.response import completion, error_body
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
 from producers.gateway.errors import ApiError
-from producers.gateway.messages_events import MessageEvents
-from producers.gateway.messages_request import parse
-from producers.gateway.messages_response import completion, error_body
 from schemas.records import ReplyFinished
 
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

@@ -13,12 +13,12 @@ from anthropic.types import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.trajectories.messages import message_key
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.dialect import Piece
-from producers.gateway.messages_events import MessageEvents
-from producers.gateway.messages_request import parse
-from producers.gateway.messages_response import completion
+from consumers.trajectories.sessions.message_keys import message_key
+from producers.gateway.dialects.anthropic_messages.events import MessageEvents
+from producers.gateway.dialects.anthropic_messages.request import parse
+from producers.gateway.dialects.anthropic_messages.response import completion
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
 from schemas.records import ReplyFinished
 
 USER: Any = {"role": "user", "content": "x"}

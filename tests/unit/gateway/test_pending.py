@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from producers.gateway.pending import Pending
+from producers.gateway.link.pending import Pending
 from schemas.records import CommandAnswered, ReplyFinished
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.chat_request import parse as parse_chat
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.openai_chat.request import parse as parse_chat
+from producers.gateway.dialects.openai_responses.request import parse
 from producers.gateway.errors import ApiError
-from producers.gateway.responses_request import parse
 from schemas.records import Sampling
 
 USER = {"role": "user", "content": "hi"}

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.dialect import Piece
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.openai_responses.events import ResponseEvents
+from producers.gateway.dialects.openai_responses.request import parse
+from producers.gateway.dialects.openai_responses.response import completion
 from producers.gateway.errors import ApiError
-from producers.gateway.responses_events import ResponseEvents
-from producers.gateway.responses_request import parse
-from producers.gateway.responses_response import completion
 from schemas.records import ReplyFinished, TokenTensor
 
 TOOLS: list[dict[str, Any]] = [

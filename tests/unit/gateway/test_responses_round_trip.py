@@ -8,12 +8,12 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.chat_messages import canonical_messages
-from producers.gateway.dialect import Piece
-from producers.gateway.responses_events import ResponseEvents
-from producers.gateway.responses_request import parse
-from producers.gateway.responses_response import completion
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.openai_chat.messages import canonical_messages
+from producers.gateway.dialects.openai_responses.events import ResponseEvents
+from producers.gateway.dialects.openai_responses.request import parse
+from producers.gateway.dialects.openai_responses.response import completion
 from schemas.identity import tool_call_id
 from schemas.records import ReplyFinished
 

@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from producers.gateway.silence import Silence
+from producers.gateway.calls.silence import Silence
 
 PATIENCE_S = 15.0
 

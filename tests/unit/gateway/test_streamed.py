@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.gateway.canonical import CanonicalRequest
-from producers.gateway.chat_request import parse
-from producers.gateway.chat_response import Chunks
-from producers.gateway.delivered import missing
+from producers.gateway.calls.delivered import missing
+from producers.gateway.calls.streamed import StreamedAnswer
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.openai_chat.request import parse
+from producers.gateway.dialects.openai_chat.response import Chunks
 from producers.gateway.errors import ApiError
-from producers.gateway.streamed import StreamedAnswer
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
 IDS: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}

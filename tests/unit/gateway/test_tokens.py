@@ -1,7 +1,7 @@
 import pytest
 
+from producers.gateway.calls.keys import Keys, bearer, derived_admin_key
 from producers.gateway.errors import ApiError
-from producers.gateway.tokens import Keys, bearer, derived_admin_key
 
 SECRET = "a secret of the gateways"
 KEYS = Keys(SECRET)

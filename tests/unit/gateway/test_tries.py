@@ -2,8 +2,8 @@
 
 import pytest
 
+from producers.gateway.calls.tries import idempotency_key, retry_count
 from producers.gateway.errors import ApiError
-from producers.gateway.tries import idempotency_key, retry_count
 
 CODEX = b'{"turn_id":"01a1ff40-0c76","request_kind":"turn"}'
 

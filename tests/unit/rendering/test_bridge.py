@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from infra.bridge import Bridge
-from infra.chat_template import ChatTemplate
-from infra.renderer_library import library_renderer
-from infra.renderer_settings import RendererSettings
-from infra.tokenizer import Tokenizer, pack
+from infra.rendering.bridge import Bridge
+from infra.rendering.chat_template import ChatTemplate
+from infra.rendering.library import library_renderer
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import Tokenizer, pack
 from tests.unit.rendering.test_rendering import ASKED, TOLD, Message
 from tests.unit.rendering.tokenizers_made import byte_tokenizer, make_renderer
 

@@ -4,10 +4,10 @@ import pytest
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, pre_tokenizers
 
-from infra.renderer_settings import RendererError, RendererSettings
-from infra.rendering import Renderer
-from infra.tokenizer import Tokenizer, pack
-from infra.tool_calls import ToolCall
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererError, RendererSettings
+from infra.rendering.tokenizer import Tokenizer, pack
+from infra.rendering.tool_calls import ToolCall
 from tests.unit.rendering.test_rendering import ASKED, TOLD, TOOLS, Message, called
 from tests.unit.rendering.tokenizers_made import byte_tokenizer, make_renderer
 

@@ -7,9 +7,9 @@ import renderers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.completion import MessageDelta, MessageStream, ParsedMessage
-from infra.tokenizer import Tokenizer, pack, unpack
-from infra.tool_calls import ToolCall
+from infra.rendering.completion import MessageDelta, MessageStream, ParsedMessage
+from infra.rendering.tokenizer import Tokenizer, pack, unpack
+from infra.rendering.tool_calls import ToolCall
 from tests.unit.rendering.tokenizers_made import byte_tokenizer, make_renderer
 
 unhurried = settings(deadline=None, max_examples=50)

@@ -6,10 +6,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.renderer_settings import RendererError, RendererSettings, rendering_hash
-from infra.rendering import Renderer
-from infra.tokenizer import Tokenizer, unpack
-from producers.gateway.responses_request import parse as parse_responses
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
+from infra.rendering.tokenizer import Tokenizer, unpack
+from producers.gateway.dialects.openai_responses.request import parse as parse_responses
 from tests.unit.rendering.tokenizers_made import MARKUP_TOKENS, byte_tokenizer, make_renderer
 
 FAMILIES = ("qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "prime-qwen3")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.tokenizer import Tokenizer, TokenizerError, pack, unpack
+from infra.rendering.tokenizer import Tokenizer, TokenizerError, pack, unpack
 from tests.unit.rendering.tokenizers_made import byte_tokenizer, fallback_tokenizer
 
 unhurried = settings(deadline=None, max_examples=100)

@@ -5,9 +5,9 @@ from functools import cache
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
-from infra.renderer_settings import RendererSettings, ThinkingRetention
-from infra.rendering import Renderer
-from infra.tokenizer import Tokenizer
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings, ThinkingRetention
+from infra.rendering.tokenizer import Tokenizer
 
 CONTROL_TOKENS = (
     "<|endoftext|>",

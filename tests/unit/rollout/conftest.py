@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
 StartEngine = Callable[..., TorchEngine]
 

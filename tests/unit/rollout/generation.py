@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from producers.rollout.engine import Engine, PauseMode, SamplingParams, TokenChunk
+from producers.rollout.engine.contract import Engine, PauseMode, SamplingParams, TokenChunk
 from tests.waiting import until
 
 DEADLINE_S = 60.0

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from producers.rollout.commands import CommandQueue
-from producers.rollout.engine_errors import EngineStateInvalid, EngineTimeout
-from producers.rollout.engine_thread import EngineThread
+from producers.rollout.engine.commands import CommandQueue
+from producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
+from producers.rollout.engine.thread import EngineThread
 
 
 class Owner:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedModel
 
-from producers.rollout.engine import SamplingParams
+from producers.rollout.engine.contract import SamplingParams
 from tests.unit.rollout.conftest import StartEngine
 from tests.unit.rollout.generation import Generation
 from tests.unit.rollout.models import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.torch_engine import TorchEngine
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.torch_engine.engine import TorchEngine
 from tests.unit.rollout.conftest import StartEngine
 from tests.unit.rollout.generation import Generation
 from tests.unit.rollout.models import model, plain_logprobs, prompt, saved

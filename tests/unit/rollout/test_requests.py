@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.engine import SamplingParams, TokenChunk
-from producers.rollout.engine_errors import EngineStateInvalid, PromptTooLong, RequestInvalid
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from producers.rollout.engine.errors import EngineStateInvalid, PromptTooLong, RequestInvalid
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.unit.rollout.conftest import StartEngine
 from tests.unit.rollout.generation import Generation, as_bytes
 from tests.unit.rollout.models import CONTEXT, VOCABULARY, model, prompt

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.kv_cache import KvCache
-from producers.rollout.slots import SlotTable
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.torch_engine.kv_cache import KvCache
+from producers.rollout.torch_engine.rows import SlotTable
 
 SLOTS, LENGTH, ROWS = 7, 40, 4
 SAMPLING = SamplingParams(10)

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.engine_errors import EngineStateInvalid, WeightsRejected
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.engine.errors import EngineStateInvalid, WeightsRejected
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.unit.rollout.conftest import StartEngine
 from tests.unit.rollout.generation import Generation
 from tests.unit.rollout.models import model, plain_logprobs, prompt, saved

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from producers.rollout.engine import (
+from producers.rollout.engine.contract import (
     ChunkCallback,
     Engine,
     EngineHealth,
@@ -15,7 +15,7 @@ from producers.rollout.engine import (
     TokenChunk,
     VersionSpan,
 )
-from producers.rollout.engine_errors import RequestInvalid
+from producers.rollout.engine.errors import RequestInvalid
 
 
 @dataclass(frozen=True, slots=True)

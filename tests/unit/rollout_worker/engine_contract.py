@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from producers.rollout.engine import Engine, SamplingParams, TokenChunk
-from producers.rollout.engine_errors import (
+from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
+from producers.rollout.engine.errors import (
     EngineStateInvalid,
     PromptTooLong,
     RequestInvalid,

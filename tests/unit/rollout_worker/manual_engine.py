@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.tokenizer import unpack
-from producers.rollout.engine import (
+from infra.rendering.tokenizer import unpack
+from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,

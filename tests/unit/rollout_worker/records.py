@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.completion import MessageDelta, ParsedMessage
-from infra.tokenizer import pack, unpack
-from producers.rollout.engine import FinishReason, TokenChunk, VersionSpan
-from producers.rollout.script import logprobs
+from infra.rendering.completion import MessageDelta, ParsedMessage
+from infra.rendering.tokenizer import pack, unpack
+from producers.rollout.engine.contract import FinishReason, TokenChunk, VersionSpan
+from producers.rollout.scripted_engine.script import logprobs
 from schemas.records import GenerateTurn, Sampling
 
 WORKER = "worker-0"

@@ -1,6 +1,6 @@
 """Which records of a slot a worker acts on."""
 
-from producers.rollout.admission import REMEMBERED_TURNS, Admission
+from producers.rollout.turns.admission import REMEMBERED_TURNS, Admission
 from schemas.records import CancelGeneration
 from tests.unit.rollout_worker.records import INCARNATION, WORKER, request
 

@@ -5,8 +5,10 @@ from queue import SimpleQueue
 import pytest
 
 from infra.errors import SeamlessFlowError
-from producers.rollout.device import Device
-from producers.rollout.device_outcomes import (
+from producers.rollout.engine.contract import Engine
+from producers.rollout.probe.answers import EngineProbeFailed
+from producers.rollout.roles.device import Device
+from producers.rollout.roles.outcomes import (
     Acquired,
     Failed,
     Loaded,
@@ -15,10 +17,8 @@ from producers.rollout.device_outcomes import (
     Paused,
     Released,
 )
-from producers.rollout.engine import Engine
-from producers.rollout.message_reader import MessageReader
-from producers.rollout.probe_answers import EngineProbeFailed
-from producers.rollout.role_steps import Acquire, Load, Release, Step, Weights
+from producers.rollout.roles.steps import Acquire, Load, Release, Step, Weights
+from producers.rollout.turns.message_reader import MessageReader
 from schemas.records import PolicyWeights
 from tests.unit.rollout_worker.manual_engine import ManualEngine
 from tests.unit.rollout_worker.records import LetterReader

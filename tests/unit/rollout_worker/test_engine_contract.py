@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from producers.rollout.engine import Engine
-from producers.rollout.script import Script
-from producers.rollout.scripted_engine import ScriptedEngine
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.engine.contract import Engine
+from producers.rollout.scripted_engine.engine import ScriptedEngine
+from producers.rollout.scripted_engine.script import Script
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.unit.rollout.generation import as_bytes
 from tests.unit.rollout.models import model, saved
 from tests.unit.rollout_worker.engine_contract import EngineContract

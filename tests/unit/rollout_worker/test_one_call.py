@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.tokenizer import pack
-from producers.rollout.script import logprobs
-from producers.rollout.turns import Turn
+from infra.rendering.tokenizer import pack
+from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.turns.dispatch import Turn
 from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
 from tests.unit.rendering.tokenizers_made import make_renderer
 from tests.unit.rollout_worker.records import chunk, request

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from producers.rollout.engine import Engine
-from producers.rollout.probe import PROMPT_TEXT
-from producers.rollout.probe_answers import EngineProbeFailed
-from producers.rollout.probing import EngineProbe
-from producers.rollout.script import Script
-from producers.rollout.scripted_engine import ScriptedEngine
-from producers.rollout.torch_engine import TorchEngine, TorchEngineSettings
+from producers.rollout.engine.contract import Engine
+from producers.rollout.probe.answers import EngineProbeFailed
+from producers.rollout.probe.asking import EngineProbe
+from producers.rollout.probe.questions import PROMPT_TEXT
+from producers.rollout.scripted_engine.engine import ScriptedEngine
+from producers.rollout.scripted_engine.script import Script
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.unit.rollout.generation import as_bytes
 from tests.unit.rollout.models import model
 from tests.unit.rollout_worker import broken_engines as broken

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from infra.tokenizer import pack
-from producers.rollout.draw import sampling_params, turn_seed
-from producers.rollout.refusal import failed, refusal, unsupported
+from infra.rendering.tokenizer import pack
+from producers.rollout.turns.refusal import failed, refusal, unsupported
+from producers.rollout.turns.sampling import sampling_params, turn_seed
 from schemas.records import Sampling
 from tests.unit.rollout_worker.records import request
 

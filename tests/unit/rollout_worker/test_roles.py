@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.role_steps import Acquire, Load, Rejoin, Release, Weights
-from producers.rollout.roles import TRAINER_SILENT_MS, Roles, concerns
+from producers.rollout.roles.roles import TRAINER_SILENT_MS, Roles, concerns
+from producers.rollout.roles.steps import Acquire, Load, Rejoin, Release, Weights
 from schemas import records as r
 from schemas.records import Record, Sampling
 

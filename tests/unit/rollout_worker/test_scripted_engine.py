@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.engine_errors import EngineStateInvalid
-from producers.rollout.script import Script
-from producers.rollout.scripted_engine import ScriptedEngine
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.engine.errors import EngineStateInvalid
+from producers.rollout.scripted_engine.engine import ScriptedEngine
+from producers.rollout.scripted_engine.script import Script
 from tests.unit.rollout.generation import Generation, as_bytes
 from tests.waiting import until
 

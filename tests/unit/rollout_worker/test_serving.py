@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from infra.errors import DeliveryFailed
-from infra.kafka import Headers, Received
-from infra.kafka_producer import OnDelivery
+from infra.kafka.client import Headers, Received
+from infra.kafka.producer import OnDelivery
+from infra.rendering.tokenizer import pack
 from infra.settings import TelemetrySettings
-from infra.telemetry import telemetry
-from infra.tokenizer import pack
-from producers.rollout.admission import Admission
-from producers.rollout.engine_errors import (
+from infra.telemetry.tracing import telemetry
+from producers.rollout.engine.errors import (
     EngineStateInvalid,
     PromptTooLong,
     RequestInvalid,
     no_structured_output,
 )
-from producers.rollout.live_turn import LiveTurn
-from producers.rollout.serving import SCAN_MS, Service, Serving
-from producers.rollout.turns import Output
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.dispatch import Output
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.serving import SCAN_MS, Service, Serving
 from schemas.records import (
     CancelGeneration,
     Record,

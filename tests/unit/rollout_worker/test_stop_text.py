@@ -2,9 +2,9 @@
 
 import pytest
 
-from infra.completion import NOTHING, MessageDelta, ParsedMessage
-from infra.tokenizer import pack
-from producers.rollout.stop_text import StopText
+from infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
+from infra.rendering.tokenizer import pack
+from producers.rollout.turns.stop_text import StopText
 from tests.unit.rollout_worker.records import Letters, codes
 
 

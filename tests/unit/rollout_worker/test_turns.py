@@ -9,13 +9,13 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.completion import MessageDelta, ParsedMessage
-from infra.tokenizer import pack, unpack
-from infra.tool_calls import ToolCall
-from producers.rollout.engine import FinishReason
-from producers.rollout.script import logprobs
-from producers.rollout.turns import Turn, unstarted
-from producers.rollout.unwritten import ChunkIncomplete, ChunkOutOfOrder
+from infra.rendering.completion import MessageDelta, ParsedMessage
+from infra.rendering.tokenizer import pack, unpack
+from infra.rendering.tool_calls import ToolCall
+from producers.rollout.engine.contract import FinishReason
+from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.turns.dispatch import Turn, unstarted
+from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
 from schemas.records import (
     Sampling,
     TokenTensor,

@@ -1,6 +1,6 @@
 """Time spent, as `WorkerUsage` tells it."""
 
-from producers.rollout.usage import Usage
+from producers.rollout.roles.usage import Usage
 
 
 def test_time_is_counted_by_activity_and_only_since_the_last_report() -> None:

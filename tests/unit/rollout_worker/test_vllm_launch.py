@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_launch import INSIDE, Launch, launch
+from producers.rollout.vllm_engine.launch import INSIDE, Launch, launch
 
 MINE = {"PATH": "/bin", "PYTHONPATH": "/mine", "VIRTUAL_ENV": "/mine", "CUDA_VISIBLE_DEVICES": "1"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from producers.rollout.engine import SamplingParams
-from producers.rollout.vllm_protocol import (
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.vllm_engine.protocol import (
     AnswerInvalid,
     EventReader,
     RequestRefused,

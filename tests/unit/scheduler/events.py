@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
 
-from scheduler import state
-from scheduler.decisions import Plan, View
-from scheduler.fleet import Fleet
-from scheduler.fleet import apply as fleet_apply
-from scheduler.policies import named
+from scheduler.decisions.decide import Plan, View
+from scheduler.decisions.policies import named
+from scheduler.decisions.task_source import TaskRow, TaskSource
 from scheduler.settings import (
     EvaluationSection,
     PacingSection,
@@ -16,8 +14,10 @@ from scheduler.settings import (
     SchedulerSection,
     SchedulerSettings,
 )
-from scheduler.state import State
-from scheduler.task_source import TaskRow, TaskSource
+from scheduler.state import state
+from scheduler.state.fleet import Fleet
+from scheduler.state.fleet import apply as fleet_apply
+from scheduler.state.state import State
 from schemas import records as r
 from schemas.records import Record
 

@@ -1,9 +1,9 @@
 """From wanted roles to records: decisions over lists of events."""
 
-from scheduler.decisions import View, decide
-from scheduler.fleet import Fleet
+from scheduler.decisions.decide import View, decide
+from scheduler.decisions.snapshot import FIRST_RETRY_MS
 from scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
-from scheduler.snapshot import FIRST_RETRY_MS
+from scheduler.state.fleet import Fleet
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.scheduler import events as e

@@ -1,8 +1,8 @@
 """Signs of life: whose heartbeat says that a process lives."""
 
-from scheduler import membership
-from scheduler.contact import OUTAGE_MS, Contact
-from scheduler.fleet import Fleet
+from scheduler.decisions import membership
+from scheduler.decisions.contact import OUTAGE_MS, Contact
+from scheduler.state.fleet import Fleet
 from tests.unit.scheduler import events as e
 
 NOW, TIMEOUT = 100_000, 10_000

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.gates import may_leave
-from scheduler.snapshot import Prices, Snapshot, WorkerView
+from scheduler.decisions.gates import may_leave
+from scheduler.decisions.snapshot import Prices, Snapshot, WorkerView
 
 TAGS = frozenset({"rollout", "train"})
 IDLE = WorkerView(name="a", tags=TAGS, able=TAGS, role="train", acquired_ms=0)

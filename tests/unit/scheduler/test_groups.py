@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler import state
-from scheduler.groups import MOST_TRIES
-from scheduler.state import State
+from scheduler.state import state
+from scheduler.state.groups import MOST_TRIES
+from scheduler.state.state import State
 from schemas.records import Record
 from tests.unit.scheduler import events as e
 

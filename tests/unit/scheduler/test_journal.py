@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from infra.errors import KafkaUnavailable
-from infra.kafka import BEGINNING, Partition, Received
+from infra.kafka.client import BEGINNING, Partition, Received
 from infra.settings import KafkaSettings
 from scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
-from scheduler.state import to_json
+from scheduler.state.state import to_json
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.scheduler import events as e

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scheduler import pacing
+from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection
 from schemas.records import Record
 from tests.unit.scheduler import events as e

@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler import plan
-from scheduler.fleet import Fleet
+from scheduler.decisions import waste
+from scheduler.decisions.snapshot import snapshot
 from scheduler.settings import SchedulerSection
-from scheduler.snapshot import snapshot
-from scheduler.state import State, apply
+from scheduler.state.fleet import Fleet
+from scheduler.state.state import State, apply
 from schemas.records import PlanWarning, Record
 from tests.unit.scheduler import events as e
 
@@ -16,15 +16,15 @@ def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
     gang: int, bubble: bool
 ) -> None:
     # T / (R + T) = 2 / 4
-    idle = plan.predicted_idle("multiplexed", 4, gang, rollout=200, train=200, lag=1)
+    idle = waste.predicted_idle("multiplexed", 4, gang, rollout=200, train=200, lag=1)
 
     assert (idle > 0) is bubble
-    assert plan.workers_that_train(4, 200, 200) == 2
+    assert waste.workers_that_train(4, 200, 200) == 2
 
 
 def test_a_lag_of_one_hides_training_behind_rollout() -> None:
     def idle(policy: str, lag: int) -> float:
-        return plan.predicted_idle(policy, 4, 2, rollout=200, train=200, lag=lag)
+        return waste.predicted_idle(policy, 4, 2, rollout=200, train=200, lag=lag)
 
     assert idle("disaggregated", 0) == pytest.approx(0.5)
     assert idle("disaggregated", 1) == pytest.approx(0)
@@ -32,7 +32,7 @@ def test_a_lag_of_one_hides_training_behind_rollout() -> None:
     assert idle("colocated", 0) == pytest.approx(0)
 
 
-def measured(decoding_ms: int, steps: int = plan.MEASURED_STEPS) -> State:
+def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
     records: list[Record] = [e.claimed(), *e.joined_both("a"), e.joined("b", tags=("rollout",))]
     for step in range(steps):
         records += [e.usage("b", decoding_ms=decoding_ms), e.completed(step, took_ms=1_000)]
@@ -41,7 +41,7 @@ def measured(decoding_ms: int, steps: int = plan.MEASURED_STEPS) -> State:
 
 def warn(state: State, now_ms: int = 0, policy: str = "multiplexed") -> list[PlanWarning]:
     settings = e.settings(scheduler=SchedulerSection(policy=policy))
-    return plan.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
+    return waste.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
 
 
 def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:

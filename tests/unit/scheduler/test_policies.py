@@ -2,8 +2,15 @@
 
 import pytest
 
-from scheduler.policies import Policy, UnknownPolicy, colocated, disaggregated, multiplexed, named
-from scheduler.snapshot import Prices, Snapshot, WorkerView
+from scheduler.decisions.policies import (
+    Policy,
+    UnknownPolicy,
+    colocated,
+    disaggregated,
+    multiplexed,
+    named,
+)
+from scheduler.decisions.snapshot import Prices, Snapshot, WorkerView
 
 ROLLOUT, TRAIN = frozenset({"rollout"}), frozenset({"train"})
 BOTH = ROLLOUT | TRAIN
@@ -138,10 +145,12 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 
 
 def test_a_policy_of_ones_own_is_found_by_module_and_function() -> None:
-    assert named("scheduler.policies:colocated") is colocated
+    assert named("scheduler.decisions.policies:colocated") is colocated
 
 
-@pytest.mark.parametrize("name", ["none", "no.such.module:f", "scheduler.policies:none", ":"])
+@pytest.mark.parametrize(
+    "name", ["none", "no.such.module:f", "scheduler.decisions.policies:none", ":"]
+)
 def test_an_unknown_policy_is_refused(name: str) -> None:
     with pytest.raises(UnknownPolicy):
         named(name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.roofline import BANDWIDTH, PEAK, Speeds, attainable, ratios
+from scheduler.decisions.roofline import BANDWIDTH, PEAK, Speeds, attainable, ratios
 
 
 def test_decoding_is_bound_by_bandwidth_and_training_by_the_peak() -> None:

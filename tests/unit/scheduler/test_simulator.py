@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.plan import predicted_idle
+from scheduler.decisions.waste import predicted_idle
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulated_fleet import Cluster
-from scheduler.simulator import Outcome, simulate
+from scheduler.simulation.fleet import Cluster
+from scheduler.simulation.simulator import Outcome, simulate
 from schemas import records as r
 from tests.unit.scheduler.events import BOTH, settings
 

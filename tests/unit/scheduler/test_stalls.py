@@ -1,8 +1,8 @@
 """Standing still is told, once."""
 
+from scheduler.decisions.stalls import stalled
 from scheduler.settings import SchedulerSection
-from scheduler.stalls import stalled
-from scheduler.state import State, apply
+from scheduler.state.state import State, apply
 from schemas.records import Record
 from tests.unit.scheduler import events as e
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.state import State, apply, from_json, to_json
+from scheduler.state.state import State, apply, from_json, to_json
 from schemas.records import Record
 from tests.unit.scheduler import events as e
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.task_source import TasksRejected, read
+from scheduler.decisions.task_source import TasksRejected, read
 
 
 def write(folder: Path, *lines: str) -> Path:

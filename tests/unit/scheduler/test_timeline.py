@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.timeline import (
+from scheduler.state.timeline import (
     PAUSED,
     ROLLOUT,
     SWITCHING,
@@ -13,9 +13,9 @@ from scheduler.timeline import (
     StepEnd,
     timeline,
 )
-from scheduler.timeline_chart import plot
 from schemas import records as r
 from schemas.records import Record
+from seamlessflow.reports.timeline_chart import plot
 from tests.unit.scheduler import events as e
 
 RUN: list[Record] = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.workers import NO_ROLE
+from scheduler.state.workers import NO_ROLE
 from tests.unit.scheduler import events as e
 
 

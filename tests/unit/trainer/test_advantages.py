@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.advantages import ESTIMATORS, grpo, grpo_unscaled, rloo, varied
+from trainer.data.advantages import ESTIMATORS, grpo, grpo_unscaled, rloo, varied
 
 RETURNS = np.array([1.0, 0.0, 0.0, 0.5])
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.trainer.trajectories import one_turn
-from trainer.advantages import grpo
-from trainer.batch import Batch, Rules, facts, prepare, select
-from trainer.grouping import Group
-from trainer.sessions import Session, read
-from trainer.staleness import Admission, Clock, awaited
+from trainer.data.advantages import grpo
+from trainer.data.batch import Batch, Rules, facts, prepare, select
+from trainer.data.grouping import Group
+from trainer.data.sessions import Session, read
+from trainer.data.staleness import Admission, Clock, awaited
 
 RULES = Rules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
 NOW = Clock({}, now=3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.records import Trajectory, VersionSpan
 from tests.unit.trainer.trajectories import Run, trajectory
-from trainer.chains import Chain, TrajectoryMalformed, chains, without
+from trainer.data.chains import Chain, TrajectoryMalformed, chains, without
 
 
 def two_turns() -> Trajectory:

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from infra.renderer_settings import RendererError
-from infra.weight_versions import versions
-from infra.weights import verify
+from infra.rendering.settings import RendererError
+from infra.weights.manifest import verify
+from infra.weights.versions import versions
 from schemas.records import WeightsPublished
 from seamlessflow.demo.tokenizer import make_tokenizer
-from trainer import checkpoint
-from trainer.backend import ModelUnusable, StepInput
-from trainer.checkpoint import STATE, Checkpoint, CheckpointForeign
-from trainer.first_weights import WeightsDirectoryInUse, first_weights
-from trainer.history import History
-from trainer.publication import Publication
-from trainer.recovery import Origin, plan
-from trainer.roles import Roles
+from trainer.backends.backend import ModelUnusable, StepInput
+from trainer.recovery import checkpoint
+from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
+from trainer.recovery.history import History
+from trainer.recovery.resume import Origin, plan
+from trainer.roles.roles import Roles
 from trainer.settings import PolicySection, TrainerSettings
+from trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
+from trainer.steps.publication import Publication
 
 LOG = "cluster/prefix."
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from schemas import records as r
 from schemas.records import Record, StepGroup
 from tests.unit.trainer.trajectories import one_turn
-from trainer.advantages import grpo
-from trainer.batch import Batch, Rules
-from trainer.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, Dataloader, Limits, Skipped
-from trainer.history import History
-from trainer.recovery import Origin, plan
+from trainer.data.advantages import grpo
+from trainer.data.batch import Batch, Rules
+from trainer.recovery.history import History
+from trainer.recovery.resume import Origin, plan
+from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, Dataloader, Limits, Skipped
 
 RULES = Rules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
 LIMITS = Limits(groups=2, lag=1, refill=1, window=4)

@@ -2,8 +2,8 @@
 
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed, Trajectory
 from tests.unit.trainer.trajectories import one_turn
-from trainer.grouping import Grouping
-from trainer.sessions import read
+from trainer.data.grouping import Grouping
+from trainer.data.sessions import read
 
 
 def session(

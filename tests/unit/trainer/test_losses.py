@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trainer.losses import LOSSES, icepop, ppo_clip, tis
+from trainer.backends.losses import LOSSES, icepop, ppo_clip, tis
 from trainer.settings import LossSection
 
 SETTINGS = LossSection()

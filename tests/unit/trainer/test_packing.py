@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.trainer.trajectories import Run, trajectory
-from trainer.chains import Chain, chains
-from trainer.packing import Layout, MicroBatch, empty, pack, shard
+from trainer.data.chains import Chain, chains
+from trainer.data.packing import Layout, MicroBatch, empty, pack, shard
 
 LAYOUTS = get_args(Layout)
 

@@ -6,8 +6,8 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record, StepGroup
-from trainer.history import History
-from trainer.recovery import Origin, StepNotRecorded, plan, surviving
+from trainer.recovery.history import History
+from trainer.recovery.resume import Origin, StepNotRecorded, plan, surviving
 
 
 def committed(

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from schemas.records import ProgressStalled
-from trainer.batch import Batch
-from trainer.metrics import known
-from trainer.reasons import reasons
-from trainer.reports import ENGINE, LEARNING, Reports
-from trainer.schedule import learning_rate
+from trainer.data.batch import Batch
+from trainer.metrics.names import known
+from trainer.metrics.reasons import reasons
+from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
+from trainer.roles.usage import Usage
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
-from trainer.sinks import CsvFile, SinkUnavailable, open_sinks
-from trainer.step import Done, Order
-from trainer.usage import Usage
+from trainer.steps.learning_rate import learning_rate
+from trainer.steps.one_step import Done, Order
+from trainer.steps.reports import ENGINE, LEARNING, Reports
 
 EQUAL = {"filtered/zero_variance": 1.0, "reward_mean": 0.0, "tokens_trained": 0.0}
 

@@ -8,7 +8,7 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record
-from trainer.roles import Roles
+from trainer.roles.roles import Roles
 
 
 def assigned(

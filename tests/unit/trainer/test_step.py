@@ -7,16 +7,16 @@ from typing import cast
 import pytest
 
 from infra.errors import KafkaUnavailable
-from infra.kafka_producer import Producer
+from infra.kafka.producer import Producer
 from infra.settings import TelemetrySettings
-from infra.telemetry import telemetry
+from infra.telemetry.tracing import telemetry
 from schemas.records import Record
 from tests.unit.trainer.test_batch import NOW, RULES, group
 from tests.unit.trainer.test_checkpoint import StubBackend
-from trainer.batch import Batch, prepare
-from trainer.publication import Publication
+from trainer.data.batch import Batch, prepare
 from trainer.settings import PolicySection, TrainerSettings
-from trainer.step import Order, StepFenced, StepRunner
+from trainer.steps.one_step import Order, StepFenced, StepRunner
+from trainer.steps.publication import Publication
 
 
 class Log:

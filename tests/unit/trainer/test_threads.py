@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from infra.kafka import Received
+from infra.kafka.client import Received
 from schemas.records import RunFinished
 from trainer.inbox import Inbox
 from trainer.work import Work

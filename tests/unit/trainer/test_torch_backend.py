@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tests.unit.trainer.models import VOCABULARY, logprobs, open_tiny, sample, write_tiny
 from tests.unit.trainer.trajectories import Run, trajectory
-from trainer.backend import ModelUnusable, StepInput, UnknownChoice
-from trainer.chains import Chain, chains
-from trainer.packing import Layout, pack
+from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import Chain, chains
+from trainer.data.packing import Layout, pack
 from trainer.settings import LossSection, TrainerSection
-from trainer.torch_backend import TorchBackend
 
 SETTINGS = TrainerSection(device="cpu", threads=1)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.trainer.trajectories import Run, trajectory
-from trainer.chains import Chain, chains, without
-from trainer.packing import Layout, pack
-from trainer.trained import Header, TrainedRun, read_trained, write_trained
+from trainer.data.chains import Chain, chains, without
+from trainer.data.packing import Layout, pack
+from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
 
 HEADER = Header(step=4, version=5, lineage="a", policy="tiny", tokens=5)
 

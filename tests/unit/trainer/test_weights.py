@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.weight_versions import LEASE_MAX_AGE_S, lease, retain, versions
-from infra.weights import MANIFEST, Manifest, WeightsInvalid, publish, read_manifest, verify
+from infra.weights.manifest import (
+    MANIFEST,
+    Manifest,
+    WeightsInvalid,
+    publish,
+    read_manifest,
+    verify,
+)
+from infra.weights.versions import LEASE_MAX_AGE_S, lease, retain, versions
 
 
 def facts(version: int = 4) -> Manifest:

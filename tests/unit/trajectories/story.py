@@ -7,9 +7,9 @@ import numpy as np
 import orjson
 import xxhash
 
-from consumers.trajectories import fold
-from consumers.trajectories.session import Session, Turn
-from consumers.trajectories.tree import ROOT
+from consumers.trajectories.sessions import fold
+from consumers.trajectories.sessions.session import Session, Turn
+from consumers.trajectories.sessions.tree import ROOT
 from schemas import records as r
 from schemas.records import Record, Sampling
 

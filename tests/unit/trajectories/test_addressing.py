@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from consumers.trajectories.addressing import Command
-from consumers.trajectories.partition import Partition, Progress
-from infra.kafka import Received
+from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.partition import Partition, Progress
+from infra.kafka.client import Received
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.trajectories.story import closed, finalized, opened, rewarded, started

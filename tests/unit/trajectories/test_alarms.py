@@ -1,6 +1,6 @@
 """The alarm clock of all sessions."""
 
-from consumers.trajectories.alarms import Alarms
+from consumers.trajectories.acting.alarms import Alarms
 
 
 def test_the_earliest_alarm_of_a_session_counts() -> None:

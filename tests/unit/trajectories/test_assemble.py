@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.assemble import trajectory
+from consumers.trajectories.sessions.assemble import trajectory
 from schemas.codec import encode
 from schemas.records import Trajectory, VersionSpan
 from tests.unit.trajectories.story import (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.counting import count
-from consumers.trajectories.session import Session
+from consumers.trajectories.decisions.counting import count
+from consumers.trajectories.sessions.session import Session
 from schemas import records as r
 from tests.unit.trajectories.story import closed, message, opened, told
 from tests.unit.trajectories.test_decide import context, fields

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories import deadlines, dispatch
-from consumers.trajectories.decide import Command, decide
-from consumers.trajectories.decision import Context
-from consumers.trajectories.fleet import Departure, Fleet
-from consumers.trajectories.matching import Messages
+from consumers.trajectories.decisions import deadlines, dispatch
+from consumers.trajectories.decisions.decide import Command, decide
+from consumers.trajectories.decisions.decision import Context
+from consumers.trajectories.decisions.fleet import Departure, Fleet
+from consumers.trajectories.matching.chat import Messages
 from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import SESSIONS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumers.trajectories.echoes import Echoes
+from consumers.trajectories.bus.echoes import Echoes
 from schemas.codec import UndecodableRecord, encode
 from tests.unit.trajectories.story import rewarded, started
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consumers.trajectories.fleet import HEARTBEAT_VALID_MS, Departure, Fleet
+from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, Fleet
 from schemas.records import WorkerHeartbeat
 from tests.unit.trajectories.test_decide import acquired
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumers.trajectories.session import TurnState
+from consumers.trajectories.sessions.session import TurnState
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.trajectories.story import (

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from consumers.trajectories.held_replies import Addressed, HeldReplies
+from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
 from schemas.records import CommandAnswered, Record, ReplyDelta, ReplyFinished, TokenTensor
 
 TURN: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}

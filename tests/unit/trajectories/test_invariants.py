@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.trajectories.assemble import trajectory
-from consumers.trajectories.partition import Partition, Progress
-from infra.kafka import Received
+from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.partition import Partition, Progress
+from infra.kafka.client import Received
 from schemas.codec import decode, encode
 from schemas.records import Record, SessionOpened, Trajectory
 from tests.unit.trajectories.happenings import STEPS, Step

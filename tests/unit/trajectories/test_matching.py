@@ -6,12 +6,12 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.match import Match
-from consumers.trajectories.matching import match
-from consumers.trajectories.messages import Strictness, chained, message_key, shape_key
-from consumers.trajectories.tree import ROOT
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from consumers.trajectories.matching.chat import match
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key, shape_key
+from consumers.trajectories.sessions.tree import ROOT
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
 from schemas.identity import tool_call_id
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.unit.trajectories.story import (

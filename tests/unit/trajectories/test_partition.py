@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from consumers.trajectories.decide import decide
-from consumers.trajectories.partition import Partition, Progress
-from infra.kafka import Received
+from consumers.trajectories.decisions.decide import decide
+from consumers.trajectories.sessions.partition import Partition, Progress
+from infra.kafka.client import Received
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.trajectories.story import closed, finalized, opened, rewarded, started

@@ -6,11 +6,11 @@ import orjson
 import pytest
 import xxhash
 
-from consumers.trajectories.match import Match
-from consumers.trajectories.messages import shape_key
-from consumers.trajectories.raw_matching import match_raw
-from infra.renderer_settings import RendererSettings
-from infra.rendering import Renderer
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.raw import match_raw
+from consumers.trajectories.sessions.message_keys import shape_key
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.unit.trajectories.story import (
     Story,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.trajectories.renderers import Renderers
-from infra.renderer_settings import RendererError, RendererSettings
+from consumers.trajectories.matching.renderers import Renderers
+from infra.rendering.settings import RendererError, RendererSettings
 from schemas.records import PolicyWeights
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.unit.trajectories.test_decide import a_fleet

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories import fold
-from consumers.trajectories.replies import replies
+from consumers.trajectories.sessions import fold
+from consumers.trajectories.sessions.replies import replies
 from schemas import records as r
 from tests.unit.trajectories.story import (
     Story,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from consumers.trajectories.decide import decide
-from consumers.trajectories.retries import RETRY_WINDOW_MS
+from consumers.trajectories.decisions.decide import decide
+from consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
 from schemas import records as r
 from schemas.records import Record
 from tests.unit.trajectories.story import Story, completed, dispatched, ids, started, told

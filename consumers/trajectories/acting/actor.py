@@ -1,0 +1,229 @@
+"""Decides commands, and does what events that were read back ask for, in partitions owned here.
+
+Everything here happens on the manager's main thread. What is decided is pure (`decide.py`,
+`deadlines.py`, `dispatch.py`); it is written by the outbox.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from consumers.trajectories.acting.alarms import Alarms
+from consumers.trajectories.acting.placement import Placement
+from consumers.trajectories.bus.outbox import Outbox
+from consumers.trajectories.decisions import deadlines
+from consumers.trajectories.decisions.contexts import Contexts
+from consumers.trajectories.decisions.counting import count, not_counted
+from consumers.trajectories.decisions.decide import Command, decide, refuse
+from consumers.trajectories.decisions.decision import Decision
+from consumers.trajectories.sessions.fold import Folded
+from consumers.trajectories.sessions.partition import Partition
+from consumers.trajectories.sessions.replies import replies
+from consumers.trajectories.sessions.session import Session
+from infra.kafka.client import Headers, Received
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry
+from schemas import records as r
+from schemas.identity import session_name
+from schemas.records import Record
+
+log = logging.getLogger(__name__)
+_LOOK_AGAIN_MS = 50
+_SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
+
+
+class Actor:
+    """What a manager does with the partitions it owns."""
+
+    def __init__(
+        self,
+        partitions: Mapping[int, Partition],
+        contexts: Contexts,
+        placement: Placement,
+        outbox: Outbox,
+        telemetry: Telemetry,
+        metrics: Metrics,
+    ) -> None:
+        self._partitions = partitions
+        self._contexts = contexts
+        self._fleet = contexts.fleet
+        self._placement = placement
+        self._outbox = outbox
+        self._telemetry = telemetry
+        self._metrics = metrics
+        self._alarms = Alarms()
+
+    def command(self, partition: Partition, received: Received) -> None:
+        """Decides a command, or keeps it until the session's earlier events are read back."""
+        partition.next_request = received.offset + 1
+        command = received.record
+        if isinstance(command, r.CountTokens):
+            self._count_tokens(partition, command, received)
+            return
+        if not isinstance(command, Command):
+            self._outbox.bury(received, "not a command")
+            return
+        if command.command_id in partition.carried_out:
+            return
+        partition.commands[command.command_id] = received.offset
+        name = session_name(command.session_id)
+        if name in partition.unread or name in partition.deferred:
+            partition.deferred.setdefault(name, deque()).append(received)
+        else:
+            self._decide(partition, received)
+
+    def folded(self, partition: Partition, received: Received, folded: Folded) -> None:
+        """Does what an event that was read back asks for."""
+        session, event = folded.session, received.record
+        self._count(event, folded.accepted)
+        if folded.accepted:
+            # A retry is told again what its turn has had.
+            again = isinstance(event, r.TurnJoined)
+            tell = self._outbox.reply if again else self._outbox.reply_together
+            self._reply(received, folded, tell)
+        if session is not None:
+            self._follow(partition, session, received, folded)
+        if partition.deferred:
+            name = session_name(getattr(event, "session_id", ""))
+            if name in partition.deferred:
+                self._take_up(partition, name)
+
+    def repeat(self, received: Received, folded: Folded) -> None:
+        """Forwards an accepted event that a former owner may have forwarded."""
+        self._reply(received, folded, self._outbox.reply)
+
+    def _reply(
+        self, received: Received, folded: Folded, tell: Callable[[int, Record, Headers], None]
+    ) -> None:
+        """Forwards an event to the gateways that wait for it."""
+        wanted = replies(received.record, folded)
+        if not wanted:
+            return
+        with self._telemetry.span("process sessions", received.headers) as span:
+            for number, record in wanted:
+                tell(number, record, span.headers or received.headers)
+
+    def reconcile(self, partition: Partition) -> None:
+        """After a takeover: dispatches what is undispatched, repeats what may be lost."""
+        for session in list(partition.sessions.values()):
+            self._placement.resume(partition, session)
+            if session.finalized_at_ms is None:
+                self._set_alarm(partition, session)
+
+    def overdue(self) -> None:
+        """Does what deadlines that have passed ask for."""
+        now = self._contexts.clock()
+        self._placement.settle_doubts(now)
+        for number, session_id in self._alarms.ring(now):
+            partition = self._partitions.get(number)
+            session = partition.sessions.get(session_id) if partition else None
+            if partition is not None and session is not None and partition.owned:
+                self._overdue_session(partition, session, now)
+
+    def next_alarm_s(self) -> float:
+        """Seconds until `overdue` has something to do, at most one."""
+        times = (self._alarms.next_ms, self._placement.next_doubt_ms)
+        next_ms = min((time for time in times if time is not None), default=None)
+        return (
+            1.0
+            if next_ms is None
+            else min(1.0, max(0.0, (next_ms - self._contexts.clock()) / 1000))
+        )
+
+    def _overdue_session(self, partition: Partition, session: Session, now: int) -> None:
+        due = deadlines.due_ms(session)
+        if due is None:
+            return
+        if due <= now and not partition.reading_back(session.session_id):
+            decision = deadlines.overdue(session, self._contexts.now(partition))
+            self._outbox.carry_out(partition, decision)
+        self._alarms.set(partition.number, session.session_id, max(due, now + _LOOK_AGAIN_MS))
+
+    def _follow(
+        self, partition: Partition, session: Session, received: Received, folded: Folded
+    ) -> None:
+        event = received.record
+        for turn in (folded.turn, *folded.cut):
+            if turn is not None and folded.accepted and not turn.running:
+                self._fleet.release(turn.worker, turn.incarnation)
+        if isinstance(event, r.SessionFinalized) and folded.accepted:
+            partition.emit(session)
+            partition.end(session)
+        elif isinstance(event, r.TurnInterrupted) and folded.accepted:
+            self._fleet.release(event.worker, event.incarnation)
+            self._placement.place(partition, session, "interrupted", received.headers)
+        elif isinstance(event, r.TurnDispatched):
+            self._dispatched(partition, session, event, folded)
+        elif isinstance(event, _SETS_A_DEADLINE):
+            self._set_alarm(partition, session)
+
+    def _dispatched(
+        self, partition: Partition, session: Session, event: r.TurnDispatched, folded: Folded
+    ) -> None:
+        turn = folded.turn
+        if turn is not None and turn.running and turn.worker is None:
+            # Output came in between, so that this dispatch would leave a hole or sample twice.
+            self._placement.again(partition, session, turn, "interrupted")
+        elif not self._fleet.routable(event.worker, event.incarnation):
+            self._placement.doubt(event.worker)
+        self._set_alarm(partition, session)
+
+    def _decide(self, partition: Partition, received: Received) -> None:
+        command: Command = received.record  # type: ignore[assignment]
+        with self._telemetry.span(
+            "process requests", received.headers, session_id=command.session_id
+        ) as span:
+            decision = self._decision(partition, command, received)
+            self._outbox.carry_out(partition, decision, span.headers or received.headers)
+        if decision.decide_again:
+            name = session_name(command.session_id)
+            partition.deferred.setdefault(name, deque()).appendleft(received)
+        if not decision.events:
+            partition.commands.pop(command.command_id, None)
+        for event in decision.events:
+            if isinstance(event, r.TurnStarted) and not decision.prompts:
+                self._placement.wait(partition, event.session_id)
+
+    def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
+        session = partition.find(command)
+        context = self._contexts.now(partition)
+        try:
+            return decide(session, command, context)
+        except Exception as error:
+            # One poisonous command must not stop the partition: it goes to the dead letters.
+            log.exception("command %s of %s", command.command_id, command.session_id)
+            self._outbox.bury(received, repr(error))
+            return Decision([refuse(command, context, 500, "internal_error", repr(error))])
+
+    def _count_tokens(
+        self, partition: Partition, command: r.CountTokens, received: Received
+    ) -> None:
+        context = self._contexts.now(partition)
+        if command.reply is None or command.expires_at_ms <= context.now_ms:
+            return
+        try:
+            answer = count(partition.find(command), command, context)
+        except Exception as error:
+            log.exception("command %s of %s", command.command_id, command.session_id)
+            self._outbox.bury(received, repr(error))
+            answer = not_counted(command, 500, "internal_error", repr(error))
+        self._outbox.reply(command.reply.partition, answer)
+
+    def _take_up(self, partition: Partition, name: str) -> None:
+        commands = partition.deferred[name]
+        while commands and name not in partition.unread:
+            self._decide(partition, commands.popleft())
+        if not commands:
+            del partition.deferred[name]
+
+    def _set_alarm(self, partition: Partition, session: Session) -> None:
+        self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
+
+    def _count(self, event: Record, accepted: bool) -> None:
+        kind, told = type(event).__name__, "true" if accepted else "false"
+        counter = self._metrics.counter
+        counter("seamlessflow_manager_events_total", type=kind, accepted=told).inc()
+        if accepted and isinstance(event, r.TurnStarted):
+            counter("seamlessflow_manager_matches_total", rule=event.match_rule).inc()
+        elif accepted and isinstance(event, r.TurnDispatched):
+            counter("seamlessflow_manager_dispatches_total", reason=event.reason).inc()

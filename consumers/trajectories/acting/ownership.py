@@ -1,0 +1,163 @@
+"""Which partitions this manager has, and which of them it may act on.
+
+The group of managers shares the partitions out; what it says comes in the thread of `requests`.
+A partition is owned once this manager's claim was read back as the first of its epoch: everything
+before it is folded by then. Reading a newer claim ends acting at once.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from functools import partial
+
+from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.acting.takeover import Takeover
+from consumers.trajectories.bus.connections import Connections
+from consumers.trajectories.bus.outbox import Outbox
+from consumers.trajectories.decisions.contexts import Contexts
+from consumers.trajectories.sessions.partition import Partition, Progress
+from infra.kafka.client import BEGINNING, Received
+from schemas.records import PartitionClaimed
+
+log = logging.getLogger(__name__)
+_REVOKE_TIMEOUT_S = 20
+
+
+class Ownership:
+    """Gives what is read of owned partitions to the actor, and holds the rest."""
+
+    def __init__(
+        self,
+        manager: str,
+        partitions: dict[int, Partition],
+        contexts: Contexts,
+        connections: Connections,
+        outbox: Outbox,
+        actor: Actor,
+    ) -> None:
+        self._manager = manager
+        self._partitions = partitions
+        self._contexts = contexts
+        self._readers = connections.readers
+        self._committer = connections.committer
+        self._inbox = connections.inbox
+        self._outbox = outbox
+        self._actor = actor
+        self._assignments = 0
+        self._takeovers: dict[int, Takeover] = {}
+        self._leaving = False
+
+    def join(self) -> None:
+        """Asks the group for partitions."""
+        self._readers.join_the_group(
+            lambda given: self._inbox.put(partial(self.assigned, given)), self._revoked
+        )
+
+    def leave(self) -> None:
+        """From now on nobody waits until partitions are given up."""
+        self._leaving = True
+
+    def assigned(self, partitions: Mapping[int, tuple[int, Progress]]) -> None:
+        """The group gave these partitions, with next offset of `requests` and progress."""
+        self._assignments += 1
+        # A claim of an earlier assignment is not this one's.
+        owner = f"{self._manager}.{self._assignments}"
+        begun = []
+        for number, (offset, progress) in partitions.items():
+            partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
+            takeover = Takeover(partition)
+            self._partitions[number], self._takeovers[number] = partition, takeover
+            self._claim(partition)
+            begun.append(takeover)
+        starts = {
+            number: progress.rebuild if progress.rebuild >= 0 else BEGINNING
+            for number, (_, progress) in partitions.items()
+        }
+        self._readers.add_sessions(starts, lambda: self._inbox.put(partial(_begin, begun)))
+
+    def revoked(self, numbers: list[int], done: threading.Event) -> None:
+        """The group takes partitions; it waits for `done`."""
+        self._committer.idle.wait(_REVOKE_TIMEOUT_S)
+        self._lose(numbers)
+        done.set()
+
+    def command(self, received: Received) -> None:
+        """A command, to be carried out once the partition is owned."""
+        partition = self._partitions.get(received.partition)
+        if partition is None:
+            return
+        if partition.owned:
+            self._actor.command(partition, received)
+        else:
+            self._takeovers[partition.number].commands.append(received)
+
+    def event(self, received: Received) -> None:
+        """The next event of a partition."""
+        partition = self._partitions.get(received.partition)
+        takeover = self._takeovers.get(received.partition)
+        if partition is None or (takeover is not None and not takeover.reading):
+            return
+        folded = partition.fold(received, self._contexts.fleet.strictness)
+        if isinstance(received.record, PartitionClaimed):
+            self._claimed(partition, received.record)
+        elif takeover is not None:
+            takeover.folded(received, folded)
+        else:
+            self._actor.folded(partition, received, folded)
+
+    def _revoked(self, numbers: list[int]) -> None:
+        """Runs in the thread of `requests`: partitions are given up when it returns."""
+        if self._leaving:
+            return
+        done = threading.Event()
+        self._inbox.put(partial(self.revoked, numbers, done))
+        if not done.wait(_REVOKE_TIMEOUT_S):
+            log.warning("partitions %s are given up without an end", numbers)
+
+    def _lose(self, numbers: list[int]) -> None:
+        known = [number for number in numbers if number in self._partitions]
+        for number in known:
+            del self._partitions[number]
+            self._takeovers.pop(number, None)
+        if known:
+            self._readers.remove_sessions(known)
+
+    def _claimed(self, partition: Partition, claim: PartitionClaimed) -> None:
+        if partition.fenced:
+            log.warning("partition %d was claimed by %s", partition.number, claim.manager)
+            self._lose([partition.number])
+        elif claim.manager != partition.manager:
+            return
+        elif not partition.owned:
+            self._claim(partition)
+        else:
+            log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
+            self._begin_to_act(partition, self._takeovers.pop(partition.number))
+
+    def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
+        self._readers.ask_for_end(
+            partition.number, lambda end: self._inbox.put(partial(_end_known, partition, end))
+        )
+        for received, folded in takeover.unanswered:
+            self._actor.repeat(received, folded)
+        self._actor.reconcile(partition)
+        for received in takeover.commands:
+            self._actor.command(partition, received)
+
+    def _claim(self, partition: Partition) -> None:
+        claim = PartitionClaimed(
+            partition=partition.number,
+            epoch=max(partition.epoch, partition.progress.epoch) + 1,
+            manager=partition.manager,
+            at_ms=self._contexts.clock(),
+        )
+        self._outbox.claim(claim)
+
+
+def _begin(takeovers: list[Takeover]) -> None:
+    for takeover in takeovers:
+        takeover.reading = True
+
+
+def _end_known(partition: Partition, offset: int) -> None:
+    partition.read_again_to = offset

@@ -1,0 +1,93 @@
+"""What the manager writes: events, the prompts that follow from them, replies, dead letters."""
+
+from collections.abc import Sequence
+
+from consumers.trajectories.bus.echoes import Echoes
+from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
+from consumers.trajectories.decisions.decision import Decision
+from consumers.trajectories.decisions.fleet import Fleet
+from consumers.trajectories.sessions.partition import Partition
+from infra.errors import DeliveryFailed
+from infra.kafka.client import Headers, Received, dead_letter_headers
+from infra.kafka.producer import Producer
+from schemas.codec import encode
+from schemas.records import GenerateTurn, PartitionClaimed, Record
+from schemas.topics import PROMPTS, REPLIES, SESSIONS
+
+
+class Outbox:
+    """One producer for all, so that what was sent first is settled first."""
+
+    def __init__(self, producer: Producer, echoes: Echoes, fleet: Fleet) -> None:
+        self._producer = producer
+        self._echoes = echoes
+        self._fleet = fleet
+        self._held = HeldReplies()
+
+    def carry_out(self, partition: Partition, decision: Decision, headers: Headers = ()) -> None:
+        """Appends the events; only once these are on the log are the prompts sent (I1).
+
+        Sent at the same time, a fast worker's output could come before the dispatch it answers.
+        """
+        partition.appended(decision.events)
+        for _, prompt in decision.prompts:
+            if isinstance(prompt, GenerateTurn):
+                self._fleet.give(prompt.worker)
+        if not decision.events:
+            self._send_prompts(decision, headers)
+
+        def appended(failure: DeliveryFailed | None, _: int) -> None:
+            if failure is not None:
+                raise failure  # ends the process: what was decided is not on the log
+            self._send_prompts(decision, headers)
+
+        for event in decision.events:
+            last = event is decision.events[-1] and bool(decision.prompts)
+            value = encode(event)
+            self._echoes.expect(value, event)
+            self._producer.send_bytes(
+                SESSIONS.name,
+                value,
+                event.session_id,  # type: ignore[attr-defined]
+                partition.number,
+                headers,
+                on_delivery=appended if last else None,
+            )
+
+    def claim(self, claim: PartitionClaimed) -> None:
+        """Appends a claim of a partition."""
+        self._producer.send(SESSIONS.name, claim, partition=claim.partition)
+
+    def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
+        """Tells a gateway, which reads this partition of `replies`."""
+        self._send_replies(self._held.behind(Addressed(partition, reply, headers)))
+
+    def reply_together(self, partition: int, reply: Record, headers: Headers = ()) -> None:
+        """The same, as one with what follows of its turn until `flush`.
+
+        Never for what may be repeated: a gateway drops a repeat by its offset, whole or not at all.
+        """
+        self._send_replies(self._held.take(Addressed(partition, reply, headers)))
+
+    def flush(self) -> None:
+        """Sends what is kept to go together."""
+        self._send_replies(self._held.release())
+
+    def bury(self, received: Received, error: str) -> None:
+        """Puts a record that cannot be carried out on the dead-letter topic."""
+        place = received.topic, received.partition, received.offset
+        self._producer.send_bytes(
+            f"{received.topic}.dlq",
+            encode(received.record),
+            received.key,
+            received.partition,
+            dead_letter_headers(*place, error),
+        )
+
+    def _send_replies(self, replies: Sequence[Addressed]) -> None:
+        for partition, reply, headers in replies:
+            self._producer.send(REPLIES.name, reply, partition=partition, headers=headers)
+
+    def _send_prompts(self, decision: Decision, headers: Headers) -> None:
+        for slot, prompt in decision.prompts:
+            self._producer.send(PROMPTS.name, prompt, partition=slot, headers=headers)

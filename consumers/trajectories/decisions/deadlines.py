@@ -1,0 +1,87 @@
+"""Every wait of a session has a deadline, and every deadline an event. Pure."""
+
+from collections.abc import Iterator
+
+from consumers.trajectories.decisions import decide, dispatch
+from consumers.trajectories.decisions.decision import Context, Decision
+from consumers.trajectories.sessions.session import Session, Turn
+from schemas import records as r
+
+
+def due_ms(session: Session) -> int | None:
+    """When something has to be done about the session if no event comes; None once finalized."""
+    return min(_deadlines(session), default=None)
+
+
+def overdue(session: Session, context: Context) -> Decision:
+    """What follows from the deadlines that have passed."""
+    decision = Decision()
+    for turn in list(session.running.values()):
+        decision.extend(_overdue_turn(session, turn, context))
+    if session.closed is None:
+        decision.extend(_overdue_session(session, context))
+    elif _reward_is_overdue(session, context.now_ms):
+        decision.events.append(decide.finalized(session, "reward_deadline", context))
+    return decision
+
+
+def _deadlines(session: Session) -> Iterator[int]:
+    if session.finalized_at_ms is not None:
+        return
+    for turn in session.running.values():
+        yield turn.started.deadline_ms
+        if turn.worker is not None:
+            yield turn.last_progress_ms + turn.no_progress_ms
+    if session.closed is not None:
+        yield session.closed.await_reward_until_ms
+        return
+    yield session.opened.at_ms + session.opened.max_age_ms
+    if not session.running:
+        yield session.last_activity_ms + session.opened.max_idle_ms
+
+
+def _overdue_turn(session: Session, turn: Turn, context: Context) -> Decision:
+    if turn.started.deadline_ms <= context.now_ms:
+        nobody = turn.dispatch == 0
+        event = r.TurnFailed(
+            session_id=session.session_id,
+            turn_id=turn.started.turn_id,
+            epoch=context.epoch,
+            status=503 if nobody else 504,
+            reason="no_worker" if nobody else "deadline",
+            detail="no worker could take the turn" if nobody else "the turn took too long",
+            cause="infrastructure",
+            at_ms=context.now_ms,
+        )
+        return Decision([event], dispatch.stop(session, [turn], "deadline", context))
+    stalled = turn.last_progress_ms + turn.no_progress_ms <= context.now_ms
+    if turn.worker is None or stalled:
+        reason = "interrupted" if turn.worker is None else "no_progress"
+        return dispatch.again(session, turn, reason, context)
+    return Decision()
+
+
+def _overdue_session(session: Session, context: Context) -> Decision:
+    opened, now = session.opened, context.now_ms
+    too_old = opened.at_ms + opened.max_age_ms <= now
+    idle = not session.running and session.last_activity_ms + opened.max_idle_ms <= now
+    if not (too_old or idle):
+        return Decision()
+    event = r.SessionClosed(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=now,
+        status="timeout",
+        reason="too old" if too_old else "idle",
+        cause="environment",
+        await_reward_until_ms=now,
+    )
+    return decide.close(session, event, context)
+
+
+def _reward_is_overdue(session: Session, now_ms: int) -> bool:
+    return (
+        session.closed is not None
+        and session.finalized_at_ms is None
+        and session.closed.await_reward_until_ms <= now_ms
+    )

@@ -1,0 +1,298 @@
+"""What to append and send for a command. Pure: nothing is written, nothing is remembered.
+
+Each command becomes at least one event, a refusal too, unless it was carried out before. Commands
+are decided on a session that holds the events of all earlier ones (`manager.py` sees to it).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from consumers.trajectories.decisions import dispatch
+from consumers.trajectories.decisions.decision import Context, Decision
+from consumers.trajectories.decisions.retries import KeyReused, meant_turn
+from consumers.trajectories.decisions.turn_start import BadRequest, start
+from consumers.trajectories.sessions.fold import judgement
+from consumers.trajectories.sessions.session import Session, Turn
+from schemas import records as r
+from schemas.identity import named_session_id
+from schemas.topics import SESSIONS
+
+_ENVELOPE_BYTES = 65_536
+_BIAS_BYTES = 24
+Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
+
+
+def decide(session: Session | None, command: Command, context: Context) -> Decision:
+    """What follows from a command; nothing if it was carried out before."""
+    if session is not None and command.command_id in session.commands:
+        return Decision()
+    if command.expires_at_ms <= context.now_ms:
+        return Decision([refuse(command, context, 504, "expired", "the command waited too long")])
+    terms = command.terms if isinstance(command, r.RequestTurn) else None
+    if terms is not None and (session is None or session.closed):
+        return _begin(command, terms, context)
+    refusal = _refusal(session, command, context)
+    if refusal is not None:
+        return Decision([refusal])
+    if isinstance(command, r.OpenSession):
+        return _open(command, context)
+    if session is None:
+        return Decision()
+    if command.session_id != session.session_id:
+        command = replace(command, session_id=session.session_id)
+    match command:
+        case r.RequestTurn():
+            return _request(session, command, context)
+        case r.CancelTurn():
+            return _cancel(session, command, context)
+        case r.AssignReward():
+            return _assign_reward(session, command, context)
+        case r.CloseSession():
+            return _close(session, command, context)
+
+
+def _refusal(
+    session: Session | None, command: Command, context: Context
+) -> r.CommandRefused | None:
+    if isinstance(command, r.OpenSession):
+        if session is not None or context.used(command.session_id):
+            return refuse(command, context, 409, "session_exists", "session ids are never reused")
+        return _unknown_policy(command, command.policy, command.policies, context)
+    if session is None:
+        if context.used(command.session_id):
+            return refuse(command, context, 409, "session_closed", "the session is finalized")
+        return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
+    if isinstance(command, r.AssignReward):
+        return _reward_refusal(session, command, context)
+    if session.closed and not isinstance(command, r.CancelTurn):
+        return refuse(command, context, 409, "session_closed", session.closed.reason)
+    return None
+
+
+def _unknown_policy(
+    command: Command, policy: str, policies: Mapping[str, str], context: Context
+) -> r.CommandRefused | None:
+    for name in (policy, *policies.values()):
+        if name not in context.fleet.policies:
+            return refuse(command, context, 503, "unknown_policy", f"no weights of policy {name!r}")
+    return None
+
+
+def _reward_refusal(
+    session: Session, command: r.AssignReward, context: Context
+) -> r.CommandRefused | None:
+    if session.finalized_at_ms is not None:
+        return refuse(command, context, 409, "session_closed", "the session is finalized")
+    turn_id = command.reward.turn_id
+    if turn_id is not None and turn_id not in session.turns:
+        return refuse(command, context, 404, "unknown_turn", f"no turn {turn_id}")
+    return None
+
+
+def refuse(
+    command: Command, context: Context, status: int, reason: str, detail: str
+) -> r.CommandRefused:
+    """The event that says a command was not carried out."""
+    turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None
+    return r.CommandRefused(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        turn_id=turn_id,
+        status=status,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
+    """Opens a session for a request that names one; the request is decided once it is open."""
+    refusal = _unknown_policy(command, terms.policy, terms.policies, context)
+    if refusal is not None:
+        return Decision([refusal])
+    session_id = named_session_id(command.session_id, command.command_id)
+    if context.used(session_id):
+        detail = "the session that the request began was closed before its turn"
+        return Decision([refuse(command, context, 409, "session_closed", detail)])
+    event = r.SessionOpened(
+        session_id=session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=f"{command.command_id}.open",
+        policy=terms.policy,
+        policies=terms.policies,
+        name=command.session_id,
+        purpose=terms.purpose,
+        metadata=terms.metadata,
+        agent=terms.agent,
+        creation_version=context.fleet.versions[terms.policy],
+        tokenizer_hash=context.fleet.policies[terms.policy].tokenizer_hash,
+        max_age_ms=terms.max_age_ms,
+        max_idle_ms=terms.max_idle_ms,
+    )
+    return Decision([event], decide_again=True)
+
+
+def _open(command: r.OpenSession, context: Context) -> Decision:
+    policy = context.fleet.policies[command.policy]
+    event = r.SessionOpened(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        policy=command.policy,
+        policies=command.policies,
+        purpose=command.purpose,
+        split=command.split,
+        task_id=command.task_id,
+        group_id=command.group_id,
+        sample=command.sample,
+        attempt=command.attempt,
+        group_size=command.group_size,
+        min_group_size=command.min_group_size,
+        pinned_version=command.pinned_version,
+        metadata=command.metadata,
+        module=command.module,
+        agent=command.agent,
+        creation_version=context.fleet.versions[command.policy],
+        tokenizer_hash=policy.tokenizer_hash,
+        max_age_ms=command.max_age_ms,
+        max_idle_ms=command.max_idle_ms,
+    )
+    return Decision([event])
+
+
+def _request(session: Session, command: r.RequestTurn, context: Context) -> Decision:
+    if command.turn_id in session.turns:
+        return Decision()
+    try:
+        joined = meant_turn(session, command, context)
+    except KeyReused as error:
+        return Decision([refuse(command, context, 422, "idempotency_key_reused", str(error))])
+    if joined is not None:
+        return Decision([_join(joined, command, context)])
+    policy = context.fleet.policies[session.policy_of(command.module)]
+    try:
+        started, prompt = start(session, command, policy, context)
+    except BadRequest as error:
+        return Decision([refuse(command, context, 400, error.reason, str(error))])
+    if started.prompt_length >= policy.max_context:
+        detail = (
+            f"the prompt has {started.prompt_length} tokens, "
+            f"the context holds {policy.max_context} with the answer"
+        )
+        return Decision([refuse(command, context, 400, "prompt_too_long", detail)])
+    if (size := _record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+        detail = f"the turn takes {size} bytes on the log, which is too many"
+        return Decision([refuse(command, context, 413, "request_too_large", detail)])
+    decision = Decision([started])
+    decision.extend(dispatch.first(session, started, prompt, context))
+    return decision
+
+
+def _record_bytes(started: r.TurnStarted) -> int:
+    """About; what is not counted is small."""
+    asked, drawn = started.sampling_requested, started.sampling_effective
+    return (
+        len(started.suffix_ids)
+        + len(started.tools or b"")
+        + sum(map(len, started.new_messages))
+        + _sampling_bytes(asked)
+        + _sampling_bytes(drawn)
+    )
+
+
+def _sampling_bytes(sampling: r.Sampling) -> int:
+    texts = (sampling.json_schema or "", *sampling.stop)
+    return sum(len(text.encode()) for text in texts) + _BIAS_BYTES * len(sampling.logit_bias)
+
+
+def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
+    return r.TurnJoined(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=turn.started.turn_id,
+        reply=command.reply,
+    )
+
+
+def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
+    turn = session.running.get(command.turn_id)
+    if turn is None or _waited_for_elsewhere(turn, command):
+        return Decision()
+    event = r.TurnCancelled(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reason=command.reason,
+    )
+    return Decision([event], dispatch.stop(session, [turn], command.reason, context))
+
+
+def _waited_for_elsewhere(turn: Turn, command: r.CancelTurn) -> bool:
+    """Whether a retry joined the turn through another gateway than the one that gives it up.
+
+    The latest gateway decides for all: as a rule the client of those before is the same one.
+    """
+    return command.reply is not None and command.reply not in turn.waiting[-1:]
+
+
+def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
+    known = session.rewards.get(judgement(command.reward))
+    revision = 0 if known is None else known.revision + 1
+    event = r.RewardAssigned(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        reward=replace(command.reward, revision=revision),
+        final=command.final,
+    )
+    decision = Decision([event])
+    if session.closed and command.final:
+        decision.events.append(finalized(session, "rewarded", context))
+    return decision
+
+
+def _close(session: Session, command: r.CloseSession, context: Context) -> Decision:
+    event = r.SessionClosed(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        status=command.status,
+        reason=command.reason,
+        cause=command.cause,
+        await_reward_until_ms=context.now_ms + command.await_reward_ms,
+    )
+    return close(session, event, context)
+
+
+def close(session: Session, event: r.SessionClosed, context: Context) -> Decision:
+    """Closes the session and, when no reward is missing, finalizes it."""
+    running = list(session.running.values())
+    decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
+    if session.rewards_final:
+        decision.events.append(finalized(session, "rewarded", context))
+    elif event.await_reward_until_ms <= context.now_ms:
+        decision.events.append(finalized(session, "no_reward_expected", context))
+    return decision
+
+
+def finalized(session: Session, reason: str, context: Context) -> r.SessionFinalized:
+    """The event at which the trajectory is built."""
+    return r.SessionFinalized(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        reason=reason,
+    )

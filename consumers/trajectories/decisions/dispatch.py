@@ -1,0 +1,138 @@
+"""Giving turns to workers, taking them away and giving them to others. Pure."""
+
+from collections.abc import Iterable
+
+from consumers.trajectories.decisions.decision import Context, Decision
+from consumers.trajectories.decisions.fleet import Worker
+from consumers.trajectories.sessions.session import Session, Turn
+from schemas import records as r
+from schemas.records import Record, TurnStarted
+
+
+def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
+    """The first dispatch of a turn that is about to start; none if no worker can take it now."""
+    parent = session.turns.get(started.parent_turn or "")
+    affinity = parent.worker if parent is not None else None
+    worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))
+    if worker is None:
+        return Decision()
+    return _to(worker, session, started, 1, "first", prompt, b"", context)
+
+
+def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
+    """Another dispatch of a turn, behind the tokens accepted so far; none if nobody can take it."""
+    started = turn.started
+    worker = context.fleet.choose(started.policy, None, _pinned(session, started))
+    if worker is None:
+        return Decision()
+    stopped = stop(session, [turn], reason, context) if reason == "no_progress" else []
+    completion = bytes(session.tree.nodes[turn.node].ids)
+    number = turn.dispatch + 1
+    named = "first" if number == 1 else reason
+    prompt = _prompt(session, turn)
+    decision = _to(worker, session, started, number, named, prompt, completion, context)
+    return Decision(decision.events, [*stopped, *decision.prompts])
+
+
+def resent(session: Session, turn: Turn, context: Context) -> list[tuple[int, Record]]:
+    """The same dispatch once more, for when it may not have been sent; a worker deduplicates."""
+    if turn.worker is None or not context.fleet.routable(turn.worker, turn.incarnation):
+        return []
+    worker = context.fleet.workers[turn.worker]
+    completion = bytes(session.tree.nodes[turn.node].ids)
+    generate = _generate(
+        worker, session, turn.started, turn.dispatch, _prompt(session, turn), completion, context
+    )
+    return [(worker.slot, generate)]
+
+
+def stop(
+    session: Session, turns: Iterable[Turn], reason: str, context: Context
+) -> list[tuple[int, Record]]:
+    """What tells workers to stop sampling these turns."""
+    return [
+        (
+            turn.slot,
+            r.CancelGeneration(
+                session_id=session.session_id,
+                turn_id=turn.started.turn_id,
+                dispatch=turn.dispatch,
+                epoch=context.epoch,
+                worker=turn.worker,
+                incarnation=turn.incarnation,
+                reason=reason,
+            ),
+        )
+        for turn in turns
+        if turn.worker is not None
+    ]
+
+
+def _pinned(session: Session, started: TurnStarted) -> int | None:
+    """Versions are counted by policy, so a pin holds for the session's own one only."""
+    return session.opened.pinned_version if started.policy == session.opened.policy else None
+
+
+def _prompt(session: Session, turn: Turn) -> bytes:
+    node = session.tree.nodes[turn.prompt_node]
+    return session.tree.path(node.node_id, node.length)
+
+
+def _to(
+    worker: Worker,
+    session: Session,
+    started: TurnStarted,
+    number: int,
+    reason: str,
+    prompt: bytes,
+    completion: bytes,
+    context: Context,
+) -> Decision:
+    event = r.TurnDispatched(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        turn_id=started.turn_id,
+        dispatch=number,
+        from_offset=len(completion) // 4,
+        worker=worker.worker,
+        incarnation=worker.incarnation,
+        slot=worker.slot,
+        reason=reason,
+        no_progress_ms=context.no_progress_ms,
+    )
+    generate = _generate(worker, session, started, number, prompt, completion, context)
+    return Decision([event], [(worker.slot, generate)])
+
+
+def _generate(
+    worker: Worker,
+    session: Session,
+    started: TurnStarted,
+    number: int,
+    prompt: bytes,
+    completion: bytes,
+    context: Context,
+) -> r.GenerateTurn:
+    return r.GenerateTurn(
+        session_id=session.session_id,
+        turn_id=started.turn_id,
+        dispatch=number,
+        epoch=context.epoch,
+        partition=context.partition,
+        worker=worker.worker,
+        incarnation=worker.incarnation,
+        prompt_ids=prompt,
+        prompt_hash=started.prompt_hash,
+        completion_ids=completion,
+        sampling=started.sampling_effective,
+        tools=started.tools,
+        stream=started.stream,
+        policy=started.policy,
+        adapter=started.adapter,
+        pinned_version=_pinned(session, started),
+        deadline_ms=started.deadline_ms,
+        choice=started.choice,
+        raw=started.raw,
+        prefill=started.prefill,
+    )

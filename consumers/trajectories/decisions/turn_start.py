@@ -1,0 +1,122 @@
+"""The event that starts a turn: where its prompt goes on, what it adds, how it is sampled. Pure."""
+
+from collections.abc import Sequence
+
+import orjson
+import xxhash
+
+from consumers.trajectories.decisions import sampling
+from consumers.trajectories.decisions.decision import Context
+from consumers.trajectories.matching.chat import PromptRenderer, match
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.raw import match_raw
+from consumers.trajectories.sessions.message_keys import Strictness, shape_key
+from consumers.trajectories.sessions.session import Session, TurnState
+from consumers.trajectories.sessions.tree import TOKEN_BYTES
+from infra.rendering.settings import RendererError, with_template_args
+from schemas import records as r
+from schemas.records import PolicyWeights
+
+_FREE = ("auto", "none")
+
+
+class BadRequest(ValueError):
+    """What was asked cannot be done; `reason` is for programs."""
+
+    def __init__(self, detail: str, reason: str = "bad_request") -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+def start(
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
+) -> tuple[r.TurnStarted, bytes]:
+    """The event, and all ids of the prompt. Raises `BadRequest`."""
+    found = _match(session, command, policy, context)
+    length = len(found.prompt_ids) // TOKEN_BYTES
+    drawn = sampling.effective(
+        command.sampling, policy.overrides, max(policy.max_context - length, 0)
+    )
+    inexact = sampling.inexact_reason(drawn, command.tool_choice)
+    started = r.TurnStarted(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        turn_id=command.turn_id,
+        reply=command.reply,
+        parent_node=found.parent_node,
+        parent_end=found.parent_end,
+        suffix_ids=found.suffix_ids,
+        suffix_origin=found.suffix_origin,
+        prompt_length=length,
+        prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
+        match_rule=found.rule,
+        match_detail=found.detail,
+        ambiguous=found.ambiguous,
+        parent_turn=found.parent_turn,
+        new_messages=found.new_messages,
+        history_key=found.history_key,
+        tools=command.tools,
+        sampling_requested=command.sampling,
+        sampling_effective=drawn,
+        behavior_exact=not inexact,
+        inexact_reason=inexact,
+        train_inexact=policy.train_inexact,
+        policy=policy.policy,
+        module=command.module,
+        previous_turn=command.previous_turn,
+        own_messages=command.own_messages,
+        raw=command.raw,
+        prefill=found.prefill,
+        stream=command.stream,
+        wants_logprobs=command.wants_logprobs,
+        deadline_ms=command.deadline_ms,
+        idempotency_key=command.idempotency_key,
+        retry_count=command.retry_count,
+        body_hash=command.body_hash,
+        choice=command.choice,
+    )
+    return started, found.prompt_ids
+
+
+def _match(
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
+) -> Match:
+    shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
+    strictness: Strictness = policy.strictness  # type: ignore[assignment]
+    messages = _whole_history(session, command)
+    try:
+        renderer = context.renderer(with_template_args(policy, command.template_args))
+        if command.raw:
+            return match_raw(session, messages[0], policy.policy, shape, renderer)
+        meant = command.previous_turn
+        found = match(session, messages, command.tools, shape, renderer, strictness, meant)
+        if command.tool_choice not in _FREE:
+            begun = _opening(found.prompt_ids, messages, command, renderer)
+            found = found.with_answer_begun(begun, session.tree)
+        return found
+    except (RendererError, ValueError) as error:
+        raise BadRequest(str(error)) from error
+
+
+def _opening(
+    prompt: bytes, messages: Sequence[bytes], command: r.RequestTurn, renderer: PromptRenderer
+) -> bytes:
+    """Ids that begin the call which the agent insists on."""
+    name = None if command.tool_choice == "required" else command.tool_choice
+    tools = orjson.loads(command.tools) if command.tools else None
+    return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
+
+
+def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
+    """The request's messages, with those of the turn it goes on from in their place."""
+    if command.previous_turn is None:
+        return command.messages
+    turn = session.turns.get(command.previous_turn)
+    if turn is None or turn.state is not TurnState.COMPLETED:
+        detail = f"the session has no response {command.previous_turn!r} to go on from"
+        raise BadRequest(detail, "previous_response_not_found")
+    inherited = session.history(turn)[turn.started.own_messages :]
+    own = command.own_messages
+    return [*command.messages[:own], *inherited, *command.messages[own:]]

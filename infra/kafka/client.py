@@ -1,0 +1,69 @@
+"""What the Kafka clients of this project have in common.
+
+`kafka_producer.py`, `kafka_reader.py` and `kafka_topics.py` are all that imports `confluent_kafka`
+beside it. Topic names are given to them without the configured prefix.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
+
+from infra.errors import SettingsRejected
+from infra.kafka import log
+from infra.settings import KafkaSettings
+from schemas.records import Record
+
+C = TypeVar("C")
+Headers = Sequence[tuple[str, bytes]]
+Partition = tuple[str, int]
+BEGINNING: int = OFFSET_BEGINNING
+END: int = OFFSET_END
+LARGEST_RECORD_BYTES = 32 * 1024 * 1024
+
+
+class Received(NamedTuple):
+    """A decoded record and where it stood."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: str | None
+    headers: Headers
+    record: Record
+
+
+def client_options(settings: KafkaSettings) -> dict[str, Any]:
+    """What every librdkafka client is told."""
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+        # 10 s of the client's own make a short outage a long one.
+        "reconnect.backoff.max.ms": 1_000,
+        "log_level": 4,
+        "logger": log.logger(),
+        **settings.options,
+    }
+
+
+def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
+    """A librdkafka client. Raises `SettingsRejected` for options that it does not take."""
+    try:
+        return kind(options)
+    except KafkaException as error:
+        reason = error.args[0].str().strip()
+        raise SettingsRejected("SEAMLESSFLOW_KAFKA__OPTIONS", reason) from error
+
+
+def dead_letter_headers(
+    topic: str, partition: int | None, offset: int | None, error: str
+) -> list[tuple[str, bytes]]:
+    """Headers of a record on a dead-letter topic."""
+    return [
+        ("error", error.encode()),
+        ("source-topic", topic.encode()),
+        ("source-partition", str(partition).encode()),
+        ("source-offset", str(offset).encode()),
+    ]

@@ -1,0 +1,90 @@
+"""Threads that each own a `Reader` and put what it reads into one inbox."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import TypeVar
+
+from infra.kafka.client import Partition, Received
+from infra.kafka.reader import Reader
+
+T = TypeVar("T")
+_POLL_S = 0.1
+_CLOSE_TIMEOUT_S = 15
+
+
+class ReaderThread:
+    """Polls a reader until closed. Everything else that concerns the reader goes through `call`."""
+
+    def __init__(
+        self,
+        name: str,
+        reader: Reader,
+        deliver: Callable[[list[Received]], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.reader = reader
+        """For what runs inside `call`, `ask` and the reader's own callbacks."""
+        self._deliver = deliver
+        self._failed = failed
+        self._calls: SimpleQueue[Callable[[Reader], None]] = SimpleQueue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> "ReaderThread":
+        """Begins to poll."""
+        self._thread.start()
+        return self
+
+    def call(self, action: Callable[[Reader], None]) -> None:
+        """Runs `action` on the reader between two polls; returns at once."""
+        self._calls.put(action)
+
+    def ask(self, question: Callable[[Reader], T], timeout_s: float = 60) -> T:
+        """What `question` gives, or raises, on the reader between two polls.
+
+        Raises `TimeoutError`; a question about offsets has a shorter limit of its own.
+        """
+        answer: Future[T] = Future()
+
+        def put(reader: Reader) -> None:
+            try:
+                answer.set_result(question(reader))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._calls.put(put)
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError as error:
+            if answer.done():
+                raise
+            reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
+            raise TimeoutError(reason) from error
+
+    def await_position(self, partition: Partition, offset: int, timeout_s: float) -> None:
+        """Waits until everything before `offset` was delivered. Raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout_s
+        while max(0, self.ask(lambda reader: reader.position(partition))) < offset:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{partition} was not read to {offset} in {timeout_s:g} s")
+
+    def close(self) -> None:
+        """Stops polling and leaves the group."""
+        self._closing.set()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                while not self._calls.empty():
+                    self._calls.get()(self.reader)
+                received = self.reader.poll(_POLL_S)
+                if received:
+                    self._deliver(received)
+            self.reader.close()
+        except BaseException as error:
+            # The owner ends the process with it: a reader that died would be silence.
+            self._failed(error)

@@ -1,0 +1,43 @@
+"""What the next turn's prompt adds behind the exact ids of the turn before. Used by
+`infra/rendering/renderer.py`.
+
+Most templates need only the last turn of a prompt for that, so a bridge costs the same however long
+the history is; a template that needs more is found out by the probes.
+"""
+
+from infra.rendering import probes as probes
+from infra.rendering.chat_template import ChatTemplate, Messages, Tools
+from infra.rendering.settings import RendererError
+from infra.rendering.tokenizer import pack
+
+
+class Bridge:
+    """`Renderer.tail` and `Renderer.bridge` say what is promised."""
+
+    def __init__(self, template: ChatTemplate, samples: list[bytes]) -> None:
+        """`samples` are completions to try it with."""
+        self._template = template
+        prompts = [
+            pack(template.render(probes.SHORT, probes.TOOLS, ask=True)),
+            pack(template.render(probes.LONG, None, ask=True)),
+        ]
+        self.from_tail = probes.bridge_needs_only_tail(
+            self._try, prompts, template.from_last_stop, samples
+        )
+        """Whether it needs only the last turn of a prompt; tried, never assumed."""
+
+    def tail(self, prompt: bytes) -> bytes:
+        """The part of a prompt that `suffix` reads."""
+        return self._template.from_last_stop(prompt) if self.from_tail else prompt
+
+    def suffix(
+        self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
+    ) -> bytes | None:
+        """Ids to append behind `prompt + completion`. Raises `RendererError`."""
+        return self._template.bridge(self.tail(prompt), completion, new_messages, tools)
+
+    def _try(self, prompt: bytes, completion: bytes, new_messages: Messages) -> bytes | str | None:
+        try:
+            return self._template.bridge(prompt, completion, new_messages, probes.TOOLS)
+        except RendererError as error:
+            return error.reason

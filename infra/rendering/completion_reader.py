@@ -1,0 +1,132 @@
+"""Completions of one model family read as messages, by the `renderers` library or incrementally.
+
+The library reads whole completions only. Where a model's markup is known and an incremental reading
+of the probes gives what the library's does, that is used instead (`streams`).
+"""
+
+from collections.abc import Sequence
+
+from infra.rendering import probes as probes
+from infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
+from infra.rendering.library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
+from infra.rendering.tagged_stream import Markup, TaggedStream
+from infra.rendering.tokenizer import Tokenizer, unpack
+from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
+
+
+class CompletionReader:
+    """Made with `samples`, completions to try the incremental reading with, behind `usual_tail`."""
+
+    def __init__(
+        self,
+        library: LibraryRenderer,
+        tokenizer: Tokenizer,
+        stops: frozenset[int],
+        samples: Sequence[bytes],
+        usual_tail: bytes,
+    ) -> None:
+        self._library = library
+        self._tokenizer = tokenizer
+        self._usual_tail = unpack(usual_tail)
+        self._markup = self._find_markup(stops, samples)
+
+    @property
+    def streams(self) -> bool:
+        """Whether text comes as its tokens do; else all of it comes at the end."""
+        return self._markup is not None
+
+    def stream(self, tools: Offered, tail: bytes) -> MessageStream:
+        """For one completion of a prompt that ends with `tail`, its last turn, or with the usual
+        one where that is empty. Without `tools` the markup of tool calls is text."""
+        before = unpack(tail) or self._usual_tail
+        if self._markup is None:
+            return WholeStream(lambda ids: self._read_whole(unpack(ids), tools, before))
+        return self._tagged_stream(self._markup, tools, before)
+
+    def _find_markup(self, stops: frozenset[int], samples: Sequence[bytes]) -> Markup | None:
+        """The markup of an incremental reading, where that reads all samples as the library
+        does."""
+        token_id = self._tokenizer.token_id
+        ids = [token_id(t) for t in ("<think>", "</think>", "<tool_call>", "</tool_call>")]
+        match ids:
+            case [int(think), int(think_end), int(tool_call), int(tool_call_end)]:
+                markup = Markup(stops, think, think_end, tool_call, tool_call_end)
+            case _:
+                return None
+        return markup if all(self._reads_as_library(markup, ids) for ids in samples) else None
+
+    def _reads_as_library(self, markup: Markup, completion: bytes) -> bool:
+        stream = self._tagged_stream(markup, probes.TOOLS, self._usual_tail)
+        stream.feed(completion)
+        stream.finish()
+        theirs = self._read_whole(unpack(completion), probes.TOOLS, self._usual_tail)
+        return probes.same_message(stream.message, theirs)
+
+    def _tagged_stream(self, markup: Markup, tools: Offered, tail: list[int]) -> TaggedStream:
+        return TaggedStream(
+            markup if tools else markup.without_tools(),
+            self._tokenizer,
+            lambda block: self._read_block(block, tools),
+            in_reasoning=markup.opens_reasoning(tail),
+        )
+
+    def _read_block(self, block: list[int], tools: Offered) -> tuple[ToolCall, ...]:
+        try:
+            calls = self._library.parse_response(block, tools=tools).tool_calls
+        except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+            raise MalformedCall("invalid_json") from error
+        if not calls:
+            raise MalformedCall("malformed_structure")
+        return tuple(_tool_call(call) for call in calls)
+
+    def _read_whole(self, ids: list[int], tools: Offered, tail: list[int]) -> ParsedMessage:
+        try:
+            parsed = self._library.parse_response(ids, tools=tools, prompt_ids=tail)
+        except Exception:  # a parser that trips over what was sampled must not end a worker
+            return ParsedMessage(self._tokenizer.decode(ids), malformed=("unparsable",))
+        calls, malformed, texts = self._read_calls(parsed, ids, offered=tools is not None)
+        reasoning = parsed.reasoning_content
+        return ParsedMessage(
+            content="\n".join(filter(None, [parsed.content, *texts])).strip(),
+            reasoning=None if reasoning is None else reasoning.strip(),
+            tool_calls=tuple(calls),
+            malformed=tuple(malformed) if tools else (),
+            reasoning_closed=parsed.reasoning_complete is not False,
+            reasoning_tokens=self._reasoning_tokens(parsed, ids),
+        )
+
+    def _read_calls(
+        self, parsed: LibraryMessage, ids: list[int], *, offered: bool
+    ) -> tuple[list[ToolCall], list[str], list[str]]:
+        """The calls, what is wrong with those that are none, and the text of these."""
+        calls, reasons, texts = [], [], []
+        for call in parsed.tool_calls:
+            try:
+                calls.append(_tool_call(call, offered=offered))
+            except MalformedCall as error:
+                reasons.append(error.reason)
+                texts.append(self._block_text(call, ids))
+        return calls, reasons, texts
+
+    def _reasoning_tokens(self, parsed: LibraryMessage, ids: list[int]) -> int | None:
+        """Known where a token of its own ends the thinking."""
+        if parsed.reasoning_content is None:
+            return 0
+        end = self._tokenizer.token_id("</think>")
+        if end is None:
+            return None
+        closed = parsed.reasoning_complete is not False and end in ids
+        return ids.index(end) + 1 if closed else len(ids)
+
+    def _block_text(self, call: LibraryCall, ids: list[int]) -> str:
+        if call.token_span is None:
+            return call.raw
+        start, end = call.token_span
+        return self._tokenizer.decode(ids[start:end])
+
+
+def _tool_call(call: LibraryCall, *, offered: bool = True) -> ToolCall:
+    """The library's reading of one block. Raises `MalformedCall`."""
+    if call.status != OK or not offered:
+        raise MalformedCall(str(call.status))
+    return read_call(call.name, call.arguments, call.raw, call.id)

@@ -1,0 +1,109 @@
+"""What a renderer is tried with when it is loaded. Pure; used by `infra/rendering/renderer.py` and
+what it is made of.
+
+Two shortcuts hold for most model families but not for all: a bridge that is given only the last
+turn, and the incremental reading of completions. Each is used only where it gives what the library
+gives in every case here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from infra.rendering.completion import ParsedMessage
+from infra.rendering.tokenizer import Tokenizer, pack
+
+Message = Mapping[str, object]
+
+TOOLS: list[Message] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "probe",
+            "description": "A tool.",
+            "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+        },
+    },
+]
+
+CALL: Message = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {
+            "id": "call_0",
+            "type": "function",
+            "function": {"name": "probe", "arguments": '{"text": "a"}'},
+        }
+    ],
+}
+
+SHORT: tuple[Message, ...] = ({"role": "user", "content": "one"},)
+
+LONG: tuple[Message, ...] = (
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two", "reasoning_content": "thought"},
+    {"role": "user", "content": "three"},
+)
+
+NEW_MESSAGES: tuple[tuple[Message, ...], ...] = (
+    ({"role": "tool", "tool_call_id": "call_0", "name": "probe", "content": "an answer"},),
+    ({"role": "user", "content": "another question"},),
+)
+
+COMPLETIONS: tuple[str, ...] = (
+    "an answer",
+    " \n",
+    "<think>\nthought\n</think>\n\nan answer",
+    "\n<think>\n\n</think>\n\nan answer",
+    "thought\n</think>\n\nan answer",
+    "<think>\nthought without an end",
+    "<think>\nthought<tool_call>\nnot a call\n</tool_call>\nmore\n</think>\nan answer",
+    "<think>\nthought\n<tool_call>\nnot a call\n</tool_call>",
+    "an answer <tool_call>\nnot a call\n</tool_call>",
+    "an answer <think>\nno thought\n</think>",
+    "<tool_call>\nnot a call",
+)
+
+Bridge = Callable[[bytes, bytes, Sequence[Message]], object]
+"""From prompt, completion and new messages to a result or whatever else can be compared."""
+
+
+def completions(tokenizer: Tokenizer, call: list[int], stop: int) -> Iterator[bytes]:
+    """Completions of every kind, `call` (a tool call as the model spells it) among them; each once
+    cut short and once ended by `stop`."""
+    for ids in [*map(tokenizer.encode, COMPLETIONS), call]:
+        yield pack(ids)
+        yield pack([*ids, stop])
+
+
+def bridge_needs_only_tail(
+    bridge: Bridge, prompts: Sequence[bytes], tail: Callable[[bytes], bytes], samples: list[bytes]
+) -> bool:
+    return all(
+        bridge(prompt, completion, new) == bridge(tail(prompt), completion, new)
+        for prompt in prompts
+        for completion in samples
+        for new in NEW_MESSAGES
+    )
+
+
+def same_message(ours: ParsedMessage, library: ParsedMessage) -> bool:
+    """Whether two readings agree where they must: the library drops text behind the first tool
+    call, we do not."""
+    our_text, library_text = _squeezed(ours.content), _squeezed(library.content)
+    calls = library.tool_calls or library.malformed
+    same_text = our_text.startswith(library_text) if calls else our_text == library_text
+    return same_text and (
+        ours.reasoning or "",
+        ours.tool_calls,
+        ours.malformed,
+        ours.reasoning_closed,
+    ) == (
+        library.reasoning or "",
+        library.tool_calls,
+        library.malformed,
+        library.reasoning_closed,
+    )
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,241 @@
+"""A Hugging Face tokenizer on the Rust library alone, a third of the time of the transformers
+class.
+
+Owns text → token ids, ids → text, and ids → text while they are still coming. Token ids travel as
+little-endian int32 bytes (`pack`, `unpack`). `infra/rendering/library.py` gives it to the
+`renderers` library.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Sequence, Set
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import tokenizers
+
+from infra.errors import SeamlessFlowError
+
+ENCODED_TEXTS_KEPT = 128
+"""Texts whose ids are remembered. Templates encode the same few again and again, among them a
+session's whole tool block."""
+
+LONGEST_TEXT_KEPT = 32_768
+"""Longer texts, in characters, are not remembered: they bound the memory of the cache."""
+
+
+class TokenizerError(SeamlessFlowError):
+    """A directory holds no tokenizer that can be loaded."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"no tokenizer in {directory}: {reason}")
+
+    def __reduce__(self) -> tuple[type["TokenizerError"], tuple[str, str]]:
+        return TokenizerError, (self.directory, self.reason)
+
+
+def pack(ids: Sequence[int]) -> bytes:
+    """Token ids as little-endian int32."""
+    return np.asarray(ids, dtype="<i4").tobytes()
+
+
+def unpack(ids: bytes) -> list[int]:
+    """The inverse of `pack`. Raises ValueError where `ids` is not whole int32 numbers."""
+    numbers: list[int] = np.frombuffer(ids, dtype="<i4").tolist()
+    return numbers
+
+
+class TextStream(Protocol):
+    """Text of ids that come one after the other; what was fed, not how it was cut, decides what has
+    come out."""
+
+    def feed(self, ids: Iterable[int]) -> str:
+        """The text that `ids` add, without a character whose bytes are not all there yet."""
+
+    def flush(self) -> str:
+        """What is still held back, as U+FFFD; the next `feed` starts anew."""
+
+
+class Tokenizer:
+    """The `Tokenizer` protocol of `renderers`, without offsets: nobody reads its attribution of
+    tokens to messages."""
+
+    def __init__(self, inner: tokenizers.Tokenizer, *, eos_token: str | None = None) -> None:
+        inner.no_truncation()
+        inner.no_padding()
+        self._inner = inner
+        self.name_or_path = ""
+        unk_token = getattr(inner.model, "unk_token", None)
+        self.unk_token_id = None if unk_token is None else inner.token_to_id(unk_token)
+        self.eos_token_id = None if eos_token is None else inner.token_to_id(eos_token)
+        self.special_ids = frozenset(
+            token_id
+            for token_id, token in inner.get_added_tokens_decoder().items()
+            if token.special
+        )
+        self._byte_level = _is_byte_level(inner)
+        self._bytes_of: dict[int, bytes] = {}
+        self._remembered = lru_cache(maxsize=ENCODED_TEXTS_KEPT)(self._encode)
+
+    @classmethod
+    def load(cls, directory: Path) -> "Tokenizer":
+        """Reads `tokenizer.json`, and the name of the end token from `tokenizer_config.json` where
+        that is there.
+
+        Raises `TokenizerError`.
+        """
+        file = directory / "tokenizer.json"
+        if not file.is_file():
+            raise TokenizerError(str(directory), "tokenizer.json is missing")
+        try:
+            inner = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the Rust library raises bare Exception
+            raise TokenizerError(str(directory), f"tokenizer.json: {error}") from error
+        return cls(inner, eos_token=_eos_token(directory / "tokenizer_config.json"))
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        """Ids of `text`; special tokens spelt out in it become their ids, nothing is added."""
+        if len(text) > LONGEST_TEXT_KEPT:
+            return list(self._encode(text))
+        return list(self._remembered(text))
+
+    def decode(
+        self, ids: int | Sequence[int], skip_special_tokens: bool = False, **_: object
+    ) -> str:
+        """Text of `ids`, with U+FFFD for bytes that are no character; ids outside the vocabulary
+        are left out."""
+        whole = [ids] if isinstance(ids, int) else list(ids)
+        return self._inner.decode(whole, skip_special_tokens=skip_special_tokens)
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
+        """The id of a token, or of each token; None where it is not in the vocabulary."""
+        if isinstance(tokens, str):
+            return self.token_id(tokens)
+        return [self.token_id(token) for token in tokens]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """One more than the largest id, added tokens included, where ids have no gaps."""
+        return self._inner.get_vocab_size(with_added_tokens=True)
+
+    def token_id(self, token: str) -> int | None:
+        return self._inner.token_to_id(token)
+
+    def text_stream(self, skip: Set[int] = frozenset()) -> TextStream:
+        """A new stream that leaves out the ids in `skip`."""
+        if self._byte_level:
+            return _ByteStream(self, skip)
+        return _WholeStream(self, skip)
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether a token is a single byte in the manner of SentencePiece, such as `<0x0A>`."""
+        token = self._inner.id_to_token(token_id)
+        return token is not None and _BYTE_TOKEN.fullmatch(token) is not None
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes a token of a byte-level tokenizer stands for; empty outside the vocabulary."""
+        known = self._bytes_of.get(token_id)
+        if known is None:
+            known = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
+        return known
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self._inner.encode(text, add_special_tokens=False).ids)
+
+
+class _ByteStream:
+    """Joins the bytes of the tokens: one dictionary step a token, however long the text is."""
+
+    def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
+        self._bytes = tokenizer.token_bytes
+        self._skip = skip
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, ids: Iterable[int]) -> str:
+        spelt = b"".join([self._bytes(i) for i in ids if i not in self._skip])
+        return self._decoder.decode(spelt)
+
+    def flush(self) -> str:
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest
+
+
+class _WholeStream:
+    """For decoders that are not byte-level: decodes all since the last flush at each step.
+
+    A run of byte tokens is held back to its end: one byte that fits nowhere spoils the whole run.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
+        self._tokenizer = tokenizer
+        self._skip = skip
+        self._ids: list[int] = []
+        self._given = ""
+
+    def feed(self, ids: Iterable[int]) -> str:
+        self._ids.extend(i for i in ids if i not in self._skip)
+        settled = len(self._ids)
+        while settled and self._tokenizer.is_byte(self._ids[settled - 1]):
+            settled -= 1
+        return self._give(self._tokenizer.decode(self._ids[:settled]).rstrip("\ufffd"))
+
+    def flush(self) -> str:
+        rest = self._give(self._tokenizer.decode(self._ids))
+        self._ids, self._given = [], ""
+        return rest
+
+    def _give(self, text: str) -> str:
+        if len(text) <= len(self._given):
+            return ""
+        new = text[len(self._given) :]
+        self._given = text
+        return new
+
+
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def _eos_token(config: Path) -> str | None:
+    if not config.is_file():
+        return None
+    token = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def _is_byte_level(inner: tokenizers.Tokenizer) -> bool:
+    if inner.decoder is None:
+        return False
+    decoder = json.loads(inner.decoder.__getstate__())
+    return [part["type"] for part in decoder.get("decoders", [decoder])] == ["ByteLevel"]
+
+
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes for U+0100
+    onwards."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(byte): byte for byte in printable} | {
+        chr(0x100 + place): byte for place, byte in enumerate(others)
+    }
+
+
+_BYTE_OF_CHARACTER = _byte_of_character()
+
+
+def _spelling(token: str | None) -> bytes:
+    """Bytes of a byte-level token; one with a character outside the alphabet stands for its own
+    text, as in the Rust decoder."""
+    if token is None:
+        return b""
+    spelt = [_BYTE_OF_CHARACTER.get(character) for character in token]
+    if any(byte is None for byte in spelt):
+        return token.encode()
+    return bytes(byte for byte in spelt if byte is not None)

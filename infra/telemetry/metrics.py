@@ -1,0 +1,127 @@
+"""Counters, gauges and histograms of a process: the only file that imports `prometheus_client`.
+
+The metrics are those of `infra/telemetry/names.py`; any other name is a `KeyError`. Keep what
+`counter` and its like return: adding to it takes a third of a microsecond, looking it up twice as
+much. Safe in any thread.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+
+from infra.telemetry.names import METRICS
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+Labels = Mapping[str, str]
+_Instrument = TypeVar("_Instrument", Counter, Gauge, Histogram)
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A histogram's counts below each bound and above the last, and the sum of all values."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All that one metric holds, a row a set of labels."""
+
+    name: str
+    meaning: str
+    kind: str
+    values: list[tuple[Labels, float]] = field(default_factory=list)
+    distributions: list[tuple[Labels, Distribution]] = field(default_factory=list)
+
+
+class Metrics:
+    """All metrics of one process."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._counters: dict[_Key, Counter] = {}
+        self._gauges: dict[_Key, Gauge] = {}
+        self._histograms: dict[_Key, Histogram] = {}
+        ProcessCollector(registry=self._registry)
+
+    def counter(self, name: str, **labels: str) -> Counter:
+        """The counter with these labels."""
+        return _child(self._counters, name, labels, self._new_counter)
+
+    def gauge(self, name: str, **labels: str) -> Gauge:
+        """The gauge with these labels."""
+        return _child(self._gauges, name, labels, self._new_gauge)
+
+    def histogram(self, name: str, **labels: str) -> Histogram:
+        """The histogram with these labels."""
+        return _child(self._histograms, name, labels, self._new_histogram)
+
+    def text(self) -> bytes:
+        """Everything in the Prometheus text format."""
+        return generate_latest(self._registry)
+
+    def families(self) -> list[Family]:
+        """Everything as data."""
+        return [_family(metric) for metric in self._registry.collect()]
+
+    def _new_counter(self, name: str) -> Counter:
+        spec = METRICS[name]
+        return Counter(name, spec.meaning, spec.labels, registry=self._registry)
+
+    def _new_gauge(self, name: str) -> Gauge:
+        spec = METRICS[name]
+        return Gauge(name, spec.meaning, spec.labels, registry=self._registry)
+
+    def _new_histogram(self, name: str) -> Histogram:
+        spec = METRICS[name]
+        return Histogram(
+            name, spec.meaning, spec.labels, registry=self._registry, buckets=spec.buckets
+        )
+
+
+def _child(
+    made: dict[_Key, _Instrument],
+    name: str,
+    labels: dict[str, str],
+    new: Callable[[str], _Instrument],
+) -> _Instrument:
+    key: _Key = (name, *labels.items())
+    child = made.get(key)
+    if child is None:
+        parent = made.get((name,)) or made.setdefault((name,), new(name))
+        child = made[key] = parent.labels(**labels) if labels else parent
+    return child
+
+
+def _family(metric: Metric) -> Family:
+    family = Family(metric.name, metric.documentation, metric.type)
+    if metric.type == "histogram":
+        family.distributions.extend(_distributions(metric))
+    else:
+        family.values.extend(
+            (sample.labels, sample.value)
+            for sample in metric.samples
+            if not sample.name.endswith("_created")
+        )
+    return family
+
+
+def _distributions(metric: Metric) -> Iterable[tuple[Labels, Distribution]]:
+    """Prometheus counts up to each bound; here each bucket is counted by itself."""
+    bounds: list[float] = []
+    upto: list[int] = []
+    for sample in metric.samples:
+        if sample.name.endswith("_bucket"):
+            bounds.append(float(sample.labels["le"]))
+            upto.append(int(sample.value))
+        elif sample.name.endswith("_sum"):
+            counts = tuple(n - before for n, before in zip(upto, (0, *upto), strict=False))
+            yield sample.labels, Distribution(tuple(bounds[:-1]), counts, sample.value)
+            bounds, upto = [], []

@@ -1,0 +1,276 @@
+"""Traces and exported metrics of a process: the only file that imports the OpenTelemetry SDK.
+
+One trace an agent request: its context travels as W3C headers of Kafka records, is read by
+`span(headers=)` and given on as `Span.headers`. The hash of a session's id decides whether its
+requests are traced, so all its turns are kept or none. Without `otlp_endpoint` no span is made and
+`span` costs nothing worth naming. Spans are passed by hand, never by ambient context, so they work
+across threads and awaits.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+import xxhash
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import export
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    Link,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceState,
+    get_current_span,
+    set_span_in_context,
+)
+from opentelemetry.trace import Span as OtelSpan
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes, AttributeValue
+
+from infra.settings import TelemetrySettings
+from infra.telemetry.metrics import Family, Metrics
+from infra.telemetry.names import ATTRIBUTES, SpanName
+
+Headers = Sequence[tuple[str, bytes]]
+_CONTEXT_HEADERS = ("traceparent", "tracestate")
+_METRICS_EVERY_S = 10.0
+_EXPORT_TIMEOUT_MS = 5_000
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class Span:
+    """Something that takes time; `end` or its `with` block ends it. No-op when not traced."""
+
+    __slots__ = ("_span", "headers")
+
+    def __init__(self, span: OtelSpan | None) -> None:
+        self._span = span
+        self.headers: Headers = () if span is None else _headers(span)
+        """What makes this span the parent of whatever reads the record they are put on."""
+
+    def set(self, **attributes: AttributeValue) -> None:
+        """Adds attributes."""
+        if self._span is not None:
+            self._span.set_attributes(_named(attributes))
+
+    def fail(self, reason: str) -> None:
+        """Marks it as failed."""
+        if self._span is not None:
+            self._span.set_status(Status(StatusCode.ERROR, reason))
+
+    def end(self) -> None:
+        """Ends it; further calls do nothing."""
+        if self._span is not None:
+            self._span.end()
+            self._span = None
+
+    def __enter__(self) -> "Span":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.fail(repr(error))
+        self.end()
+
+
+_NOTHING = Span(None)
+
+
+class Telemetry:
+    """Makes spans. Thread-safe."""
+
+    def __init__(self, resource: Resource, processor: SpanProcessor | None, ratio: float) -> None:
+        self._provider: TracerProvider | None = None
+        if processor is not None:
+            self._provider = TracerProvider(_BySession(ratio), resource, id_generator=RandomIds())
+            self._provider.add_span_processor(processor)
+            self._tracer = self._provider.get_tracer("seamlessflow")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether spans are made at all."""
+        return self._provider is not None
+
+    def span(
+        self,
+        name: SpanName,
+        headers: Headers = (),
+        *,
+        session_id: str | None = None,
+        **attributes: AttributeValue,
+    ) -> Span:
+        """Begins a span below the one that `headers` name, else at the root of a new trace."""
+        if self._provider is None:
+            return _NOTHING
+        if session_id is not None:
+            attributes["session_id"] = session_id
+        context = _context(headers)
+        kind = SpanKind.CONSUMER if headers else SpanKind.SERVER
+        span = self._tracer.start_span(name, context, kind, _named(attributes))
+        return Span(span) if span.is_recording() else _NOTHING
+
+    def close(self) -> None:
+        """Exports what is left."""
+        if self._provider is not None:
+            self._provider.shutdown()
+
+
+def telemetry(settings: TelemetrySettings, service: str, instance: str) -> Telemetry:
+    """Telemetry of a process as its settings want it."""
+    processor = None
+    if settings.otlp_endpoint is not None:
+        exporter = OTLPSpanExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
+        processor = BatchSpanProcessor(exporter)
+    return Telemetry(_resource(service, instance), processor, settings.sample_ratio)
+
+
+class RandomIds(IdGenerator):
+    """Ids from the operating system, so that seeding `random` never repeats one."""
+
+    def generate_span_id(self) -> int:
+        return int.from_bytes(os.urandom(8)) or 1
+
+    def generate_trace_id(self) -> int:
+        return int.from_bytes(os.urandom(16)) or 1
+
+    def is_trace_id_random(self) -> bool:
+        return True
+
+
+class _BySession(Sampler):
+    """Keeps a share of sessions, by the same hash in every process; else follows the parent."""
+
+    def __init__(self, ratio: float) -> None:
+        self._bound = round(ratio * 2**64)
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        session_id = (attributes or {}).get(ATTRIBUTES["session_id"])
+        parent = get_current_span(parent_context).get_span_context()
+        if session_id is not None:
+            keep = xxhash.xxh3_64_intdigest(str(session_id).encode()) < self._bound
+        elif parent.is_valid:
+            keep = parent.trace_flags.sampled
+        else:
+            keep = (trace_id & (2**64 - 1)) < self._bound
+        decision = Decision.RECORD_AND_SAMPLE if keep else Decision.DROP
+        return SamplingResult(decision, attributes, parent.trace_state)
+
+    def get_description(self) -> str:
+        return f"BySession{{{self._bound / 2**64}}}"
+
+
+class MetricsExport:
+    """Sends a process's metrics to the collector every ten seconds, from a thread of its own."""
+
+    def __init__(
+        self, exporter: export.MetricExporter, metrics: Metrics, service: str, instance: str
+    ) -> None:
+        self._exporter = exporter
+        self._metrics = metrics
+        self._resource = _resource(service, instance)
+        self._started_ns = time.time_ns()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="metrics export", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Sends once more and ends."""
+        self._closed.set()
+        self._thread.join(2 * _EXPORT_TIMEOUT_MS / 1000)
+        self._exporter.shutdown()
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._closed.wait(_METRICS_EVERY_S)
+            self._exporter.export(self._data(), _EXPORT_TIMEOUT_MS)
+
+    def _data(self) -> export.MetricsData:
+        times = (self._started_ns, time.time_ns())
+        metrics = [_metric(family, *times) for family in self._metrics.families()]
+        scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
+        return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
+
+
+def metrics_export(
+    settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
+) -> MetricsExport | None:
+    """The export that the settings ask for; none without an endpoint."""
+    if settings.otlp_endpoint is None:
+        return None
+    exporter = OTLPMetricExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/metrics")
+    return MetricsExport(exporter, metrics, service, instance)
+
+
+def _metric(family: Family, started_ns: int, now_ns: int) -> export.Metric:
+    cumulative = export.AggregationTemporality.CUMULATIVE
+    values = [
+        export.NumberDataPoint(labels, started_ns, now_ns, value) for labels, value in family.values
+    ]
+    data: export.Sum | export.Gauge | export.Histogram
+    match family.kind:
+        case "histogram":
+            data = export.Histogram(_histogram_points(family, started_ns, now_ns), cumulative)
+        case "counter":
+            data = export.Sum(values, cumulative, True)
+        case _:
+            data = export.Gauge(values)
+    return export.Metric(family.name, family.meaning, "", data)
+
+
+def _histogram_points(
+    family: Family, started_ns: int, now_ns: int
+) -> list[export.HistogramDataPoint]:
+    return [
+        export.HistogramDataPoint(
+            labels, started_ns, now_ns, sum(d.counts), d.total, d.counts, d.bounds, 0, d.total
+        )
+        for labels, d in family.distributions
+    ]
+
+
+def _resource(service: str, instance: str) -> Resource:
+    return Resource.create(
+        {"service.name": f"seamlessflow-{service}", "service.instance.id": instance}
+    )
+
+
+def _headers(span: OtelSpan) -> Headers:
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
+    return [(name, value.encode()) for name, value in carrier.items()]
+
+
+def _context(headers: Headers) -> Context:
+    carrier = {name: value.decode() for name, value in headers if name in _CONTEXT_HEADERS}
+    return _PROPAGATOR.extract(carrier, Context()) if carrier else Context()
+
+
+def _named(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    return {
+        ATTRIBUTES.get(name, f"seamlessflow.{name}"): value for name, value in attributes.items()
+    }

@@ -1,0 +1,137 @@
+"""Weights on disk: a directory of one policy version with a manifest that says what its bytes must
+be.
+
+The trainer writes (`publish`), rollout workers read (`verify`). A directory appears under its name
+complete and on disk, or not at all; `infra/weights/versions.py` says which ones stay. Imports no
+torch: the manifest knows files, not tensors.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from infra.errors import SeamlessFlowError
+from infra.weights.versions import version_directory
+from infra.weights.whole_directory import whole_directory
+
+MANIFEST = "manifest.json"
+_CHUNK_BYTES = 4 * 1024 * 1024
+
+Kind = Literal["full", "delta", "adapter"]
+
+
+class WeightsInvalid(SeamlessFlowError):
+    """A weights directory is not what its manifest says; `file` is the first one that differs."""
+
+    def __init__(self, directory: str, file: str, reason: str) -> None:
+        self.directory = directory
+        self.file = file
+        self.reason = reason
+        super().__init__(f"weights in {directory}: {file}: {reason}")
+
+    def __reduce__(self) -> tuple[type["WeightsInvalid"], tuple[str, str, str]]:
+        return WeightsInvalid, (self.directory, self.file, self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a weights directory holds."""
+
+    policy: str
+    version: int
+    optimizer_step: int
+    """Optimizer steps behind the weights."""
+
+    lineage: str
+    dtype: str
+    """Element type of the tensors, such as float32 or bfloat16."""
+
+    kind: Kind = "full"
+    base_version: int | None = None
+    """Version a delta or adapter is to be applied to."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Hex SHA-256 of every file of the directory but the manifest, by name."""
+
+    def to_json(self) -> bytes:
+        """Canonical JSON."""
+        return json.dumps(asdict(self), sort_keys=True, indent=1).encode()
+
+
+def publish(
+    root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
+) -> tuple[Path, str]:
+    """Makes the directory of `facts.version` below `root`; returns it and the manifest's hex
+    SHA-256.
+
+    `fill` writes the files into the directory it is given; `facts.files` is found here. A directory
+    of the same version is replaced. `sync` off: not forced to disk (for tests).
+    """
+    target = version_directory(root, facts.version)
+    with whole_directory(target, sync) as draft:
+        fill(draft)
+        digest = write_manifest(draft, facts)
+    return target, digest
+
+
+def write_manifest(directory: Path, facts: Manifest) -> str:
+    """Writes the manifest of all files that lie in `directory`; returns its own hex SHA-256."""
+    names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
+    content = replace(facts, files={name: sha256(directory / name) for name in names}).to_json()
+    (directory / MANIFEST).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest, without a look at the files. Raises `WeightsInvalid`."""
+    try:
+        fields = json.loads((directory / MANIFEST).read_bytes())
+        manifest = Manifest(**fields)
+    except (OSError, ValueError, TypeError) as error:
+        raise WeightsInvalid(str(directory), MANIFEST, str(error)) from error
+    if any(Path(name).name != name for name in manifest.files):
+        raise WeightsInvalid(str(directory), MANIFEST, "names files of other directories")
+    if manifest.kind not in get_args(Kind):
+        raise WeightsInvalid(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
+    return manifest
+
+
+def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
+    """The manifest, after every file was read and compared with it.
+
+    `manifest_sha256` is what `WeightsPublished` says of the manifest itself. Raises
+    `WeightsInvalid` for a file that is missing, differs, or is a safetensors file that the manifest
+    does not name.
+    """
+    manifest = read_manifest(directory)
+    if manifest_sha256 is not None:
+        _compare(directory, MANIFEST, manifest_sha256)
+    for name, digest in manifest.files.items():
+        _compare(directory, name, digest)
+    for path in directory.glob("*.safetensors"):
+        if path.name not in manifest.files:
+            raise WeightsInvalid(str(directory), path.name, "is not in the manifest")
+    return manifest
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _compare(directory: Path, name: str, expected: str) -> None:
+    try:
+        actual = sha256(directory / name)
+    except OSError as error:
+        raise WeightsInvalid(str(directory), name, str(error)) from error
+    if actual != expected:
+        raise WeightsInvalid(
+            str(directory), name, f"has SHA-256 {actual}, the manifest says {expected}"
+        )

@@ -1,0 +1,114 @@
+"""Programs as agents: each in a process group of its own, which is killed when it is stopped.
+
+They see the session as `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the same of `ANTHROPIC`
+(whose base has no `/v1`) and `SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless
+it is longer than Linux allows, in `SEAMLESSFLOW_TASK`. No setting of this process reaches them, the
+admin key least of all. Input and output are files, not pipes, so that what a program leaves running
+in the background keeps nobody waiting.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from infra.errors import SeamlessFlowError
+from infra.settings import ENV_PREFIX
+from producers.agents.harness.session import AgentSession
+
+TRY_AGAIN = 75
+"""EX_TEMPFAIL of sysexits.h."""
+ENDING_GRACE_S = 2.0
+_LONGEST_VARIABLE_BYTES = 131_000
+_LAST_LINE_BYTES = 1_048_576
+_ERROR_TAIL_BYTES = 2_000
+
+
+class CommandFailed(SeamlessFlowError):
+    """A program ended with an exit status other than 0; minus the number of a signal."""
+
+    def __init__(self, exit_status: int, error_tail: str) -> None:
+        self.exit_status = exit_status
+        self.error_tail = error_tail
+        super().__init__(f"exit status {exit_status}: {error_tail}".rstrip(": "))
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a program ended."""
+
+    exit_status: int
+    last_line: str
+    error_tail: str
+
+
+class Command:
+    """A command line to run once a task."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._arguments = tuple(arguments)
+        self._environment = {
+            name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)
+        }
+
+    async def run(self, payload: bytes, session: AgentSession) -> Done:
+        """Runs it to its end. When cancelled, the whole process group is ended first."""
+        with TemporaryFile() as task, TemporaryFile() as output, TemporaryFile() as errors:
+            task.write(payload + b"\n")
+            task.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                *self._arguments,
+                stdin=task,
+                stdout=output,
+                stderr=errors,
+                env={**self._environment, **_variables(payload, session)},
+                start_new_session=True,
+            )
+            try:
+                exit_status = await process.wait()
+            finally:
+                await _end_group(process)
+            lines = _tail(output, _LAST_LINE_BYTES).splitlines()
+            return Done(exit_status, lines[-1] if lines else "", _tail(errors, _ERROR_TAIL_BYTES))
+
+
+def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
+    short = len(payload) < _LONGEST_VARIABLE_BYTES
+    return {
+        "OPENAI_BASE_URL": session.base_url,
+        "OPENAI_API_KEY": session.api_key,
+        "OPENAI_MODEL": session.model,
+        "ANTHROPIC_BASE_URL": session.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": session.api_key,
+        "ANTHROPIC_MODEL": session.model,
+        f"{ENV_PREFIX}SESSION": session.session_id,
+        **({f"{ENV_PREFIX}TASK": payload.decode()} if short else {}),
+    }
+
+
+def _tail(stream: BinaryIO, size: int) -> str:
+    length = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, length - size))
+    return stream.read().decode(errors="replace").strip()
+
+
+async def _end_group(process: Process) -> None:
+    """Ends what is left of the program and of whatever it started."""
+    _signal_group(process.pid, signal.SIGTERM)
+    if process.returncode is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_GRACE_S):
+                await process.wait()
+    _signal_group(process.pid, signal.SIGKILL)
+    if process.returncode is None:
+        await process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

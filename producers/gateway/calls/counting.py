@@ -1,0 +1,58 @@
+"""How long a prompt would be: `POST /v1/messages/count_tokens`. No turn comes of it."""
+
+import secrets
+
+import orjson
+
+from infra import clock
+from infra.telemetry.tracing import Telemetry
+from producers.gateway.calls.callers import Caller
+from producers.gateway.dialects.anthropic_messages.request import prompt
+from producers.gateway.errors import ApiError, refused
+from producers.gateway.exchange import Exchange
+from producers.gateway.link.link import Link
+from producers.gateway.link.pending import OK
+from producers.gateway.settings import GatewaySettings
+from schemas.records import CommandAnswered, CountTokens
+
+
+class Counting:
+    """Serves questions about token counts."""
+
+    def __init__(self, link: Link, settings: GatewaySettings, telemetry: Telemetry) -> None:
+        self._link = link
+        self._settings = settings
+        self._telemetry = telemetry
+
+    async def serve(self, exchange: Exchange, caller: Caller) -> None:
+        """Answers one question. Raises `ApiError`."""
+        settings = self._settings
+        body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
+        command = self._command(body, caller, exchange)
+        with self._telemetry.span(
+            "command", session_id=caller.session_id, kind="CountTokens"
+        ) as span:
+            reply = await self._link.ask(command, span.headers)
+        if not isinstance(reply, CommandAnswered) or reply.tokens is None:
+            raise _not_counted(reply)
+        await exchange.answer(200, orjson.dumps({"input_tokens": reply.tokens}))
+
+    def _command(self, body: bytes, caller: Caller, exchange: Exchange) -> CountTokens:
+        asked, now_ms = prompt(body), clock.now_ms()
+        return CountTokens(
+            command_id=secrets.token_hex(12),
+            session_id=caller.session_id,
+            issued_at_ms=now_ms,
+            expires_at_ms=now_ms + int(self._settings.command_timeout_s * 1000),
+            reply=self._link.address,
+            messages=asked.messages,
+            tools=asked.tools,
+            module=exchange.headers.get(b"x-seamlessflow-module", b"").decode("utf-8", "replace"),
+            terms=caller.terms,
+        )
+
+
+def _not_counted(reply: object) -> ApiError:
+    if isinstance(reply, CommandAnswered) and reply.status != OK:
+        return refused(reply.status, reply.reason, reply.detail)
+    return ApiError(500, "the manager gave no count")

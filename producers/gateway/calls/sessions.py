@@ -1,0 +1,169 @@
+"""The session interface: open, reward, close. Each waits until the manager has recorded it."""
+
+import secrets
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from infra import clock
+from infra.telemetry.tracing import Telemetry
+from producers.gateway.calls.keys import Keys
+from producers.gateway.dialects.response_ids import turn_of
+from producers.gateway.errors import ApiError, refused
+from producers.gateway.exchange import Exchange
+from producers.gateway.link.link import Command, Link
+from producers.gateway.link.pending import OK
+from producers.gateway.settings import GatewaySettings
+from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
+Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=200)]
+Text = Annotated[str, StringConstraints(max_length=65_536)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Seconds = Annotated[float, Field(ge=0, le=366 * 86400)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OpenBody(_Body):
+    """What `POST /sessions` takes."""
+
+    session_id: Name | None = None
+    policy: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    policies: dict[Text, Text] = {}
+    purpose: Literal["train", "eval"] = "train"
+    split: Text = "train"
+    task_id: Text = ""
+    group_id: Text = ""
+    sample: Count = 0
+    attempt: Count = 0
+    group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    min_group_size: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    pinned_version: Count | None = None
+    metadata: dict[str, Text] = {}
+    module: Text = ""
+    agent: Text = ""
+    max_age_s: Seconds = 86400
+    max_idle_s: Seconds = 3600
+
+
+class RewardBody(_Body):
+    """What `POST /sessions/{id}/reward` takes; `turn` is the id of a response."""
+
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    name: Text = "reward"
+    turn: Text | None = None
+    final: bool = True
+    source: Text = "agent"
+    revision: Count = 0
+
+
+class CloseBody(_Body):
+    """What `POST /sessions/{id}/close` takes."""
+
+    status: Literal[
+        "complete", "truncated", "aborted", "timeout", "pruned", "filtered", "unrewarded"
+    ] = "complete"
+    reason: Text = ""
+    cause: Literal["policy", "environment", "infrastructure"] = "policy"
+    await_reward_s: Seconds = 0
+
+
+B = TypeVar("B", bound=_Body)
+
+
+class Sessions:
+    """Serves the session interface."""
+
+    def __init__(
+        self, link: Link, settings: GatewaySettings, keys: Keys, url: str, telemetry: Telemetry
+    ) -> None:
+        self._link = link
+        self._settings = settings
+        self._keys = keys
+        self._url = url
+        self._telemetry = telemetry
+
+    async def open(self, exchange: Exchange) -> None:
+        """`POST /sessions`. Raises `ApiError`."""
+        body = await self._body(exchange, OpenBody)
+        session_id = body.session_id or secrets.token_hex(12)
+        fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s"})
+        command = OpenSession(
+            **self._envelope(session_id),
+            **fields,
+            max_age_ms=_ms(body.max_age_s),
+            max_idle_ms=_ms(body.max_idle_s),
+        )
+        await self._carry_out(command)
+        answer = {
+            "session_id": session_id,
+            "api_key": self._keys.session_token(session_id),
+            "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
+        }
+        await exchange.answer(201, orjson.dumps(answer))
+
+    async def reward(self, exchange: Exchange, session_id: str) -> None:
+        """`POST /sessions/{id}/reward`. Raises `ApiError`."""
+        body = await self._body(exchange, RewardBody)
+        reward = Reward(
+            name=body.name,
+            value=body.value,
+            scope="session" if body.turn is None else "turn",
+            turn_id=None if body.turn is None else turn_of(body.turn),
+            source=body.source,
+            revision=body.revision,
+        )
+        command = AssignReward(**self._envelope(session_id), reward=reward, final=body.final)
+        await exchange.answer(200, await self._carry_out(command))
+
+    async def close(self, exchange: Exchange, session_id: str) -> None:
+        """`POST /sessions/{id}/close`. Raises `ApiError`."""
+        body = await self._body(exchange, CloseBody)
+        command = CloseSession(
+            **self._envelope(session_id),
+            status=body.status,
+            reason=body.reason,
+            cause=body.cause,
+            await_reward_ms=_ms(body.await_reward_s),
+        )
+        await exchange.answer(200, await self._carry_out(command))
+
+    async def _body(self, exchange: Exchange, kind: type[B]) -> B:
+        settings = self._settings
+        data = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
+        try:
+            return kind.model_validate_json(data or b"{}")
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            param = ".".join(map(str, first["loc"])) or None
+            message = f"{param}: {first['msg']}" if param else first["msg"]
+            raise ApiError(400, message, code="invalid_value", param=param) from error
+
+    def _envelope(self, session_id: str) -> dict[str, Any]:
+        now_ms = clock.now_ms()
+        return {
+            "command_id": secrets.token_hex(12),
+            "session_id": session_id,
+            "issued_at_ms": now_ms,
+            "expires_at_ms": now_ms + _ms(self._settings.command_timeout_s),
+            "reply": self._link.address,
+        }
+
+    async def _carry_out(self, command: Command) -> bytes:
+        """What to answer: the id of the session that it was done to, which a name may stand for."""
+        with self._telemetry.span(
+            "command", session_id=command.session_id, kind=type(command).__name__
+        ) as span:
+            reply = await self._link.ask(command, span.headers)
+        if isinstance(reply, CommandAnswered) and reply.status != OK:
+            raise refused(reply.status, reply.reason, reply.detail)
+        return orjson.dumps({"session_id": reply.session_id})
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

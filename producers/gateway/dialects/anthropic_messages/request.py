@@ -1,0 +1,144 @@
+"""The Anthropic messages dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+
+Members that would change the answer and are not supported are refused by name; others that are not
+known are ignored: the vendor's clients send ever more of them. The vendor's later models continue
+no answer that a request begins, and neither does this.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from producers.gateway.dialects.anthropic_messages.history import canonical_history
+from producers.gateway.dialects.anthropic_messages.tools import (
+    canonical_choice,
+    canonical_tools,
+    one_tool_call,
+)
+from producers.gateway.dialects.canonical import CanonicalRequest, ordered_json
+from producers.gateway.dialects.parameters import (
+    Check,
+    bounded,
+    flag,
+    given,
+    number,
+    stop_list,
+    text,
+    unsupported,
+    whole,
+)
+from producers.gateway.errors import bad
+from schemas.records import Sampling
+
+DIALECT = "anthropic.messages"
+_INT32 = 2**31 - 1
+_NO_PREFILL = (
+    "This model does not support assistant message prefill. "
+    "The conversation must end with a user message."
+)
+
+
+class Prompt(NamedTuple):
+    """What a request would have the model read."""
+
+    messages: tuple[bytes, ...]
+    tools: bytes | None
+
+
+@bounded
+def parse(body: bytes, max_choices: int) -> CanonicalRequest:
+    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    request = given(body)
+    _refuse(request)
+    history = canonical_history(request.get("system"), _required(request, "messages"))
+    if history.ends_with_assistant:
+        raise bad("messages", _NO_PREFILL)
+    tools, tool_names = canonical_tools(request.get("tools"))
+    return CanonicalRequest(
+        dialect=DIALECT,
+        model=text("model", _required(request, "model")),
+        messages=history.canonical(),
+        tools=tools,
+        template_args=None,
+        sampling=_sampling(request),
+        tool_choice=canonical_choice(request.get("tool_choice", {"type": "auto"}), tool_names),
+        choices=1,
+        stream=flag("stream", request.get("stream", False)),
+        include_usage=True,
+        wants_logprobs=False,
+        echoed={"thinking": _thinking(request.get("thinking", {}))},
+    )
+
+
+@bounded
+def prompt(body: bytes) -> Prompt:
+    """Reads what a request to count tokens asks about. Raises `ApiError` (400)."""
+    request = given(body)
+    _refuse(request)
+    text("model", _required(request, "model"))
+    history = canonical_history(request.get("system"), _required(request, "messages"))
+    tools, _ = canonical_tools(request.get("tools"))
+    return Prompt(history.canonical(), tools)
+
+
+def _required(request: Mapping[str, Any], name: str) -> Any:
+    if name not in request:
+        raise bad(name, f"{name}: Field required")
+    return request[name]
+
+
+def _refuse(request: Mapping[str, Any]) -> None:
+    for name in _REFUSED.keys() & request.keys():
+        _REFUSED[name](name, request[name])
+
+
+def _thinking(config: object) -> str:
+    """How the agent wants to see thinking: `shown`, `omitted` (its place alone) or `hidden`."""
+    match config:
+        case {"type": "disabled"}:
+            return "hidden"
+        case {"display": "omitted"}:
+            return "omitted"
+        case dict():
+            return "shown"
+    raise bad("thinking", "thinking must be an object")
+
+
+def _sampling(request: Mapping[str, Any]) -> Sampling:
+    most = whole(1, _INT32)("max_tokens", _required(request, "max_tokens"))
+    asked: dict[str, Any] = {"max_tokens": most}
+    for name in request.keys() & _SAMPLING.keys():
+        field, check = _SAMPLING[name]
+        asked[field] = check(name, request[name])
+    if one_tool_call(request.get("tool_choice")):
+        asked["one_tool_call"] = True
+    if schema := _schema(request):
+        asked["json_schema"] = schema
+    return Sampling(**asked)
+
+
+def _schema(request: Mapping[str, Any]) -> str | None:
+    config = request.get("output_config", {})
+    if not isinstance(config, dict):
+        raise bad("output_config", "output_config must be an object")
+    # `output_format` is what it was called before.
+    name = "output_format" if "output_format" in request else "output_config.format"
+    match request.get("output_format", config.get("format")):
+        case None:
+            return None
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return ordered_json(schema, name).decode()
+    raise bad(name, f"{name} must be of type json_schema and have a schema")
+
+
+_SAMPLING: Mapping[str, tuple[str, Check]] = {
+    "temperature": ("temperature", number(0, 1)),
+    "top_p": ("top_p", number(0, 1)),
+    "top_k": ("top_k", whole(0, _INT32)),
+    "stop_sequences": ("stop", stop_list),
+}
+_REFUSED: Mapping[str, Check] = {
+    "mcp_servers": unsupported([]),
+    "container": unsupported(),
+    "thread": unsupported(),
+    "compaction": unsupported(),
+}

@@ -1,0 +1,110 @@
+"""Tools of an Anthropic messages request in canonical form, and the input of their calls. Pure.
+
+A call's input is a JSON object there and JSON text here. Text that is no object (a model may sample
+any JSON) travels as `{"$arguments": text}`, so that what comes back is what was sampled.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.canonical import ordered_json
+from producers.gateway.dialects.parameters import flag
+from producers.gateway.errors import bad
+
+_TEXT = "$arguments"
+
+
+def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
+    """The tools as one JSON array (none without tools), schemas as they were sent, and their names.
+
+    Raises `ApiError` for tools that are not the agent's own: no other model knows them.
+    """
+    if tools is None or tools == []:
+        return None, frozenset()
+    if not isinstance(tools, list):
+        raise bad("tools", "tools must be a list")
+    read = [_tool(f"tools.{n}", tool) for n, tool in enumerate(tools)]
+    names = frozenset(str(tool["name"]) for tool in read)
+    if len(names) < len(read):
+        raise bad("tools", "tools: tool names must be unique")
+    listed = [{"type": "function", "function": tool} for tool in read]
+    return ordered_json(listed, "tools"), names
+
+
+def canonical_choice(choice: object, names: frozenset[str]) -> str:
+    """What `tool_choice` asks for: auto, none, required or a name. Raises `ApiError`."""
+    match choice:
+        case {"type": "auto" | "none" as kind}:
+            return str(kind) if names else "auto"
+        case {"type": "any"}:
+            wanted = "required"
+        case {"type": "tool", "name": str(wanted)}:
+            if wanted not in names:
+                raise bad("tool_choice", f"tool_choice names {wanted!r}, which is not in tools")
+        case _:
+            raise bad(
+                "tool_choice", "tool_choice must be of type auto, any, tool (with name), none"
+            )
+    if not names:
+        raise bad("tool_choice", "tool_choice needs tools")
+    return wanted
+
+
+def one_tool_call(choice: object) -> bool:
+    """Whether `tool_choice` asks for one call at most. Raises `ApiError`."""
+    wanted = choice.get("disable_parallel_tool_use") if isinstance(choice, dict) else None
+    return wanted is not None and flag("tool_choice.disable_parallel_tool_use", wanted)
+
+
+def call_input(arguments: str) -> bytes:
+    """A call's arguments as a JSON object, spelt as they were sampled."""
+    arguments = arguments or "{}"
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError:  # what JSON allows and many readers do not: 1e999, "\ud800"
+        value = None
+    if not isinstance(value, dict) or _is_text(value):
+        return orjson.dumps({_TEXT: arguments})
+    return arguments.encode()
+
+
+def call_arguments(place: str, value: object) -> str:
+    """The arguments of a call's input, in the spelling of most models. Raises `ApiError`."""
+    if not isinstance(value, dict):
+        raise bad(place, f"{place} must be an object")
+    if _is_text(value):
+        return str(value[_TEXT])
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError as error:
+        raise bad(place, f"{place} is nested too deeply") from error
+
+
+def _is_text(value: Mapping[str, object]) -> bool:
+    return len(value) == 1 and isinstance(value.get(_TEXT), str)
+
+
+def _tool(place: str, tool: object) -> dict[str, object]:
+    if not isinstance(tool, dict):
+        raise bad(place, f"{place} must be an object")
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        raise bad(place, f"{place}: this model knows no tool of type {kind!r}, only your own")
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise bad(f"{place}.name", f"{place}.name must be text and not empty")
+    return {"name": name, **_described(place, tool)}
+
+
+def _described(place: str, tool: Mapping[str, Any]) -> dict[str, object]:
+    description, schema = tool.get("description"), tool.get("input_schema")
+    if not isinstance(schema, dict):
+        raise bad(f"{place}.input_schema", f"{place}.input_schema must be an object")
+    if description is None:
+        return {"parameters": schema}
+    if not isinstance(description, str):
+        raise bad(f"{place}.description", f"{place}.description must be text")
+    return {"description": description, "parameters": schema}

@@ -1,0 +1,185 @@
+"""Messages and tools of an OpenAI chat request in canonical form. Pure.
+
+Known members are kept, null and unknown ones dropped, text parts joined; what a text model cannot
+take (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a call that
+the assistant message before it does not have.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.canonical import canonical_json, ordered_json
+from producers.gateway.errors import bad
+
+Message = Mapping[str, Any]
+_PLAIN_ROLES = ("user", "assistant", "system")
+
+
+def canonical_messages(messages: object) -> tuple[bytes, ...]:
+    """Each message as canonical JSON. Raises `ApiError` that names the wrong member."""
+    if not isinstance(messages, list) or not messages:
+        raise bad("messages", "messages must be a list of at least one message")
+    read = tuple(
+        _canonical(message)
+        if _is_plain(message)
+        else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
+        for n, message in enumerate(messages)
+    )
+    _refuse_lone_answers(messages)
+    return read
+
+
+def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
+    """The tools as one JSON array (none without tools), members in their order, and their names."""
+    if tools is None or tools == []:
+        return None, frozenset()
+    if not isinstance(tools, list):
+        raise bad("tools", "tools must be a list")
+    read = [_tool(f"tools[{n}]", tool) for n, tool in enumerate(tools)]
+    names = frozenset(str(tool["name"]) for tool in read)
+    listed = [{"type": "function", "function": tool} for tool in read]
+    return ordered_json(listed, "tools"), names
+
+
+def _refuse_lone_answers(messages: list[Message]) -> None:
+    """Raises `ApiError` for a tool's answer whose call is not in the assistant message before."""
+    calls: set[str] = set()
+    for n, message in enumerate(messages):
+        if message["role"] == "assistant":
+            calls = {call["id"] for call in message.get("tool_calls") or ()}
+        elif message["role"] == "tool" and message["tool_call_id"] not in calls:
+            where, call = f"messages[{n}].tool_call_id", message["tool_call_id"]
+            raise bad(where, f"{where} is {call!r}, no call of the assistant message before it")
+
+
+def _is_plain(message: object) -> bool:
+    """Whether a message is canonical but for the order of its two members, as most are."""
+    return (
+        type(message) is dict
+        and len(message) == 2
+        and message.get("role") in _PLAIN_ROLES
+        and type(message.get("content")) is str
+    )
+
+
+def _canonical(message: object) -> bytes:
+    return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
+
+
+def _message(place: str, message: object) -> dict[str, object]:
+    if not isinstance(message, dict):
+        raise bad(place, f"{place} must be an object")
+    role = message.get("role")
+    read = _ROLES.get(role) if isinstance(role, str) else None
+    if read is None:
+        raise bad(f"{place}.role", f"{place}.role must be one of {', '.join(_ROLES)}")
+    return read(place, message)
+
+
+def _instruction(place: str, message: Message) -> dict[str, object]:
+    return _named(place, message, {"role": "system", "content": _content(place, message)})
+
+
+def _user(place: str, message: Message) -> dict[str, object]:
+    return _named(place, message, {"role": "user", "content": _content(place, message)})
+
+
+def _tool_answer(place: str, message: Message) -> dict[str, object]:
+    call = message.get("tool_call_id")
+    if not isinstance(call, str) or not call:
+        raise bad(f"{place}.tool_call_id", f"{place}.tool_call_id must name a tool call")
+    content = "" if message.get("content") is None else _content(place, message)
+    return _named(place, message, {"role": "tool", "content": content, "tool_call_id": call})
+
+
+def _assistant(place: str, message: Message) -> dict[str, object]:
+    if message.get("function_call") is not None:
+        raise bad(f"{place}.function_call", "function_call is not supported: use tool_calls")
+    read: dict[str, object] = {"role": "assistant"}
+    calls = message.get("tool_calls")
+    if calls:
+        read["tool_calls"] = _tool_calls(f"{place}.tool_calls", calls)
+    if message.get("content") is not None:
+        read["content"] = _content(place, message)
+    elif not calls:
+        read["content"] = ""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str) and reasoning:
+        read["reasoning_content"] = reasoning
+    return _named(place, message, read)
+
+
+_ROLES: Mapping[str, Callable[[str, Message], dict[str, object]]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "tool": _tool_answer,
+    "system": _instruction,
+    "developer": _instruction,
+}
+
+
+def _named(place: str, message: Message, read: dict[str, object]) -> dict[str, object]:
+    name = message.get("name")
+    if name is None:
+        return read
+    if not isinstance(name, str):
+        raise bad(f"{place}.name", f"{place}.name must be text")
+    return read | {"name": name}
+
+
+def _content(place: str, message: Message) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise bad(f"{place}.content", f"{place}.content must be text or a list of parts")
+    return "".join(_part(f"{place}.content[{n}]", part) for n, part in enumerate(content))
+
+
+def _part(place: str, part: object) -> str:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return text
+        case {"type": "text" | "refusal"}:
+            raise bad(place, f"{place} must hold text")
+        case {"type": str(kind)}:
+            raise bad(place, f"{place} is of type {kind!r}: this model takes text only")
+    raise bad(place, f"{place} must be an object with a type")
+
+
+def _tool_calls(place: str, calls: object) -> list[dict[str, object]]:
+    if not isinstance(calls, list):
+        raise bad(place, f"{place} must be a list")
+    return [_tool_call(f"{place}[{n}]", call) for n, call in enumerate(calls)]
+
+
+def _tool_call(place: str, call: object) -> dict[str, object]:
+    match call:
+        case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+            function = {"name": name, "arguments": arguments}
+            return {"id": call_id, "type": "function", "function": function}
+    raise bad(place, f"{place} must have an id and a function with name and arguments as text")
+
+
+def _tool(place: str, tool: object) -> dict[str, object]:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)} as function} if name:
+            return _function(place, name, function)
+        case {"type": str(kind)} if kind != "function":
+            raise bad(f"{place}.type", f"{place} is of type {kind!r}: only functions are supported")
+    raise bad(place, f"{place} must be of type function and have a function with a name")
+
+
+def _function(place: str, name: str, function: Mapping[str, object]) -> dict[str, object]:
+    read: dict[str, object] = {"name": name}
+    for member, kind in (("description", str), ("parameters", dict)):
+        value = function.get(member)
+        if value is None:
+            continue
+        if not isinstance(value, kind):
+            where = f"{place}.function.{member}"
+            raise bad(where, f"{where} must be {'text' if kind is str else 'an object'}")
+        read[member] = value
+    return read

@@ -1,0 +1,107 @@
+"""The OpenAI chat completions dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+
+Parameters that would change the answer and are not supported are refused by name; others that are
+not known are ignored.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from producers.gateway.dialects.answer_format import json_schema
+from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
+from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
+from producers.gateway.dialects.parameters import (
+    Check,
+    bounded,
+    flag,
+    given,
+    includes_usage,
+    text,
+    unsupported,
+    whole,
+)
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, refuse, sampling
+from producers.gateway.errors import bad
+from schemas.records import Sampling
+
+DIALECT = "openai.chat"
+MOST_LOGPROBS = 20
+
+
+@bounded
+def parse(body: bytes, max_choices: int) -> CanonicalRequest:
+    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    request = given(body)
+    refuse(request, _REFUSED)
+    tools, tool_names = canonical_tools(request.get("tools"))
+    stream = flag("stream", request.get("stream", False))
+    return CanonicalRequest(
+        dialect=DIALECT,
+        model=text("model", request.get("model")),
+        messages=canonical_messages(request.get("messages")),
+        tools=tools,
+        template_args=_template_args(request.get("chat_template_kwargs", {})),
+        sampling=_sampling(request),
+        tool_choice=_tool_choice(request.get("tool_choice", "auto"), tool_names),
+        choices=whole(1, max_choices)("n", request.get("n", 1)),
+        stream=stream,
+        include_usage=includes_usage(request.get("stream_options", {})) and stream,
+        wants_logprobs=flag("logprobs", request.get("logprobs", False)),
+    )
+
+
+def _sampling(request: Mapping[str, Any]) -> Sampling:
+    more: dict[str, object] = {}
+    most = whole(0, MOST_LOGPROBS)("top_logprobs", request.get("top_logprobs", 0))
+    if most and request.get("logprobs") is not True:
+        raise bad("top_logprobs", "top_logprobs needs logprobs to be true")
+    if most:
+        more["top_logprobs"] = most
+    if "response_format" in request:
+        more["json_schema"] = json_schema("response_format", request["response_format"])
+    return sampling(request, **more)
+
+
+def _template_args(value: object) -> bytes | None:
+    name = "chat_template_kwargs"
+    if not isinstance(value, dict):
+        raise bad(name, f"{name} must be an object")
+    asked = {member: wanted for member, wanted in value.items() if wanted is not None}
+    for member, wanted in asked.items():
+        if not isinstance(wanted, bool | int | str):
+            where = f"{name}.{member}"
+            raise bad(where, f"{where} must be true, false, a whole number or text")
+    return canonical_json(asked, name) if asked else None
+
+
+def _tool_choice(value: object, names: frozenset[str]) -> str:
+    match value:
+        case "auto" | "none":
+            return str(value) if names else "auto"
+        case "required":
+            wanted = "required"
+        case {"type": "function", "function": {"name": str(wanted)}}:
+            if wanted not in names:
+                raise bad("tool_choice", f"tool_choice names {wanted!r}, which is not in tools")
+        case _:
+            raise bad("tool_choice", "tool_choice must be auto, none, required or a function")
+    if not names:
+        raise bad("tool_choice", "tool_choice needs tools")
+    return wanted
+
+
+_REFUSED: Mapping[str, Check] = {
+    **NOT_DONE,
+    "functions": unsupported([]),
+    "function_call": unsupported("auto", "none"),
+    "audio": unsupported(),
+    "modalities": unsupported(["text"]),
+    "moderation": unsupported(),
+    "web_search_options": unsupported(),
+    "echo": unsupported(False),
+    "best_of": unsupported(1),
+    "chat_template": unsupported(),
+    "documents": unsupported([]),
+    "add_generation_prompt": unsupported(True),
+    "continue_final_message": unsupported(False),
+}

@@ -1,0 +1,118 @@
+"""The OpenAI chat completions dialect, to the agent: replies to JSON and server-sent events. Pure.
+
+Messages and deltas come as JSON and go out as the same bytes; the only thing read is what must be
+changed. A response is called `chatcmpl-<turn id>`.
+"""
+
+from collections.abc import Sequence
+
+import orjson
+
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
+from producers.gateway.dialects.response_ids import CHAT
+from producers.gateway.dialects.scores import Score, scores, scores_json
+from schemas.records import ReplyFinished
+
+_SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
+
+
+def completion(
+    turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> bytes:
+    """The body of a whole answer with one choice for each of `answers`."""
+    choices = [_choice(number, answer, request) for number, answer in enumerate(answers)]
+    body = {
+        **head(CHAT + turn_id, "chat.completion", created, request),
+        "choices": choices,
+        **tail(answers),
+    }
+    return orjson.dumps(body)
+
+
+class Chunks(OpenAiEvents):
+    """Makes the events of one streamed answer; each method gives bytes to send."""
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        begin = head(CHAT + turn_id, "chat.completion.chunk", created, request)
+        super().__init__(begin, request.include_usage)
+        self._most = request.sampling.top_logprobs
+        self._begun: set[int] = set()
+
+    def delta(self, choice: int, piece: Piece) -> bytes:
+        """More of a choice; before its first text it says who speaks."""
+        shown = _logprobs(piece, self._most, piece.from_token)
+        return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """The end of a choice."""
+        reason = orjson.dumps(answer.finish_reason)
+        return self._opening(choice) + self._chunk(choice, b"{}", b"null", reason)
+
+    def _opening(self, choice: int) -> bytes:
+        if choice in self._begun:
+            return b""
+        self._begun.add(choice)
+        return self._chunk(choice, b'{"role":"assistant","content":""}', b"null", b"null")
+
+    def _chunk(self, choice: int, delta: bytes, logprobs: bytes, reason: bytes) -> bytes:
+        return b'%b,"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}\n\n' % (
+            self._head,
+            choice,
+            delta,
+            logprobs,
+            reason,
+        )
+
+
+def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
+    message = answer.message or b'{"role":"assistant","content":null}'
+    if b'"content":' not in message:
+        message = orjson.dumps({**orjson.loads(message), "content": None})
+    return {
+        "index": number,
+        "message": orjson.Fragment(message),
+        "logprobs": orjson.Fragment(_logprobs(answer, request.sampling.top_logprobs))
+        if request.wants_logprobs
+        else None,
+        "finish_reason": answer.finish_reason,
+    }
+
+
+def _logprobs(given: Piece | ReplyFinished, most: int, from_token: int = 0) -> bytes:
+    """As JSON, with `most` of the likeliest others in each place; null where there are none."""
+    if given.token_ids is None or given.logprobs is None:
+        return b"null"
+    if not most:
+        listed = scores_json(given.token_ids, given.logprobs, _SCORE)
+        return b'{"content":%b,"refusal":null}' % listed
+    return orjson.dumps(
+        _shown(scores(given.token_ids, given.logprobs, given.tensors, most, from_token) or ())
+    )
+
+
+def _shown(scored: Sequence[Score]) -> dict[str, object]:
+    content = [
+        {
+            **_token(score.token, score.logprob),
+            "top_logprobs": [_token(token, logprob) for token, logprob in score.top],
+        }
+        for score in scored
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token(name: str, logprob: float) -> dict[str, object]:
+    return {"token": name, "logprob": logprob, "bytes": None}
+
+
+def _with_types(delta: bytes) -> bytes:
+    """Tool calls get the type that clients expect where one begins."""
+    if b'"tool_calls"' not in delta:
+        return delta
+    read = orjson.loads(delta)
+    for call in read.get("tool_calls") or ():
+        if "id" in call:
+            call.setdefault("type", "function")
+    return orjson.dumps(read)

@@ -1,0 +1,105 @@
+"""Parameters of a Responses request that its answer repeats, and their types. Pure.
+
+Clients read the answer by the vendor's types, so what has another type is refused. Members of an
+object that are not known are repeated as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from producers.gateway.dialects.canonical import ordered_json
+from producers.gateway.dialects.parameters import Check, flag, text, whole
+from producers.gateway.errors import bad
+
+LOGPROBS = "message.output_text.logprobs"
+ENCRYPTED = "reasoning.encrypted_content"
+_INCLUDABLE = (
+    LOGPROBS,
+    ENCRYPTED,
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+)
+_TRUNCATIONS = ("auto", "disabled")
+_INT32 = 2**31 - 1
+
+
+def echoed(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the answer repeats. Raises `ApiError` for what is of another type, or could not be
+    written again."""
+    found = {name: request[name] for name in ECHOED if name in request}
+    for name in found:
+        if name in _CHECKS:
+            _CHECKS[name](name, found[name])
+        ordered_json(found[name], name)
+    return found
+
+
+def _object(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise bad(name, f"{name} must be an object")
+    return value
+
+
+def _included(name: str, value: Any) -> None:
+    if not isinstance(value, list):
+        raise bad(name, f"{name} must be a list of texts")
+    for n, one in enumerate(value):
+        if one not in _INCLUDABLE:
+            raise bad(f"{name}[{n}]", f"{name}[{n}] must be one of {', '.join(_INCLUDABLE)}")
+
+
+def _metadata(name: str, value: Any) -> None:
+    for member, said in _object(name, value).items():
+        text(f"{name}.{member}", said)
+
+
+def _reasoning(name: str, value: Any) -> None:
+    settings = _object(name, value)
+    for member in ("effort", "summary", "generate_summary"):
+        if settings.get(member) is not None:
+            text(f"{name}.{member}", settings[member])
+
+
+def _truncation(name: str, value: Any) -> None:
+    if value not in _TRUNCATIONS:
+        raise bad(name, f"{name} must be one of {', '.join(_TRUNCATIONS)}")
+
+
+_CHECKS: Mapping[str, Check] = {
+    "include": _included,
+    "max_tool_calls": whole(1, _INT32),
+    "metadata": _metadata,
+    "prompt_cache_key": text,
+    "reasoning": _reasoning,
+    "safety_identifier": text,
+    "service_tier": text,
+    "store": flag,
+    "truncation": _truncation,
+    "user": text,
+}
+"""Those that nothing else reads."""
+ECHOED = (
+    "include",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)

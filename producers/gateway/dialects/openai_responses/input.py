@@ -1,0 +1,173 @@
+"""The input of a Responses request as canonical messages. Pure.
+
+What one turn sampled comes as several items (reasoning, messages, calls) and is one assistant
+message here, as it was sampled; the ids of our own items tell turns apart. What a text model cannot
+take, items of tools that OpenAI's servers run, and an output before its call are refused with 400,
+never dropped. Only reasoning that another server encrypted is, since nobody here can read it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from producers.gateway.dialects.canonical import canonical_json
+from producers.gateway.dialects.openai_responses.history import History
+from producers.gateway.dialects.openai_responses.items import (
+    custom_call,
+    reasoning_text,
+    shell_call,
+    tool_call,
+    turn_of_item,
+)
+from producers.gateway.dialects.openai_responses.tools import function_name
+from producers.gateway.errors import ApiError, bad
+
+_ROLES = {"user": "user", "system": "system", "developer": "system"}
+_TEXT_PARTS = ("input_text", "output_text", "text")
+
+
+def canonical_input(value: object, goes_on: bool = False) -> tuple[bytes, ...]:
+    """Each message as canonical JSON. Raises `ApiError` that names the wrong member.
+
+    `goes_on`: it stands behind a response, whose calls are not known here.
+    """
+    if isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    if not isinstance(value, list) or not value:
+        raise bad("input", "input must be text or a list of at least one item")
+    history = History(goes_on)
+    for n, item in enumerate(value):
+        _read(f"input[{n}]", item, history)
+    return tuple(canonical_json(message, "input") for message in history.messages())
+
+
+def additional_tools(value: object) -> list[object]:
+    """Tools that come with the input instead of with the request."""
+    items = value if isinstance(value, list) else []
+    return [tool for item in items if _brings_tools(item) for tool in item["tools"]]
+
+
+def _read(place: str, item: object, history: History) -> None:
+    if not isinstance(item, dict):
+        raise bad(place, f"{place} must be an object")
+    kind = item.get("type")
+    if kind is None and "role" in item:
+        kind = "message"
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    if read is None:
+        message = f"{place} is of type {kind!r}, which is not supported"
+        raise ApiError(400, message, code="unsupported_value", param=f"{place}.type")
+    read(place, item, history)
+
+
+def _message(place: str, item: Mapping[str, Any], history: History) -> None:
+    role = item.get("role")
+    if role == "assistant":
+        content = _content(f"{place}.content", item.get("content"))
+        history.assistant("message", turn_of_item(item)).texts.append(content)
+    elif isinstance(role, str) and role in _ROLES:
+        content = _content(f"{place}.content", item.get("content"))
+        history.add({"role": _ROLES[role], "content": content})
+    else:
+        where = f"{place}.role"
+        raise bad(where, f"{where} must be one of assistant, {', '.join(_ROLES)}")
+
+
+def _reasoning(place: str, item: Mapping[str, Any], history: History) -> None:
+    if text := reasoning_text(item):
+        history.assistant("reasoning", turn_of_item(item)).reasoning.append(text)
+
+
+def _function_call(place: str, item: Mapping[str, Any], history: History) -> None:
+    name = function_name(_text(place, item, "name"), item.get("namespace"))
+    call = tool_call(_text(place, item, "call_id"), name, _text(place, item, "arguments"))
+    history.call(call, turn_of_item(item))
+
+
+def _custom_call(place: str, item: Mapping[str, Any], history: History) -> None:
+    _text(place, item, "name"), _text(place, item, "call_id")
+    call = custom_call(item, _text(place, item, "input"))
+    history.call(call, turn_of_item(item))
+
+
+def _shell_call(place: str, item: Mapping[str, Any], history: History) -> None:
+    _text(place, item, "call_id")
+    action = item.get("action")
+    if not isinstance(action, dict):
+        raise bad(f"{place}.action", f"{place}.action must be an object")
+    history.call(shell_call(item, action), turn_of_item(item))
+
+
+def _output(place: str, item: Mapping[str, Any], history: History) -> None:
+    output = item.get("output")
+    content = "" if output is None else _content(f"{place}.output", output)
+    call = _text(place, item, "call_id")
+    if not history.may_have_called(call):
+        where = f"{place}.call_id"
+        raise bad(where, f"{where} is {call!r}, but no call of that id stands before this output")
+    history.answer({"role": "tool", "content": content, "tool_call_id": call})
+
+
+def _shell_output(place: str, item: Mapping[str, Any], history: History) -> None:
+    """It calls its call's id its own."""
+    named = item if item.get("call_id") is not None else {**item, "call_id": item.get("id")}
+    _output(place, named, history)
+
+
+def _reference(place: str, item: Mapping[str, Any], history: History) -> None:
+    message = f"{place}: items are not kept here; send the item, or use previous_response_id"
+    raise ApiError(400, message, code="unsupported_value", param=place)
+
+
+def _tools(place: str, item: Mapping[str, Any], history: History) -> None:
+    """They are the request's, see `additional_tools`."""
+    if not _brings_tools(item):
+        raise bad(f"{place}.tools", f"{place}.tools must be a list")
+
+
+_READERS: Mapping[str, Callable[[str, Mapping[str, Any], History], None]] = {
+    "message": _message,
+    "reasoning": _reasoning,
+    "function_call": _function_call,
+    "function_call_output": _output,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _output,
+    "local_shell_call": _shell_call,
+    "local_shell_call_output": _shell_output,
+    "item_reference": _reference,
+    "additional_tools": _tools,
+}
+
+
+def _brings_tools(item: object) -> bool:
+    match item:
+        case {"type": "additional_tools", "tools": list()}:
+            return True
+    return False
+
+
+def _text(place: str, item: Mapping[str, Any], name: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or (not value and name in ("call_id", "name")):
+        raise bad(f"{place}.{name}", f"{place}.{name} must be text")
+    return value
+
+
+def _content(place: str, content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise bad(place, f"{place} must be text or a list of parts")
+    return "".join(_part(f"{place}[{n}]", part) for n, part in enumerate(content))
+
+
+def _part(place: str, part: object) -> str:
+    match part:
+        case {"type": str(kind), "text": str(text)} if kind in _TEXT_PARTS:
+            return text
+        case {"type": "refusal", "refusal": str(text)}:
+            return text
+        case {"type": str(kind)} if kind in (*_TEXT_PARTS, "refusal"):
+            raise bad(place, f"{place} must hold text")
+        case {"type": str(kind)}:
+            raise bad(place, f"{place} is of type {kind!r}: this model takes text only")
+    raise bad(place, f"{place} must be an object with a type")

@@ -1,0 +1,190 @@
+"""Items of a streamed response while they are sampled, as the events that tell of them. Pure.
+
+`begin` comes first, then `more` any number of times, then `close`. Text goes on as it comes; a call
+of a custom or shell tool, whose input is wrapped in arguments, comes out when it is whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.openai_responses.items import (
+    Item,
+    call_item,
+    item_id,
+    message_item,
+    reasoning_item,
+    text_part,
+)
+from producers.gateway.dialects.openai_responses.tools import Offered
+
+_ADDED, _DONE = "response.output_item.added", "response.output_item.done"
+_CALL_TEXT = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+}
+
+
+class Writer:
+    """Writes events, each with its number."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def __call__(self, kind: str, **members: object) -> bytes:
+        data = orjson.dumps({"type": kind, "sequence_number": self._number, **members})
+        self._number += 1
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+    def delta(self, head: bytes, text: str) -> bytes:
+        """The one that comes a token: behind a `delta_head`."""
+        number = self._number
+        self._number += 1
+        return b'%b,"sequence_number":%d,"delta":%b}\n\n' % (head, number, orjson.dumps(text))
+
+
+def delta_head(kind: str, place: Mapping[str, object]) -> bytes:
+    """All of a delta that is alike from one to the next."""
+    data = orjson.dumps({"type": kind, **place})
+    return b"event: %b\ndata: %b" % (kind.encode(), data[:-1])
+
+
+class OpenMessage:
+    """What the model says."""
+
+    def __init__(self, write: Writer, turn_id: str, index: int) -> None:
+        self._write = write
+        self._id = item_id("message", turn_id, index)
+        self._index = index
+        self._place = {"item_id": self._id, "output_index": index, "content_index": 0}
+        self._delta = delta_head("response.output_text.delta", {**self._place, "logprobs": []})
+        self._texts: list[str] = []
+        self._logprobs: list[Item] = []
+
+    def begin(self) -> bytes:
+        """The item, and its part without text."""
+        item = message_item(self._id, [], "in_progress")
+        return self._write(_ADDED, output_index=self._index, item=item) + self._write(
+            "response.content_part.added", **self._place, part=text_part("")
+        )
+
+    def more(self, text: str, logprobs: Sequence[Item]) -> bytes:
+        """More of it."""
+        self._texts.append(text)
+        if not logprobs:
+            return self._write.delta(self._delta, text)
+        self._logprobs += logprobs
+        kind = "response.output_text.delta"
+        return self._write(kind, **self._place, delta=text, logprobs=logprobs)
+
+    def close(self, status: str) -> tuple[bytes, Item]:
+        """Its last events, and all of it."""
+        part = text_part("".join(self._texts), self._logprobs)
+        item = message_item(self._id, [part], status)
+        told = {"text": part["text"], "logprobs": self._logprobs}
+        data = self._write("response.output_text.done", **self._place, **told)
+        data += self._write("response.content_part.done", **self._place, part=part)
+        return data + self._write(_DONE, output_index=self._index, item=item), item
+
+
+class OpenReasoning:
+    """What the model thinks."""
+
+    def __init__(self, write: Writer, turn_id: str, index: int, encrypted: bool) -> None:
+        self._write = write
+        self._id = item_id("reasoning", turn_id, index)
+        self._index = index
+        self._encrypted = encrypted
+        self._place = {"item_id": self._id, "output_index": index, "content_index": 0}
+        self._delta = delta_head("response.reasoning_text.delta", self._place)
+        self._texts: list[str] = []
+
+    def begin(self) -> bytes:
+        """The item, and its part without text."""
+        item = reasoning_item(self._id, "", "in_progress", False) | {"content": []}
+        return self._write(_ADDED, output_index=self._index, item=item) + self._write(
+            "response.content_part.added", **self._place, part=_thought("")
+        )
+
+    def more(self, text: str) -> bytes:
+        """More of it."""
+        self._texts.append(text)
+        return self._write.delta(self._delta, text)
+
+    def close(self, status: str) -> tuple[bytes, Item]:
+        """Its last events, and all of it."""
+        text = "".join(self._texts)
+        item = reasoning_item(self._id, text, status, self._encrypted)
+        data = self._write("response.reasoning_text.done", **self._place, text=text)
+        data += self._write("response.content_part.done", **self._place, part=_thought(text))
+        return data + self._write(_DONE, output_index=self._index, item=item), item
+
+
+class OpenCall:
+    """A tool call."""
+
+    def __init__(
+        self,
+        write: Writer,
+        turn_id: str,
+        index: int,
+        call: Mapping[str, Any],
+        offered: Mapping[str, Offered],
+    ) -> None:
+        self.number: int = call["index"]
+        """Its place among the turn's calls."""
+        self._write = write
+        self._turn_id = turn_id
+        self._index = index
+        self._call = call
+        self._offered = offered
+        tool = offered.get(call["function"]["name"])
+        self._is_held = tool is not None and tool.kind != "function"
+        self._texts: list[str] = []
+
+    def begin(self) -> bytes:
+        """The item without arguments."""
+        return b"" if self._is_held else self._added(self._item("in_progress"))
+
+    def more(self, arguments: str) -> bytes:
+        """More of its arguments."""
+        self._texts.append(arguments)
+        return b"" if self._is_held else self._delta(self._item("in_progress"), arguments)
+
+    def close(self, status: str) -> tuple[bytes, Item]:
+        """Its last events, and all of it."""
+        item = self._item(status)
+        data = self._whole(item) if self._is_held else b""
+        if item["type"] in _CALL_TEXT:
+            kind, member = _CALL_TEXT[item["type"]]
+            data += self._write(f"{kind}.done", **self._place(item), **{member: item[member]})
+        return data + self._write(_DONE, output_index=self._index, item=item), item
+
+    def _whole(self, item: Item) -> bytes:
+        data = self._added(item | {"status": "in_progress"})
+        if item["type"] in _CALL_TEXT:
+            _, member = _CALL_TEXT[item["type"]]
+            data += self._delta(item, item[member])
+        return data
+
+    def _added(self, item: Item) -> bytes:
+        _, member = _CALL_TEXT.get(item["type"], ("", ""))
+        empty = item | {member: ""} if member else item
+        return self._write(_ADDED, output_index=self._index, item=empty)
+
+    def _delta(self, item: Item, text: str) -> bytes:
+        kind, _ = _CALL_TEXT[item["type"]]
+        return self._write(f"{kind}.delta", **self._place(item), delta=text)
+
+    def _place(self, item: Item) -> Item:
+        return {"item_id": item["id"], "output_index": self._index}
+
+    def _item(self, status: str) -> Item:
+        function = {**self._call["function"], "arguments": "".join(self._texts)}
+        whole = {"id": self._call["id"], "function": function}
+        return call_item(self._turn_id, self._index, whole, self._offered, status)
+
+
+def _thought(text: str) -> Item:
+    return {"type": "reasoning_text", "text": text}

@@ -1,0 +1,161 @@
+"""The OpenAI Responses dialect, to the agent: an answer as a response object. Pure.
+
+A response is called `resp_<turn id>`. It has one message item at most where it is not streamed; a
+stream closes it before a call begins, and what the model says behind that is another one. Log-probs
+are those of all tokens, reasoning too: the gateway cannot tell which of them are the text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
+from producers.gateway.dialects.openai_responses.items import (
+    Item,
+    call_item,
+    item_id,
+    message_item,
+    reasoning_item,
+    text_part,
+)
+from producers.gateway.dialects.openai_responses.tools import offered
+from producers.gateway.dialects.response_ids import RESPONSE
+from producers.gateway.dialects.scores import Score, scores
+from producers.gateway.errors import ApiError
+from schemas.records import ReplyFinished
+
+_CUT = "length"
+_DEFAULTS: Item = {
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "service_tier": "default",
+    "store": True,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "truncation": "disabled",
+}
+_UNSEEN = {"include"}
+_FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+
+
+def completion(
+    turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> bytes:
+    """The body of a whole answer."""
+    (answer,) = answers
+    items = _items(turn_id, request, answer)
+    return Responses(turn_id, created, request).finished(items, answer)
+
+
+class Responses:
+    """The states of one response, each as JSON."""
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        echoed = {name: request.echoed.get(name) for name in ECHOED if name not in _UNSEEN}
+        given = {name: value for name, value in echoed.items() if value is not None}
+        head = {
+            "id": RESPONSE + turn_id,
+            "object": "response",
+            "created_at": created,
+            "model": request.model,
+            "background": False,
+            "tools": [_shown(tool) for tool in request.echoed.get("tools", ())],
+            **echoed,
+            **_DEFAULTS,
+            **given,
+        }
+        self._head = orjson.dumps(head)[:-1]
+
+    def begun(self) -> bytes:
+        """Nothing was sampled yet."""
+        return self._state("in_progress", [])
+
+    def finished(self, items: Sequence[Item], answer: ReplyFinished) -> bytes:
+        """All of it, whole or cut at the most tokens asked for."""
+        details = {"reason": "max_output_tokens"} if is_cut(answer) else None
+        status = "incomplete" if is_cut(answer) else "completed"
+        return self._state(status, items, incomplete_details=details, usage=_usage(answer))
+
+    def failed(self, items: Sequence[Item], error: ApiError) -> bytes:
+        """No more will come."""
+        code = _FAILURES.get(error.status, "server_error")
+        return self._state("failed", items, error={"code": code, "message": error.message})
+
+    def _state(self, status: str, items: Sequence[Item], **more: object) -> bytes:
+        state = {"status": status, "output": items, **_NOTHING_MORE, **more}
+        return self._head + b"," + orjson.dumps(state)[1:]
+
+
+_NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
+
+
+def is_cut(answer: ReplyFinished) -> bool:
+    """Whether it ended because the most tokens asked for were sampled."""
+    return answer.finish_reason == _CUT
+
+
+def wants_encrypted(request: CanonicalRequest) -> bool:
+    """Whether reasoning is to come in `encrypted_content` as well."""
+    return ENCRYPTED in request.echoed.get("include", ())
+
+
+def shown_scores(scored: Sequence[Score] | None) -> list[Item]:
+    """Log-probs of tokens in OpenAI's shape."""
+    return [
+        {
+            **_shown_score(one.token, one.logprob),
+            "top_logprobs": [_shown_score(*t) for t in one.top],
+        }
+        for one in scored or ()
+    ]
+
+
+def _shown_score(token: str, logprob: float) -> Item:
+    return {"token": token, "logprob": logprob, "bytes": []}
+
+
+def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> list[Item]:
+    message = orjson.loads(answer.message or b"{}")
+    calls, items = message.get("tool_calls") or (), list[Item]()
+    if reasoning := message.get("reasoning_content"):
+        name = item_id("reasoning", turn_id, 0)
+        items.append(reasoning_item(name, reasoning, "completed", wants_encrypted(request)))
+    content = message.get("content") or ""
+    if content or not calls:
+        name = item_id("message", turn_id, len(items))
+        items.append(message_item(name, [_part(request, answer, content)], "completed"))
+    tools = offered(request.echoed.get("tools", ())) if calls else {}
+    for call in calls:
+        items.append(call_item(turn_id, len(items), call, tools, "completed"))
+    if is_cut(answer):
+        items[-1]["status"] = "incomplete"
+    return items
+
+
+def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Item:
+    if not request.wants_logprobs:
+        return text_part(content)
+    most = request.sampling.top_logprobs
+    scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
+    return text_part(content, shown_scores(scored))
+
+
+def _usage(answer: ReplyFinished) -> Item:
+    """What is not known is 0, as in all answers of this protocol: reasoning that a renderer cannot
+    tell, and cached tokens."""
+    return {
+        "input_tokens": answer.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": answer.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": answer.reasoning_tokens or 0},
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+    }
+
+
+def _shown(tool: Any) -> Any:
+    """A function with the members that each has in an answer."""
+    return {"parameters": None, "strict": None, **tool} if tool["type"] == "function" else tool

@@ -1,0 +1,158 @@
+"""Tools of a Responses request as functions, the one kind that chat templates know. Pure.
+
+A function in a namespace is called `<namespace>__<name>`; what the model calls is told apart by
+`offered` and goes back under its own name and namespace. A custom tool becomes a function with one
+text, `input`; the local shell one with a command. Tools that OpenAI's servers run are not offered:
+those that Codex sends unasked are taken without a word, others are refused.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from producers.gateway.dialects.canonical import ordered_json
+from producers.gateway.errors import ApiError, bad
+
+Tool = Mapping[str, Any]
+LOCAL_SHELL = "local_shell"
+_SEPARATOR = "__"
+_NOT_OFFERED = ("web_search", "web_search_preview", "image_generation", "tool_search")
+
+
+class Offered(NamedTuple):
+    """What an agent calls a tool."""
+
+    kind: str
+    """function, custom or local_shell."""
+    name: str
+    namespace: str | None = None
+
+    @property
+    def function(self) -> str:
+        """What the model calls it."""
+        return function_name(self.name, self.namespace)
+
+
+def function_name(name: str, namespace: object) -> str:
+    """The name under which the model knows a tool of a namespace, or of none."""
+    return f"{namespace}{_SEPARATOR}{name}" if isinstance(namespace, str) and namespace else name
+
+
+def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, object]]:
+    """Each tool offered as a function. Raises `ApiError` that names the wrong member."""
+    read: dict[str, tuple[Offered, dict[str, object]]] = {}
+    for where, namespace, tool in _each(place, tools):
+        found = _tool(where, namespace, tool)
+        if found is None:
+            continue
+        if read.setdefault(found[0].function, found) != found:
+            raise bad(f"{where}.name", f"{where} has the name of another: {found[0].function!r}")
+    return dict(read.values())
+
+
+def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
+    """The functions as one JSON array, members in their order; none without any."""
+    listed = [{"type": "function", "function": function} for function in functions]
+    return ordered_json(listed, "tools") if listed else None
+
+
+def offered(tools: Sequence[Tool]) -> dict[str, Offered]:
+    """Tools that were read before, by the name that the model knows."""
+    found: dict[str, Offered] = {}
+    for _, namespace, tool in _each("tools", tools):
+        kind = tool.get("type")
+        if kind == LOCAL_SHELL:
+            found[LOCAL_SHELL] = Offered(LOCAL_SHELL, LOCAL_SHELL)
+        elif kind in ("function", "custom"):
+            one = Offered(kind, tool["name"], namespace)
+            found[one.function] = one
+    return found
+
+
+def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
+    """Place, namespace and tool, those in namespaces included."""
+    if not isinstance(tools, list):
+        raise bad(place, f"{place} must be a list")
+    for n, tool in enumerate(tools):
+        where = f"{place}[{n}]"
+        match tool:
+            case {"type": "namespace", "name": str(name), "tools": inner} if name:
+                yield from _of_namespace(where, name, tool.get("description"), inner)
+            case {"type": "namespace"}:
+                raise bad(where, f"{where} must have a name and tools")
+            case {"type": str()}:
+                yield where, None, tool
+            case _:
+                raise bad(where, f"{where} must be an object with a type")
+
+
+def _of_namespace(
+    place: str, name: str, described: object, tools: object
+) -> Iterator[tuple[str, str | None, Tool]]:
+    """The namespace's description stands before that of its first tool."""
+    for n, (where, inner, tool) in enumerate(_each(f"{place}.tools", tools)):
+        if inner is not None or tool["type"] not in ("function", "custom"):
+            raise bad(where, f"{where} must be of type function or custom")
+        texts = [described, tool.get("description")] if n == 0 else []
+        told = [text for text in texts if isinstance(text, str) and text]
+        yield where, name, {**tool, "description": "\n\n".join(told)} if told else tool
+
+
+def _tool(
+    place: str, namespace: str | None, tool: Tool
+) -> tuple[Offered, dict[str, object]] | None:
+    match tool["type"]:
+        case "function" | "custom" as kind:
+            name = tool.get("name")
+            if not isinstance(name, str) or not name:
+                raise bad(f"{place}.name", f"{place}.name must be text")
+            one = Offered(kind, name, namespace)
+            described = _member(place, tool, "description", str)
+            return one, {"name": one.function, **described, **_parameters(place, kind, tool)}
+        case "local_shell":
+            return Offered(LOCAL_SHELL, LOCAL_SHELL), dict(_LOCAL_SHELL)
+        case hosted if hosted in _NOT_OFFERED:
+            return None
+        case other:
+            message = f"{place} is of type {other!r}, which is not supported"
+            raise ApiError(400, message, code="unsupported_value", param=f"{place}.type")
+
+
+def _parameters(place: str, kind: str, tool: Tool) -> dict[str, object]:
+    if kind == "function":
+        return _member(place, tool, "parameters", dict)
+    described = "The whole input, as plain text."
+    match tool.get("format"):
+        case {"type": "grammar", "definition": str(grammar)}:
+            described += f" It follows this grammar:\n{grammar}"
+    text = {"type": "string", "description": described}
+    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}
+    return {"parameters": parameters}
+
+
+def _member(place: str, tool: Tool, name: str, kind: type) -> dict[str, object]:
+    value = tool.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, kind):
+        where = f"{place}.{name}"
+        raise bad(where, f"{where} must be {'text' if kind is str else 'an object'}")
+    return {name: value}
+
+
+_LOCAL_SHELL: Mapping[str, object] = {
+    "name": LOCAL_SHELL,
+    "description": "Runs a command and gives its output.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "The program and its arguments.",
+            },
+            "working_directory": {"type": "string"},
+            "timeout_ms": {"type": "integer"},
+        },
+        "required": ["command"],
+    },
+}

@@ -1,0 +1,95 @@
+"""What the OpenAI dialects have in common on the way to the agent. Pure."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.errors import ApiError
+from schemas.records import ReplyFinished
+
+_DONE = b"data: [DONE]\n\n"
+_TOO_LONG = (
+    "This model's maximum context length is {limit} tokens. However, your messages resulted in "
+    "{length} tokens. Please reduce the length of the messages."
+)
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+}
+
+
+def error_body(error: ApiError) -> bytes:
+    """An error in OpenAI's shape; a prompt that is too long in its words as well."""
+    message, code = error.message, error.code or None
+    if error.prompt_lengths is not None:
+        length, limit = error.prompt_lengths
+        message = _TOO_LONG.format(limit=limit, length=length)
+        code = "context_length_exceeded"
+    kind = _TYPES.get(
+        error.status, "server_error" if error.status >= 500 else "invalid_request_error"
+    )
+    body = {
+        "message": message,
+        "type": kind,
+        "param": error.param,
+        "code": code,
+    }
+    return orjson.dumps({"error": body})
+
+
+def head(name: str, kind: str, created: int, request: CanonicalRequest) -> dict[str, object]:
+    """The members that each answer and each event of one begins with."""
+    return {"id": name, "object": kind, "created": created, "model": request.model}
+
+
+def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
+    """Token counts, where the prompt of several choices is one, and the newest version.
+
+    Those of thinking are left out where a renderer cannot tell them, cached ones always.
+    """
+    prompt = answers[0].prompt_tokens
+    sampled = sum(answer.completion_tokens for answer in answers)
+    versions = [answer.version for answer in answers if answer.version is not None]
+    usage: dict[str, object] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": sampled,
+        "total_tokens": prompt + sampled,
+    }
+    thought = [each.reasoning_tokens for each in answers if each.reasoning_tokens is not None]
+    if len(thought) == len(answers):
+        usage["completion_tokens_details"] = {"reasoning_tokens": sum(thought)}
+    fingerprint = f"version-{max(versions)}" if versions else None
+    return {"usage": usage, "system_fingerprint": fingerprint}
+
+
+class OpenAiEvents:
+    """What all streams of OpenAI's dialects say alike; `head` begins each event."""
+
+    def __init__(self, head: dict[str, object], include_usage: bool) -> None:
+        self._head = b"data: " + orjson.dumps(head)[:-1]
+        self._include_usage = include_usage
+
+    def open(self, prompt_tokens: int) -> bytes:
+        """Each choice says for itself who speaks."""
+        return b""
+
+    def end(self, answers: Sequence[ReplyFinished]) -> bytes:
+        """The end of the answer, with its token counts where they were asked for."""
+        if not self._include_usage:
+            return _DONE
+        last = {"choices": [], **tail(answers)}
+        return self._head + b"," + orjson.dumps(last)[1:] + b"\n\n" + _DONE
+
+    def failed(self, error: ApiError) -> bytes:
+        """What ends a stream that fails after it began."""
+        return b"data: " + error_body(error) + b"\n\n"
+
+    def keep_alive(self) -> bytes:
+        """A comment, which every reader of events skips."""
+        return b": keep-alive\n\n"

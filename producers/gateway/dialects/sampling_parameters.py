@@ -1,0 +1,87 @@
+"""How an OpenAI request asks tokens to be drawn, and what no engine here does. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from producers.gateway.dialects.parameters import Check, flag, number, stops, unsupported, whole
+from producers.gateway.errors import bad
+from schemas.records import Sampling
+
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_NOTHING_ASKED = Sampling()
+_bias = number(-100, 100)
+
+
+def sampling(request: Mapping[str, Any], **more: Any) -> Sampling:
+    """What of `request` is about drawing, with `more`. Raises `ApiError` that names a parameter."""
+    asked: dict[str, Any] = {}
+    for name in request.keys() & _FIELDS.keys():
+        field, check = _FIELDS[name]
+        if name != "max_tokens" or "max_completion_tokens" not in request:
+            asked[field] = check(name, request[name])
+    return Sampling(**asked, **more) if asked or more else _NOTHING_ASKED
+
+
+def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
+    """Raises `ApiError` for a parameter that is refused, unless it asks for nothing."""
+    for name in refused.keys() & request.keys():
+        refused[name](name, request[name])
+
+
+def _biases(name: str, value: Any) -> dict[str, float]:
+    if not isinstance(value, dict) or not all(_is_token(token) for token in value):
+        raise bad(name, f"{name} must be an object whose names are token ids")
+    return {token: float(_bias(f"{name}.{token}", bias)) for token, bias in value.items()}  # type: ignore[arg-type]
+
+
+def _is_token(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= len(str(_INT32))
+
+
+def _top_k(name: str, value: Any) -> int:
+    # Some engines write "all" as -1, the record as 0.
+    return max(0, whole(-1, _INT32)(name, value))
+
+
+def _one_tool_call(name: str, value: Any) -> bool:
+    return not flag(name, value)
+
+
+_FIELDS: Mapping[str, tuple[str, Check]] = {
+    "max_tokens": ("max_tokens", whole(1, _INT32)),
+    "max_completion_tokens": ("max_tokens", whole(1, _INT32)),
+    "temperature": ("temperature", number(0, 2)),
+    "top_p": ("top_p", number(0, 1)),
+    "top_k": ("top_k", _top_k),
+    "min_p": ("min_p", number(0, 1)),
+    "presence_penalty": ("presence_penalty", number(-2, 2)),
+    "frequency_penalty": ("frequency_penalty", number(-2, 2)),
+    "repetition_penalty": ("repetition_penalty", number(0, 10)),
+    "logit_bias": ("logit_bias", _biases),
+    "min_tokens": ("min_tokens", whole(0, _INT32)),
+    "seed": ("seed", whole(-_INT64, _INT64)),
+    "stop": ("stop", stops),
+    "parallel_tool_calls": ("one_tool_call", _one_tool_call),
+}
+NOT_DONE: Mapping[str, Check] = {
+    "use_beam_search": unsupported(False),
+    "length_penalty": unsupported(1),
+    "ignore_eos": unsupported(False),
+    "stop_token_ids": unsupported([]),
+    "include_stop_str_in_output": unsupported(False),
+    "skip_special_tokens": unsupported(True),
+    "bad_words": unsupported([]),
+    "allowed_token_ids": unsupported([]),
+    "logits_processors": unsupported([]),
+    "prompt_logprobs": unsupported(),
+    "truncate_prompt_tokens": unsupported(),
+    "guided_json": unsupported(),
+    "guided_regex": unsupported(),
+    "guided_choice": unsupported([]),
+    "guided_grammar": unsupported(),
+    "structured_outputs": unsupported(),
+    "regex": unsupported(),
+    "ebnf": unsupported(),
+    "grammar": unsupported(),
+}
+"""What other servers of this protocol know beside it and would answer otherwise for."""

@@ -1,0 +1,182 @@
+"""The gateway's link to Kafka: commands out, replies in, heartbeats.
+
+Kafka counts as reachable while heartbeats are acknowledged. A command that could not be written is
+answered 503 at once, and whoever waits for it is told.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import xxhash
+
+from infra.clock import now_ms
+from infra.errors import DeliveryFailed, KafkaUnavailable
+from infra.kafka.client import Headers
+from infra.kafka.producer import Producer
+from infra.settings import KafkaSettings
+from infra.telemetry.metrics import Metrics
+from producers.gateway.errors import ApiError
+from producers.gateway.link.inbox import Expected, Inbox
+from producers.gateway.link.pending import Pending, Reply
+from producers.gateway.link.reply_reader import Replies
+from producers.gateway.settings import GatewaySettings
+from schemas.codec import encode
+from schemas.identity import session_name
+from schemas.records import (
+    AssignReward,
+    CancelTurn,
+    CloseSession,
+    CountTokens,
+    GatewayHeartbeat,
+    OpenSession,
+    ReplyAddress,
+    RequestTurn,
+)
+from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
+
+Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
+_HEARTBEAT_S = 1.0
+_LOOK_S = 0.1
+_REPORT_EVERY_S = 0.05
+_ENVELOPE_BYTES = 1024
+
+
+class Link:
+    """One gateway instance on Kafka. To be used on the event loop it was made on."""
+
+    def __init__(
+        self, kafka: KafkaSettings, settings: GatewaySettings, url: str, metrics: Metrics
+    ) -> None:
+        self.instance = secrets.token_hex(8)
+        self.address = ReplyAddress(partition=_partition(self.instance), gateway=self.instance)
+        self._kafka = kafka
+        self._settings = settings
+        self._url = url
+        self._loop = asyncio.get_running_loop()
+        self._pending: Pending[Expected] = Pending()
+        self._acknowledged = float("-inf")
+        self._unclaimed = metrics.counter(
+            "seamlessflow_gateway_replies_ignored_total", reason="nobody_waits"
+        )
+        self._producer = Producer(
+            kafka,
+            f"gateway-{self.instance}",
+            linger_ms=settings.linger_ms,
+            report_every_s=_REPORT_EVERY_S,
+            **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
+        )
+        self._replies = Replies(
+            kafka, self.instance, self.address.partition, self._producer, self._deliver
+        )
+
+    async def start(self) -> None:
+        """Fixes where replies are read from. Raises `KafkaUnavailable` after `start_timeout_s`."""
+        timeout_s = self._settings.start_timeout_s
+        await self._replies.start(timeout_s)
+        deadline = self._loop.time() + timeout_s
+        self._send_heartbeat()
+        while not self.reachable:
+            if self._loop.time() > deadline:
+                raise KafkaUnavailable(self._kafka.bootstrap_servers, timeout_s)
+            await asyncio.sleep(_LOOK_S)
+            self._send_heartbeat()
+
+    async def send_heartbeats(self) -> None:
+        """Tells the fleet every second that this gateway lives, until cancelled."""
+        while True:
+            self._send_heartbeat()
+            await asyncio.sleep(_HEARTBEAT_S)
+
+    def close(self) -> None:
+        """Writes what is queued and ends the reader."""
+        self._replies.close()
+        self._producer.close(self._settings.kafka_timeout_s)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether Kafka has acknowledged something of late."""
+        return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
+
+    def send(self, command: Command, expected: Expected | None, headers: Headers = ()) -> None:
+        """Sends a command; `expected` gets the replies. Raises `ApiError` (413, 503)."""
+        value = encode(command)
+        if len(value) > REQUESTS.max_record_bytes - _ENVELOPE_BYTES:
+            message = f"the request takes {len(value)} bytes on the log, which is too many"
+            raise ApiError(413, message, code="request_too_large")
+        if expected is not None:
+            self._pending.add(expected)
+        report = partial(self._written, expected)
+        try:
+            self._producer.send_bytes(
+                REQUESTS.name, value, session_name(command.session_id), None, headers, report
+            )
+        except DeliveryFailed as error:
+            if expected is not None:
+                self._pending.remove(expected)
+            raise _unreachable(str(error)) from error
+
+    def forget(self, expected: Expected) -> bool:
+        """Somebody waits no longer; whether nobody is left who waits for the same."""
+        return self._pending.remove(expected)
+
+    def refuse_all(self, error: ApiError) -> None:
+        """Ends all waiting with an error."""
+        for expected in list(self._pending):
+            expected.inbox.put(error)
+
+    async def ask(self, command: Command, headers: Headers = ()) -> Reply:
+        """Sends a session command and waits for what becomes of it. Raises `ApiError`."""
+        inbox = Inbox()
+        expected = Expected(inbox, command.session_id, command.command_id, 0, False)
+        timeout_s = self._settings.command_timeout_s
+        try:
+            self.send(command, expected, headers)
+            async with asyncio.timeout(timeout_s):
+                _, reply = await inbox.next()
+                return reply
+        except TimeoutError:
+            raise ApiError(504, f"no answer within {timeout_s:g} s", code="timeout") from None
+        finally:
+            self.forget(expected)
+
+    def _deliver(self, replies: Sequence[Reply]) -> None:
+        for reply in replies:
+            there = self._pending.route(reply)
+            for expected in there:
+                expected.take(reply)
+            if not there:
+                self._unclaimed.inc()
+
+    def _written(self, expected: Expected | None, error: DeliveryFailed | None, _: int) -> None:
+        """Runs in the producer's thread."""
+        if error is not None and expected is not None:
+            refusal = _unreachable(str(error))
+            self._loop.call_soon_threadsafe(expected.inbox.put, refusal)
+
+    def _send_heartbeat(self) -> None:
+        heartbeat = GatewayHeartbeat(
+            gateway=self.instance,
+            partition=self.address.partition,
+            url=self._url,
+            in_flight=len(self._pending),
+            at_ms=now_ms(),
+        )
+        self._producer.send(
+            FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._heard
+        )
+
+    def _heard(self, error: DeliveryFailed | None, _: int) -> None:
+        """Runs in the producer's thread."""
+        if error is None:
+            self._acknowledged = time.monotonic()
+
+
+def _partition(instance: str) -> int:
+    return xxhash.xxh3_64_intdigest(instance.encode()) % REPLIES.partitions
+
+
+def _unreachable(detail: str) -> ApiError:
+    return ApiError(503, f"Kafka is not reachable: {detail}", code="kafka_unavailable")

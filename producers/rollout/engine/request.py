@@ -1,0 +1,129 @@
+"""One request as the torch engine holds it, when it is finished, and the chunks it gets. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from producers.rollout.engine.contract import (
+    ChunkCallback,
+    FinishReason,
+    SamplingParams,
+    TokenChunk,
+    VersionSpan,
+)
+from producers.rollout.engine.errors import (
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+
+TopRow = tuple[bytes, bytes]
+"""The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""
+
+_SEED_MASK = 2**64 - 1
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """`tokens`: the prompt and what was already sampled elsewhere. `ticket` is set at admission."""
+
+    request_id: str
+    tokens: npt.NDArray[np.int32]
+    prompt_length: int
+    sampling: SamplingParams
+    seed: int
+    on_chunk: ChunkCallback
+    stops: frozenset[int] = field(init=False)
+    ticket: int = -1
+
+    def __post_init__(self) -> None:
+        self.stops = frozenset(self.sampling.stop_token_ids)
+        self.seed &= _SEED_MASK
+
+    @classmethod
+    def of(
+        cls,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        seed: int,
+        on_chunk: ChunkCallback,
+    ) -> "Request":
+        """As an engine is given it; not checked yet. Raises `RequestInvalid`."""
+        parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
+        tokens = np.concatenate(parts)
+        return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
+
+    def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
+        """`schemas`: whether the engine has structured output.
+
+        Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`.
+        """
+        if self.prompt_length == 0:
+            raise RequestInvalid(self.request_id, "the prompt is empty")
+        if self.sampling.json_schema is not None and not schemas:
+            raise no_structured_output(self.request_id)
+        if self.sampling.top_logprobs > vocabulary:
+            reason = f"top_logprobs is {self.sampling.top_logprobs}, of {vocabulary} tokens in all"
+            raise RequestInvalid(self.request_id, reason)
+        if len(self.tokens) > limit:
+            raise PromptTooLong(self.request_id, len(self.tokens), limit)
+        outside = (self.tokens < 0) | (self.tokens >= vocabulary)
+        if outside.any():
+            token = int(self.tokens[outside.argmax()])
+            reason = f"token {token} is outside the vocabulary of {vocabulary}"
+            raise RequestInvalid(self.request_id, reason)
+
+    def finish_reason(self, completed: int, last: int, limit: int) -> FinishReason | None:
+        """Of a completion of `completed` tokens that ends with `last`, at a context limit."""
+        if completed and last in self.stops:
+            return "stop"
+        full = completed >= self.sampling.max_tokens or self.prompt_length + completed >= limit
+        return "length" if full else None
+
+    def finished_before_start(self, limit: int) -> FinishReason | None:
+        """A continuation may have nothing left to sample."""
+        completed = len(self.tokens) - self.prompt_length
+        return self.finish_reason(completed, int(self.tokens[-1]), limit)
+
+
+NO_TOP: TopRow = (b"", b"")
+
+
+def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
+    """Little-endian int32 bytes as an array. Raises `RequestInvalid`."""
+    if len(data) % 4:
+        raise RequestInvalid(request_id, f"{len(data)} bytes are not a run of int32 token ids")
+    return np.frombuffer(data, "<i4").astype(np.int32, copy=False)
+
+
+def token_chunks(
+    requests: Sequence[Request],
+    offsets: Sequence[int],
+    tokens: npt.NDArray[np.int64],
+    logprobs: npt.NDArray[np.float32],
+    tops: Sequence[TopRow],
+    version: int,
+    limit: int,
+) -> Iterator[TokenChunk]:
+    """The chunk of each request that got one token."""
+    id_bytes, logprob_bytes = tokens.astype("<i4").tobytes(), logprobs.astype("<f4").tobytes()
+    values = zip(requests, offsets, tokens.tolist(), tops, strict=True)
+    for index, (request, offset, token, top) in enumerate(values):
+        part = slice(4 * index, 4 * index + 4)
+        yield TokenChunk(
+            offset,
+            id_bytes[part],
+            logprob_bytes[part],
+            (VersionSpan(offset, version),),
+            request.finish_reason(offset + 1, token, limit),
+            *top,
+        )
+
+
+def last_chunk(offset: int, reason: FinishReason) -> TokenChunk:
+    """The end of a request without a further token."""
+    return TokenChunk(offset, b"", b"", (), reason)

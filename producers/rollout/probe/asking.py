@@ -1,0 +1,114 @@
+"""Asks an engine the questions of `questions.py`, with a deadline. Called from the device thread
+while nothing else is sampled: at most six short requests when the engine was built, one when
+it woke up.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from producers.rollout.engine.contract import Engine, TokenChunk
+from producers.rollout.engine.errors import EngineError
+from producers.rollout.probe import questions
+from producers.rollout.probe.answers import Answer, EngineProbeFailed, Question, read
+
+SHORT = 2
+"""Tokens of the one answer that is asked for under weights that were just loaded."""
+
+
+class EngineProbe:
+    """`deadline_s` is for all questions together; `tolerance` None: what the engine says of
+    itself."""
+
+    def __init__(self, deadline_s: float, tolerance: float | None = None) -> None:
+        self._deadline_s = deadline_s
+        self._tolerance = tolerance
+
+    def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
+        """For an engine that was just built. Raises `EngineProbeFailed`."""
+        asking = _Asking(engine, version, self._deadline_s)
+        tolerance = engine.logprob_tolerance if self._tolerance is None else self._tolerance
+        first = [questions.greedy(prompt), questions.sampled(prompt)]
+        greedy, sampled = firsts = asking.answers(first)
+        for question, answer in zip(first, firsts, strict=True):
+            questions.check_full(question, answer)
+            questions.check_likely(question, answer, tolerance)
+        again = [
+            questions.continued(prompt, greedy),
+            questions.scored_again(prompt, sampled),
+            questions.stopped(prompt, greedy),
+        ]
+        continued, scored, stopped = asking.answers(again)
+        questions.check_full(again[0], continued)
+        questions.check_same(again[0], greedy, continued, tolerance)
+        questions.check_full(again[1], scored)
+        questions.check_distribution(again[1], sampled, scored, tolerance)
+        questions.check_stopped(again[2], stopped)
+        aborted = questions.aborted(prompt)
+        questions.check_aborted(aborted, asking.aborted(aborted))
+
+    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
+        """For an engine that goes on under other weights. Raises `EngineProbeFailed`."""
+        question = questions.greedy(prompt, SHORT)
+        (answer,) = _Asking(engine, version, self._deadline_s).answers([question])
+        questions.check_full(question, answer)
+
+
+class _Asking:
+    def __init__(self, engine: Engine, version: int, deadline_s: float) -> None:
+        self._engine = engine
+        self._version = version
+        self._deadline_s = deadline_s
+        self._ends_at = time.monotonic() + deadline_s
+        if (loaded := engine.health().version) != version:
+            raise EngineProbeFailed("health", "version", version, loaded)
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """In the order of the questions, which are asked at once."""
+        asked = [_Listener(question) for question in questions]
+        for listener in asked:
+            self._submit(listener)
+        return [self._answer(listener) for listener in asked]
+
+    def aborted(self, question: Question) -> Answer:
+        """Of a question that is aborted while the engine stands still."""
+        listener = _Listener(question)
+        self._engine.pause("keep")
+        self._submit(listener)
+        self._engine.abort(listener.request_id)
+        answer = self._answer(listener)
+        self._engine.resume()
+        return answer
+
+    def _submit(self, listener: "_Listener") -> None:
+        question = listener.question
+        completion = b"".join([token.to_bytes(4, "little") for token in question.completion])
+        try:
+            self._engine.submit(
+                *(listener.request_id, question.prompt, completion),
+                *(question.sampling, listener.take),
+            )
+        except EngineError as error:
+            raise EngineProbeFailed(question.name, "submit", "taken", error) from error
+
+    def _answer(self, listener: "_Listener") -> Answer:
+        if not listener.ended.wait(max(0.0, self._ends_at - time.monotonic())):
+            self._engine.abort(None)
+            expected = f"one within {self._deadline_s:g} s"
+            listener.question.fail("finish_reason", expected, f"{len(listener.chunks)} chunks")
+        return read(listener.question, listener.chunks, self._version)
+
+
+class _Listener:
+    """Keeps the chunks of one request."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.request_id = f"probe/{question.name}"
+        self.chunks: list[TokenChunk] = []
+        self.ended = threading.Event()
+
+    def take(self, chunk: TokenChunk) -> None:
+        self.chunks.append(chunk)
+        if chunk.finish_reason is not None:
+            self.ended.set()

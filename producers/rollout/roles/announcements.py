@@ -1,0 +1,110 @@
+"""The records a rollout process writes to `control` and `fleet` about itself. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from producers.rollout.engine.contract import EngineHealth
+from producers.rollout.roles.outcomes import Acquired, Loaded, Released
+from producers.rollout.roles.roles import Roles
+from schemas import records as r
+
+State = Literal["starting", "ready", "paused", "asleep", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What does not change while the process lives."""
+
+    tags: tuple[str, ...]
+    capacity: int
+    hardware: Mapping[str, float]
+
+
+def heartbeat(
+    roles: Roles, facts: Facts, state: State, health: EngineHealth | None, now_ms: int
+) -> r.WorkerHeartbeat:
+    """`health` is None until there is an engine."""
+    held = roles.held
+    return r.WorkerHeartbeat(
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        process="rollout",
+        tags=facts.tags,
+        role="rollout" if held else "none",
+        assignment=roles.assignment,
+        slot=held.slot if held else None,
+        state=state,
+        version=roles.loaded,
+        policy=roles.policy,
+        running=health.running if health else 0,
+        waiting=health.waiting if health else 0,
+        capacity=facts.capacity,
+        hardware=facts.hardware,
+        at_ms=now_ms,
+    )
+
+
+def role_acquired(roles: Roles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
+    """The manager may route turns here from this record on."""
+    return r.RoleAcquired(
+        at_ms=now_ms,
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        role="rollout",
+        assignment=outcome.step.assignment,
+        slot=outcome.step.slot,
+        slot_offset=outcome.slot_offset,
+        version=outcome.step.weights.version,
+        took_ms=outcome.took_ms,
+        policy=roles.policy,
+    )
+
+
+def role_released(roles: Roles, outcome: Released, handed_back: int, now_ms: int) -> r.RoleReleased:
+    """The device's memory is free for another role."""
+    return r.RoleReleased(
+        at_ms=now_ms,
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        role="rollout",
+        assignment=outcome.step.assignment,
+        free_bytes=outcome.free_bytes,
+        handed_back=handed_back,
+        took_ms=outcome.took_ms,
+    )
+
+
+def generation_paused(roles: Roles, running: int, now_ms: int) -> r.GenerationPaused:
+    """Turns stand still for new weights."""
+    return r.GenerationPaused(
+        at_ms=now_ms,
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        mode="keep",
+        running=running,
+        reason="weights",
+    )
+
+
+def weights_loaded(roles: Roles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
+    """Tokens are of the new version from here on."""
+    return r.WeightsLoaded(
+        at_ms=now_ms,
+        policy=roles.policy,
+        version=outcome.step.weights.version,
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        took_ms=outcome.paused_ms,
+    )
+
+
+def generation_resumed(roles: Roles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
+    """Turns go on."""
+    return r.GenerationResumed(
+        at_ms=now_ms,
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        version=outcome.step.weights.version,
+        paused_ms=outcome.paused_ms,
+    )

@@ -1,0 +1,176 @@
+"""Does what `roles.py` says: begins steps on the device, concludes them, tells `control`.
+
+Main loop only. Turns go back as soon as the role is to be given up, not when the engine sleeps.
+"""
+
+import logging
+import uuid
+
+from infra.telemetry.tracing import Span, Telemetry
+from producers.rollout.roles import announcements as records
+from producers.rollout.roles.announcements import State
+from producers.rollout.roles.device import Device
+from producers.rollout.roles.outcomes import (
+    Acquired,
+    Failed,
+    Loaded,
+    NotStarted,
+    Outcome,
+    Paused,
+    Released,
+)
+from producers.rollout.roles.reporter import Reporter
+from producers.rollout.roles.roles import Roles
+from producers.rollout.roles.steps import Load, Rejoin, Release
+from producers.rollout.roles.usage import Activity
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.serving import Service, Serving
+from schemas.records import Record
+
+_log = logging.getLogger(__name__)
+
+
+class RoleKeeper:
+    """Keeps roles, device and serving in step with each other."""
+
+    def __init__(
+        self,
+        roles: Roles,
+        serving: Serving,
+        device: Device,
+        reporter: Reporter,
+        telemetry: Telemetry,
+    ) -> None:
+        self._roles = roles
+        self._serving = serving
+        self._device = device
+        self._reporter = reporter
+        self._telemetry = telemetry
+        self._handed_back = 0
+        self._loading: Span | None = None
+
+    @property
+    def name(self) -> str:
+        """Worker and incarnation."""
+        return f"{self._roles.worker} ({self._roles.incarnation})"
+
+    @property
+    def state(self) -> State:
+        """For the heartbeat."""
+        if self._loading is not None:
+            return "paused"
+        if self._roles.held is not None:
+            return "ready"
+        return "starting" if self._roles.busy or not self._roles.joined else "asleep"
+
+    @property
+    def activity(self) -> Activity:
+        """For the usage."""
+        if self._roles.busy:
+            return "loading"
+        if self._serving.running:
+            return "decoding"
+        return "idle" if self._roles.held is not None else "none"
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process is asked to end and holds nothing any more."""
+        return self._roles.leaving and not (self._roles.busy or self._roles.awake)
+
+    def hear(self, record: Record) -> None:
+        """A record of `control` or `fleet`."""
+        self._roles.apply(record)
+
+    def leave(self, now_ms: int) -> None:
+        """The process is asked to end."""
+        self._roles.leave()
+        self._handed_back += self._serving.leave("shutdown", now_ms)
+
+    def begin_step(self, now_ms: int) -> None:
+        """Begins what is due, if anything."""
+        step = self._roles.next_step()
+        if step is None:
+            return
+        if isinstance(step, Rejoin):
+            self._rejoin()
+            return
+        _log.info("%s begins", type(step).__name__)
+        if isinstance(step, Release):
+            reason = "shutdown" if self._roles.leaving else "preempted"
+            self._handed_back += self._serving.leave(reason, now_ms)
+        self._roles.begin()
+        self._device.begin(step)
+
+    def conclude(self, outcome: Outcome, now_ms: int) -> None:
+        """What the device reports of a step. Raises what made it fail."""
+        match outcome:
+            case Acquired():
+                self._serve(outcome, now_ms)
+            case Paused(step):
+                self._pause(step, now_ms)
+            case Loaded():
+                self._resume(outcome, now_ms)
+            case Released():
+                self._released(outcome, now_ms)
+            case NotStarted(step, error):
+                if not self._roles.given_up(step):
+                    raise error
+                _log.warning("version %d is left out: %s", step.weights.version, error)
+            case Failed(_, error):
+                raise error
+
+    def _serve(self, outcome: Acquired, now_ms: int) -> None:
+        if not self._roles.acquired(outcome.step):
+            return
+        policy, version = outcome.step.policy, outcome.step.weights.version
+        self._serving.service = Service(
+            outcome.engine, outcome.reader, policy.policy, policy.max_context, version
+        )
+        self._serving.adopt(version, now_ms)
+        _log.info(
+            "role rollout acquired in %d ms: %s version %d, slot %d",
+            outcome.took_ms,
+            policy.policy,
+            version,
+            outcome.step.slot,
+        )
+        self._reporter.announce(records.role_acquired(self._roles, outcome, now_ms))
+
+    def _pause(self, step: Load, now_ms: int) -> None:
+        self._loading = self._telemetry.span("load weights", version=step.weights.version)
+        self._serving.adopt(step.weights.version, now_ms)
+        running = len(self._serving.running)
+        self._reporter.announce(records.generation_paused(self._roles, running, now_ms))
+
+    def _resume(self, outcome: Loaded, now_ms: int) -> None:
+        if self._loading is not None:
+            self._loading.end()
+            self._loading = None
+        self._roles.loaded_weights(outcome.step)
+        if self._serving.service is not None:
+            self._serving.service.reader = outcome.reader
+        self._reporter.announce(records.weights_loaded(self._roles, outcome, now_ms))
+        self._reporter.announce(records.generation_resumed(self._roles, outcome, now_ms))
+
+    def _released(self, outcome: Released, now_ms: int) -> None:
+        record = records.role_released(self._roles, outcome, self._handed_back, now_ms)
+        self._roles.released()
+        _log.info(
+            "role rollout released in %d ms, %d turns handed back",
+            outcome.took_ms,
+            self._handed_back,
+        )
+        self._reporter.announce(record)
+        self._handed_back = 0
+
+    def _rejoin(self) -> None:
+        lost = self._roles.incarnation
+        self._roles.renew(new_incarnation())
+        _log.warning("the scheduler gave %s up; going on as %s", lost, self._roles.incarnation)
+        self._serving.admission = Admission(self._roles.worker, self._roles.incarnation)
+        self._reporter.rejoin()
+
+
+def new_incarnation() -> str:
+    """An id that no process start had before."""
+    return uuid.uuid4().hex[:12]

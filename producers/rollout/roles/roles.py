@@ -1,0 +1,186 @@
+"""When a rollout process takes its role, gives it up and loads weights. Pure.
+
+Fed with the records of `control` and `fleet` that concern one worker; `next_step` says what is to
+be done now, one step at a time, and the method of its outcome is called when it was. The order
+rules are those of `docs/architecture.md`: only a newer (epoch, assignment) is obeyed, never a
+decision of a scheduler older than one already heard of; the role waits for the trainer process of
+the same worker to give up its own.
+"""
+
+from dataclasses import dataclass
+
+from producers.rollout.roles.steps import Acquire, Load, Rejoin, Release, Step, Weights
+from schemas import records as r
+from schemas.records import PolicyWeights, Record
+
+TRAINER_SILENT_MS = 15_000
+"""A trainer process whose last heartbeat is older than this is not waited for."""
+
+
+@dataclass(slots=True)
+class Roles:
+    """State of a worker's rollout process."""
+
+    worker: str
+    incarnation: str
+    policy: str
+    epoch: int = -1
+    """Newest scheduler heard of."""
+    obeyed: tuple[int, int] = (-1, -1)
+    """Newest (epoch, assignment) obeyed."""
+    wanted: r.RoleAssigned | None = None
+    held: r.RoleAssigned | None = None
+    awake: bool = False
+    """Whether the engine has its memory."""
+    loaded: int | None = None
+    published: Weights | None = None
+    policy_weights: PolicyWeights | None = None
+    busy: bool = False
+    """Whether a step is under way."""
+    joined: bool = False
+    """Whether `fleet` was read up to this incarnation's first heartbeat."""
+    lost: bool = False
+    leaving: bool = False
+    trainer: tuple[int, bool] = (-1, False)
+    """When the trainer process was last heard of, and whether it held its role then."""
+
+    @property
+    def assignment(self) -> int:
+        """Newest assignment obeyed, -1 at first."""
+        return self.obeyed[1]
+
+    def apply(self, record: Record) -> None:
+        """Takes in one record, in the order of its topic."""
+        match record:
+            case r.SchedulerClaimed() | r.SchedulerSnapshot():
+                self.epoch = max(self.epoch, record.epoch)
+            case r.WorkerAssignment():
+                self.epoch = max(self.epoch, record.epoch)
+            case r.RoleAssigned() if record.worker == self.worker:
+                self._assign(record)
+            case r.WorkerLost() if record.worker == self.worker:
+                self._lose(record)
+            case r.WeightsPublished() if record.policy == self.policy:
+                self.published = Weights(
+                    record.version, record.directory, record.manifest_sha256, record.kind
+                )
+            case PolicyWeights() if record.policy == self.policy:
+                self._announce(record)
+            case _:
+                self._hear_of_process(record)
+
+    def next_step(self) -> Step | None:
+        """What to do now; None while a step is under way or something is waited for."""
+        if self.busy or not self.joined:
+            return None
+        if self.awake and (self.lost or self.wanted is None):
+            return Release(self.assignment)
+        if self.lost:
+            return Rejoin()
+        return self._towards(self.wanted)
+
+    def begin(self) -> None:
+        """The step is under way."""
+        self.busy = True
+
+    def leave(self) -> None:
+        """The process ends: give the role up, take no other."""
+        self.leaving, self.wanted = True, None
+
+    def released(self) -> None:
+        """The engine sleeps and no turn is left."""
+        self.busy, self.awake, self.held = False, False, None
+
+    def acquired(self, step: Acquire) -> bool:
+        """The engine serves. Whether the role is still wanted, so that it is to be announced."""
+        self.busy, self.awake, self.loaded = False, True, step.weights.version
+        wanted = self.wanted
+        if wanted is None or wanted.assignment != step.assignment:
+            return False
+        self.held = wanted
+        return True
+
+    def loaded_weights(self, step: Load) -> None:
+        """The engine serves other weights."""
+        self.busy, self.loaded = False, step.weights.version
+
+    def given_up(self, step: Acquire | Load) -> bool:
+        """The weights of a step are unusable, nothing was changed. Whether there are others now."""
+        self.busy = False
+        return self.published != step.weights
+
+    def renew(self, incarnation: str) -> None:
+        """The next incarnation in the same process begins."""
+        self.incarnation, self.lost, self.joined = incarnation, False, False
+
+    def _towards(self, wanted: r.RoleAssigned | None) -> Step | None:
+        if wanted is None or wanted.slot is None:
+            return None
+        if self.policy_weights is None or self.published is None or self.trainer[1]:
+            return None
+        if self.held is not None and self.loaded != self.published.version:
+            return Load(self.published, self.policy_weights)
+        if self.held is None or self.held.assignment != wanted.assignment:
+            return Acquire(wanted.assignment, wanted.slot, self.published, self.policy_weights)
+        return None
+
+    def _assign(self, record: r.RoleAssigned) -> None:
+        if record.epoch < self.epoch or (record.epoch, record.assignment) <= self.obeyed:
+            return
+        self.epoch = record.epoch
+        self.obeyed = (record.epoch, record.assignment)
+        mine = record.role == "rollout" and record.incarnation == self.incarnation
+        self.wanted = record if mine and not self.leaving else None
+
+    def _lose(self, record: r.WorkerLost) -> None:
+        if record.epoch < self.epoch:
+            return
+        self.epoch = record.epoch
+        if record.process == "train":
+            self._hear_of_trainer(record.at_ms, False)
+        elif record.incarnation == self.incarnation:
+            self.lost, self.wanted = True, None
+
+    def _announce(self, record: PolicyWeights) -> None:
+        self.policy_weights = record
+        if self.published is None or record.version > self.published.version:
+            self.published = Weights(record.version, record.directory, record.manifest_sha256)
+
+    def _hear_of_process(self, record: Record) -> None:
+        match record:
+            case r.RoleAcquired(role="train") if record.worker == self.worker:
+                self._hear_of_trainer(record.at_ms, True)
+            case r.RoleReleased(role="train") if record.worker == self.worker:
+                self._hear_of_trainer(record.at_ms, False)
+            case r.WorkerHeartbeat(process="train") if record.worker == self.worker:
+                self._hear_of_trainer(record.at_ms, record.role == "train")
+            case r.WorkerHeartbeat() if record.incarnation == self.incarnation:
+                self._join(record.at_ms)
+
+    def _join(self, at_ms: int) -> None:
+        self.joined = True
+        if at_ms - self.trainer[0] > TRAINER_SILENT_MS:
+            self.trainer = (at_ms, False)
+
+    def _hear_of_trainer(self, at_ms: int, holds: bool) -> None:
+        if at_ms >= self.trainer[0]:
+            self.trainer = (at_ms, holds)
+
+
+def concerns(record: Record, worker: str, policy: str) -> bool:
+    """Whether `Roles` of this worker wants to see the record."""
+    match record:
+        case r.SchedulerClaimed() | r.SchedulerSnapshot():
+            return True
+        case (
+            r.RoleAssigned()
+            | r.RoleAcquired()
+            | r.RoleReleased()
+            | r.WorkerLost()
+            | r.WorkerAssignment()
+            | r.WorkerHeartbeat()
+        ):
+            return record.worker == worker
+        case r.WeightsPublished() | PolicyWeights():
+            return record.policy == policy
+    return False

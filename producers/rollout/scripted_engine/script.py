@@ -1,0 +1,88 @@
+"""What the scripted engine says: the same tokens for every prompt, from any offset. Pure."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from producers.rollout.engine.contract import FinishReason, SamplingParams
+
+LOGPROB = -0.5
+"""What every token reports; there is no model to be true to."""
+
+_TOKEN_BYTES = 4
+_LOGPROB_BYTES = np.array([LOGPROB], "<f4").tobytes()
+
+
+@dataclass(frozen=True)
+class Script:
+    """`pattern` (int32 ids, at least one) repeated to `length` tokens, then a stop token.
+
+    Where a request has no stop token, the pattern goes on to its `max_tokens`.
+    `tokens_per_second` is the speed of one request; None: all of it in one step.
+    `breaks_at` is the completion offset at which the engine fails, to try out failures.
+    """
+
+    pattern: bytes
+    length: int
+    tokens_per_second: float | None = None
+    breaks_at: int | None = None
+    _text: bytes = field(init=False, repr=False)
+    _ids: frozenset[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.pattern or len(self.pattern) % _TOKEN_BYTES:
+            raise ValueError(f"the pattern has {len(self.pattern)} bytes, no run of token ids")
+        object.__setattr__(self, "_text", self._repeated(self.length))
+        object.__setattr__(self, "_ids", frozenset(np.frombuffer(self._text, "<i4").tolist()))
+
+    def end(
+        self, prompt_length: int, offset: int, sampling: SamplingParams, limit: int
+    ) -> tuple[int, FinishReason]:
+        """Length of the whole completion of one that goes on from `offset`, and why it ends there.
+
+        `limit` is the most tokens of prompt and completion.
+        """
+        room = min(sampling.max_tokens, limit - prompt_length)
+        stop = self._first_stop(offset, sampling.stop_token_ids)
+        return (stop, "stop") if stop is not None and stop <= room else (room, "length")
+
+    def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
+        """Ids of the completion from `start` to `end`."""
+        if end <= self.length:
+            return self._text[start * _TOKEN_BYTES : end * _TOKEN_BYTES]
+        if stop_token_ids:
+            return self._text[start * _TOKEN_BYTES :] + stop_token_ids[0].to_bytes(4, "little")
+        return self._repeated(end)[start * _TOKEN_BYTES :]
+
+    def _first_stop(self, offset: int, stop_token_ids: tuple[int, ...]) -> int | None:
+        """Where a completion is after its first stop token."""
+        if not stop_token_ids:
+            return None
+        if not self._ids.isdisjoint(stop_token_ids):
+            tokens = np.frombuffer(self._text, "<i4")[offset:]
+            found = np.flatnonzero(np.isin(tokens, stop_token_ids))
+            if found.size:
+                return offset + int(found[0]) + 1
+        return self.length + 1
+
+    def _repeated(self, length: int) -> bytes:
+        size = length * _TOKEN_BYTES
+        return (self.pattern * (size // len(self.pattern) + 1))[:size]
+
+
+def logprobs(count: int) -> bytes:
+    """Log-probabilities of that many tokens."""
+    return _LOGPROB_BYTES * count
+
+
+def most_likely(ids: bytes, count: int) -> tuple[bytes, bytes]:
+    """Ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
+
+    The token itself, and behind it the first of the vocabulary: no model says which.
+    """
+    tokens_N1 = np.frombuffer(ids, "<i4")[:, None]
+    others_K = np.arange(count - 1, dtype="<i4")
+    others_NK = others_K + (others_K >= tokens_N1)
+    logprobs_K = np.array([LOGPROB, *(-2.0 - others_K)], "<f4")
+    rows_NK = np.concatenate([tokens_N1, others_NK], axis=1).astype("<i4")
+    return rows_NK.tobytes(), logprobs_K.tobytes() * len(tokens_N1)

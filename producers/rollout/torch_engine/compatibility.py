@@ -1,0 +1,78 @@
+"""Whether the torch engine gives a model's own distribution: its configuration says, a probe shows.
+
+A model that keeps anything but keys and values of every position (sliding windows, recurrent
+states), or whose positions are scaled by the longest row of a batch, would sample from a wrong
+distribution without any error. Such models are refused when the engine is built.
+"""
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from producers.rollout.engine.errors import ModelUnsupported
+from producers.rollout.torch_engine.forward import PADDING, Forward
+from producers.rollout.torch_engine.kv_cache import KvCache
+
+_PROBE_LENGTH = 12
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
+_TOLERANCE_HALF = 0.1
+
+
+def plan_cache(
+    model: PreTrainedModel, max_length: int | None, max_slots: int, kv_bytes: int
+) -> KvCache:
+    """An empty cache for the model, with as many slots as `kv_bytes` can hold at full length.
+
+    Raises `ModelUnsupported`, also when not even one slot fits.
+    """
+    config = model.config.get_text_config()
+    limits = [getattr(config, "max_position_embeddings", None), max_length]
+    length = min((int(limit) for limit in limits if limit is not None), default=0)
+    if length < 1:
+        raise ModelUnsupported(config.model_type, "has no context limit: set max_length")
+    check_config(model, length)
+    with torch.inference_mode():
+        slot_bytes = length * probe_kv_bytes(model)
+    if slot_bytes > kv_bytes:
+        reason = f"KV of {length} tokens takes {slot_bytes} bytes, more than the {kv_bytes} allowed"
+        raise ModelUnsupported(config.model_type, reason)
+    return KvCache(max_slots=min(max_slots, kv_bytes // slot_bytes), max_length=length)
+
+
+def check_config(model: PreTrainedModel, max_length: int) -> None:
+    """Raises `ModelUnsupported` for what a short probe would not show."""
+    config = model.config.get_text_config()
+    layer_types = set(getattr(config, "layer_types", None) or ())
+    if other := sorted(layer_types - {"full_attention"}):
+        raise ModelUnsupported(config.model_type, f"has layers of type {', '.join(other)}")
+    window = getattr(config, "sliding_window", None)
+    if not layer_types and window is not None and window < max_length:
+        raise ModelUnsupported(config.model_type, f"attends over a window of {window} tokens only")
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope in ("dynamic", "longrope"):
+        raise ModelUnsupported(config.model_type, f"rotary scaling {rope} depends on the batch")
+
+
+def probe_kv_bytes(model: PreTrainedModel) -> int:
+    """Compare cached with plain forwards on short rows; returns the KV bytes that one token takes.
+
+    The rows are prefilled together with padding, decoded together, then one is extended by a chunk.
+    Raises `ModelUnsupported` where the logits differ. Call it under `torch.inference_mode`.
+    """
+    kv = KvCache(max_slots=2, max_length=_PROBE_LENGTH)
+    forward = Forward(model, kv)
+    ids = np.arange(1, _PROBE_LENGTH + 1) % model.config.get_text_config().vocab_size
+    for rows in ([range(0, 7), range(0, 3)], [range(7, 8), range(3, 4)], [range(8, 12)]):
+        width = max(len(row) for row in rows)
+        positions = np.array([[PADDING] * (width - len(row)) + list(row) for row in rows])
+        logits = forward(0, ids[positions.clip(min=0)], positions)
+        for row, found in zip(rows, logits, strict=True):
+            plain = torch.from_numpy(ids[None, : row.stop]).to(model.device)
+            wanted = model(input_ids=plain, use_cache=False).logits[0, -1]
+            tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF) * float(wanted.abs().max())
+            if not torch.allclose(found, wanted, rtol=0.0, atol=tolerance):
+                difference = float((found - wanted).abs().max())
+                raise ModelUnsupported(
+                    model.config.model_type, f"cached and plain logits differ by {difference:g}"
+                )
+    return kv.allocated() // (kv.window.slots * kv.window.length)

@@ -1,0 +1,63 @@
+"""One forward of a `transformers` causal model over neighbouring slots of the KV cache.
+
+Rows may have any lengths: the attention mask and the position ids say for each query which
+positions of its own slot it sees. Rows with fewer new tokens than the widest one are padded on the
+left, so that the last column holds the logits of every row's last token.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from producers.rollout.torch_engine.kv_cache import KvCache
+
+PADDING = -1
+
+
+class Forward:
+    """Runs `model` on rows of `kv`. Engine thread only, under `torch.inference_mode`."""
+
+    def __init__(self, model: PreTrainedModel, kv: KvCache) -> None:
+        self.model = model
+        self.kv = kv
+        self.device = model.device
+        self._positions_L = torch.arange(kv.max_length, device=self.device)
+        self._seen = torch.zeros((), dtype=model.dtype, device=self.device)
+        self._unseen = torch.full_like(self._seen, torch.finfo(model.dtype).min)
+
+    def __call__(
+        self, first: int, ids_RQ: npt.NDArray[np.int64], positions_RQ: npt.NDArray[np.int64]
+    ) -> Tensor:
+        """Logits [R, vocabulary] of the last column of slots `first` to `first + R`.
+
+        Writes the KV of `ids` at `positions`, where that is not PADDING (-1).
+        """
+        positions = torch.from_numpy(positions_RQ).to(self.device)
+        longest = int(positions_RQ.max()) + 1
+        self._open_window(first, positions, longest, padded=bool((positions_RQ < 0).any()))
+        visible_RQL = self._positions_L[:longest] <= positions[:, :, None]
+        output = self.model(
+            input_ids=torch.from_numpy(ids_RQ).to(self.device),
+            attention_mask=torch.where(visible_RQL, self._seen, self._unseen)[:, None],
+            position_ids=positions.clamp(min=0),
+            past_key_values=self.kv,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits_RV: Tensor = output.logits[:, -1]
+        return logits_RV
+
+    def _open_window(self, first: int, positions_RQ: Tensor, longest: int, padded: bool) -> None:
+        window = self.kv.window
+        last = first + positions_RQ.shape[0]
+        self.kv.reserve(last, longest)
+        rows_R1 = torch.arange(first, last, device=self.device)[:, None]
+        destination = (rows_R1 * window.length + positions_RQ).flatten()
+        window.source = None
+        if padded:
+            window.source = (positions_RQ >= 0).flatten().nonzero()[:, 0]
+            destination = destination[window.source]
+        window.destination = destination
+        window.first, window.last, window.longest = first, last, longest

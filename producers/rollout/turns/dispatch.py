@@ -1,0 +1,188 @@
+"""One dispatch under way: an engine's chunks in, records of `sessions` out. Pure.
+
+`advance` gives at most one record a call. Offsets of a dispatch are contiguous, and nothing comes
+after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py` alone.
+"""
+
+from collections.abc import Collection, Iterable
+
+import xxhash
+
+from infra.rendering.completion import MessageStream
+from producers.rollout.engine.contract import FinishReason, TokenChunk
+from producers.rollout.turns.assistant_message import message_json
+from producers.rollout.turns.message import TurnMessage
+from producers.rollout.turns.refusal import PAST_DEADLINE, failed, unsupported_value
+from producers.rollout.turns.unwritten import Unwritten
+from schemas.records import (
+    GenerateTurn,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    TurnProgressed,
+)
+
+STREAMED_EVERY_MS = 100
+UNSTREAMED_EVERY_MS = 2_000
+SILENCE_MS = 5_000
+"""After so long without a record an empty `TurnProgressed` says that the turn is still held."""
+
+Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
+_TOKEN_BYTES = 4
+
+
+class Turn:
+    """`due_ms` is when `advance` wants to be called although no urgent chunk came.
+
+    `urgent` says that any chunk is worth a call at once: the first of a streamed turn, and all
+    where what is read may end the turn.
+    """
+
+    def __init__(
+        self,
+        request: GenerateTurn,
+        stream: MessageStream,
+        now_ms: int,
+        ends: Collection[int] = (),
+    ) -> None:
+        """`stream` is that of the prompt without its prefill, `ends` the tokens that end a turn."""
+        self.request = request
+        self._message = TurnMessage(request, stream, ends)
+        self._unwritten = Unwritten(
+            request.turn_id,
+            len(request.completion_ids) // _TOKEN_BYTES,
+            request.sampling.top_logprobs,
+        )
+        self._every_ms = STREAMED_EVERY_MS if request.stream else UNSTREAMED_EVERY_MS
+        self._written_ms = now_ms
+        self._first = True
+        self._refused = ""
+        self.urgent = request.stream or self._message.may_end
+        self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
+
+    def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> Output | None:
+        """Takes in what was sampled; the record that is to be written now, if any.
+
+        Raises `ChunkOutOfOrder`, `ChunkIncomplete`.
+        """
+        reason = self._take(chunks)
+        if reason == "abort":
+            if self._refused:
+                return failed(self.request, unsupported_value(self._refused), now_ms)
+            return self._interrupted("engine_failed", now_ms)
+        if reason is not None:
+            return self._completed(reason, now_ms)
+        if now_ms >= self.request.deadline_ms:
+            return failed(self.request, PAST_DEADLINE, now_ms)
+        return self._progressed(now_ms)
+
+    def end(
+        self, chunks: Iterable[TokenChunk], reason: str, now_ms: int
+    ) -> TurnCompleted | TurnInterrupted:
+        """The last record of a turn that is to stop now, with what was sampled and not written."""
+        finish = self._take(chunks)
+        if finish is not None and finish != "abort":
+            return self._completed(finish, now_ms)
+        return self._interrupted(reason, now_ms)
+
+    def _interrupted(self, reason: str, now_ms: int) -> TurnInterrupted:
+        request, new = self.request, self._unwritten
+        return TurnInterrupted(
+            session_id=request.session_id,
+            turn_id=request.turn_id,
+            dispatch=request.dispatch,
+            worker=request.worker,
+            incarnation=request.incarnation,
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
+            at_ms=now_ms,
+            delta=self._new_delta(),
+            reason=reason,
+        )
+
+    def _take(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
+        taken = list(chunks)
+        if not taken:
+            return None
+        self._refused = taken[-1].refused
+        end = self._message.feed(self._unwritten.take(taken))
+        if end is None:
+            return taken[-1].finish_reason
+        self._unwritten.cut(end)
+        return "stop"
+
+    def _progressed(self, now_ms: int) -> TurnProgressed | None:
+        new = self._unwritten
+        if now_ms < self.due_ms and not (self._first and self.request.stream and new.ids):
+            return None
+        self.due_ms = min(now_ms + self._every_ms, self.request.deadline_ms)
+        if not new.ids and now_ms < self._written_ms + SILENCE_MS:
+            return None
+        request, self._written_ms = self.request, now_ms
+        if new.ids:
+            self._first, self.urgent = False, self._message.may_end
+        record = TurnProgressed(
+            session_id=request.session_id,
+            turn_id=request.turn_id,
+            dispatch=request.dispatch,
+            worker=request.worker,
+            incarnation=request.incarnation,
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
+            at_ms=now_ms,
+            delta=self._new_delta(),
+        )
+        new.written()
+        return record
+
+    def _completed(self, reason: FinishReason, now_ms: int) -> TurnCompleted:
+        message, request, new = self._message.finish(), self.request, self._unwritten
+        if self._message.stop_sequence is not None:
+            reason = "stop"  # It may have been found only now, in what was held back.
+        called = reason == "stop" and message.tool_calls
+        return TurnCompleted(
+            session_id=request.session_id,
+            turn_id=request.turn_id,
+            dispatch=request.dispatch,
+            worker=request.worker,
+            incarnation=request.incarnation,
+            token_offset=new.offset,
+            token_ids=new.ids,
+            logprobs=new.logprobs,
+            spans=tuple(new.spans),
+            tensors=new.tensors,
+            at_ms=now_ms,
+            delta=self._new_delta(),
+            finish_reason="tool_calls" if called else reason,
+            message=message_json(message, request.turn_id),
+            well_formed=message.well_formed,
+            prompt_length=len(request.prompt_ids) // _TOKEN_BYTES,
+            prompt_hash=xxhash.xxh3_128_digest(request.prompt_ids),
+            stop_sequence=self._message.stop_sequence,
+            reasoning_tokens=message.reasoning_tokens,
+        )
+
+    def _new_delta(self) -> bytes | None:
+        return self._message.take_delta() if self.request.stream else None
+
+
+def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:
+    """Hands back a turn that was never given to an engine."""
+    return TurnInterrupted(
+        session_id=request.session_id,
+        turn_id=request.turn_id,
+        dispatch=request.dispatch,
+        worker=request.worker,
+        incarnation=request.incarnation,
+        token_offset=len(request.completion_ids) // _TOKEN_BYTES,
+        token_ids=b"",
+        logprobs=b"",
+        at_ms=now_ms,
+        reason=reason,
+    )

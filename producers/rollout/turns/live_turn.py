@@ -1,0 +1,47 @@
+"""A turn as the engine's thread and the main loop share it."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from infra.kafka.client import Headers
+from infra.telemetry.tracing import Span
+from producers.rollout.engine.contract import TokenChunk
+from producers.rollout.turns.dispatch import Turn
+
+
+class LiveTurn:
+    """The engine's thread calls `on_chunk`; all else belongs to the main loop.
+
+    Chunks that nothing depends on wait here until the turn is due, so that a token does not cost
+    the main loop a wake-up.
+    """
+
+    __slots__ = ("_chunks", "_wake", "ended", "finished", "headers", "request_id", "span", "turn")
+
+    def __init__(
+        self, turn: Turn, headers: Headers, span: Span, wake: Callable[["LiveTurn"], None]
+    ) -> None:
+        self.turn = turn
+        self.request_id = f"{turn.request.turn_id}/{turn.request.dispatch}"
+        self.headers = headers
+        self.span = span
+        self.ended = False
+        """Nothing more is written."""
+        self.finished = False
+        """The engine has given its last chunk."""
+        self._chunks: deque[TokenChunk] = deque()
+        self._wake = wake
+
+    def on_chunk(self, chunk: TokenChunk) -> None:
+        """Keeps it; wakes the main loop where it must act now."""
+        self._chunks.append(chunk)
+        if chunk.finish_reason is not None:
+            self.finished = True
+            self._wake(self)
+        elif self.turn.urgent:
+            self._wake(self)
+
+    def taken(self) -> Iterator[TokenChunk]:
+        """The chunks that came since, each once."""
+        while self._chunks:
+            yield self._chunks.popleft()

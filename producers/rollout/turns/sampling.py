@@ -1,0 +1,39 @@
+"""How a turn's tokens are drawn: the record's sampling as the engine's parameters. Pure."""
+
+from collections.abc import Sequence
+
+import xxhash
+
+from producers.rollout.engine.contract import SamplingParams
+from schemas.records import GenerateTurn
+
+_TOKEN_BYTES = 4
+
+
+def sampling_params(
+    request: GenerateTurn, stop_token_ids: Sequence[int], max_context: int
+) -> SamplingParams:
+    """`max_context` bounds prompt and completion together; the prompt leaves room for a token.
+
+    Raises `ValueError` for values outside their range.
+    """
+    asked = request.sampling
+    room = max_context - len(request.prompt_ids) // _TOKEN_BYTES
+    return SamplingParams(
+        max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
+        temperature=1.0 if asked.temperature is None else asked.temperature,
+        top_p=1.0 if asked.top_p is None else asked.top_p,
+        top_k=max(asked.top_k or 0, 0),
+        stop_token_ids=tuple(stop_token_ids),
+        seed=None if asked.seed is None else turn_seed(request, asked.seed),
+        top_logprobs=asked.top_logprobs,
+        json_schema=asked.json_schema,
+    )
+
+
+def turn_seed(request: GenerateTurn, seed: int) -> int:
+    """A seed of its own for each session, turn, choice and offset to go on from."""
+    offset = len(request.completion_ids) // _TOKEN_BYTES
+    parts = (seed, request.session_id, request.turn_id, request.choice, offset)
+    digest: int = xxhash.xxh3_64_intdigest(repr(parts).encode())
+    return digest >> 1  # engines take signed numbers

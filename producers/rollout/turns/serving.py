@@ -1,0 +1,263 @@
+"""The turns a worker samples: from a record of its slot to the engine, from there to `sessions`.
+
+Main loop only. While the worker does not hold its role, whatever is sent to it is handed back at
+once, so that nobody waits for a deadline.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import orjson
+
+from infra.errors import DeliveryFailed
+from infra.kafka.client import Headers, Received
+from infra.kafka.producer import OnDelivery
+from infra.rendering.completion import MessageStream
+from infra.telemetry.tracing import Telemetry
+from producers.rollout.engine.contract import Engine
+from producers.rollout.engine.errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    SamplingUnsupported,
+)
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.dispatch import Output, Turn, unstarted
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.message import template_prompt
+from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.refusal import (
+    Refusal,
+    bad_request,
+    failed,
+    refusal,
+    too_long,
+    unsupported_value,
+)
+from producers.rollout.turns.sampling import sampling_params
+from schemas.records import (
+    CancelGeneration,
+    GenerateTurn,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+)
+
+SCAN_MS = 20
+"""How late a turn that is due may be looked at, so that many turns share one look."""
+
+_TOKEN_BYTES = 4
+_NEVER_MS = 2**62
+
+Write = Callable[[Output, int, Headers, OnDelivery], None]
+"""Writes a record of a turn to the given partition of `sessions`."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What is served while the role is held."""
+
+    engine: Engine
+    reader: MessageReader
+    policy: str
+    max_context: int
+    version: int
+
+
+class Serving:
+    """`service` is None while the role is not held; then `away_reason` says why turns go back."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        write: Write,
+        wake: Callable[[LiveTurn], None],
+        undelivered: Callable[[LiveTurn, DeliveryFailed], None],
+        telemetry: Telemetry,
+    ) -> None:
+        self.admission = admission
+        self.service: Service | None = None
+        self.running: dict[str, LiveTurn] = {}
+        self.tokens = 0
+        """Written since the process began."""
+        self.engine_failed = False
+        """The engine ended a turn that nobody asked it to end."""
+        self.due_ms = _NEVER_MS
+        self._away_reason = "preempted"
+        self._write = write
+        self._wake = wake
+        self._undelivered = undelivered
+        self._telemetry = telemetry
+
+    def receive(self, received: Received, now_ms: int) -> None:
+        """Acts on a record of the slot."""
+        match received.record:
+            case GenerateTurn() as request:
+                if self.admission.admits(request):
+                    self._start(request, received.headers, now_ms)
+            case CancelGeneration() as cancel:
+                self._cancel(cancel, now_ms)
+
+    def advance(self, live: LiveTurn, now_ms: int) -> None:
+        """Writes what a turn has to say now."""
+        if live.ended:
+            return
+        record = live.turn.advance(live.taken(), now_ms)
+        if isinstance(record, TurnInterrupted):
+            self.engine_failed = True
+        if record is not None:
+            self._put(live, record)
+        self.due_ms = min(self.due_ms, live.turn.due_ms)
+
+    def advance_due(self, now_ms: int) -> None:
+        """Looks after the turns whose time has come."""
+        if now_ms < self.due_ms:
+            return
+        for live in list(self.running.values()):
+            if live.turn.due_ms <= now_ms:
+                self.advance(live, now_ms)
+        earliest = min((live.turn.due_ms for live in self.running.values()), default=_NEVER_MS)
+        self.due_ms = max(earliest, now_ms + SCAN_MS)
+
+    def leave(self, reason: str, now_ms: int) -> int:
+        """Hands all turns back, and those that still come; returns how many were in the middle."""
+        self._away_reason = reason
+        turns = list(self.running.values())
+        handed_back = sum(self._hand_back(live, reason, now_ms) for live in turns)
+        self.service = None
+        return handed_back
+
+    def adopt(self, version: int, now_ms: int) -> None:
+        """From here on tokens are of another version: turns pinned to the old one go back."""
+        if self.service is not None:
+            self.service.version = version
+        for live in list(self.running.values()):
+            if live.turn.request.pinned_version not in (None, version):
+                self._hand_back(live, "paused", now_ms)
+
+    def drop(self, live: LiveTurn) -> None:
+        """Ends a turn in silence: what is written behind a lost record would not count."""
+        if not live.ended:
+            self._end(live)
+
+    def _start(self, request: GenerateTurn, headers: Headers, now_ms: int) -> None:
+        older = self.running.get(request.turn_id)
+        if older is not None:
+            self.drop(older)
+        service = self.service
+        if service is None:
+            back = unstarted(request, self._away_reason, now_ms)
+            self._write(back, request.partition, headers, _unheard)
+            return
+        why = refusal(request, service.policy, service.version, service.max_context, now_ms)
+        if why is None:
+            why = self._submit(service, request, headers, now_ms)
+        if why is not None:
+            self._write(failed(request, why, now_ms), request.partition, headers, _unheard)
+
+    def _submit(
+        self, service: Service, request: GenerateTurn, headers: Headers, now_ms: int
+    ) -> Refusal | None:
+        reader = service.reader
+        try:
+            sampling = sampling_params(request, reader.stop_token_ids, service.max_context)
+            turn = Turn(request, _stream(reader, request), now_ms, reader.stop_token_ids)
+        except ValueError as error:
+            return bad_request(str(error))
+        live = self._enter(turn, headers)
+        try:
+            service.engine.submit(
+                live.request_id, request.prompt_ids, request.completion_ids, sampling, live.on_chunk
+            )
+        except RequestInvalid as error:
+            self._forget(live)
+            return _refused(error)
+        except EngineStateInvalid:
+            self.engine_failed = True
+            self._hand_back(live, "engine_failed", now_ms)
+            return None
+        self.due_ms = min(self.due_ms, live.turn.due_ms)
+        return None
+
+    def _enter(self, turn: Turn, headers: Headers) -> LiveTurn:
+        request = turn.request
+        span = self._telemetry.span(
+            "generate", headers, session_id=request.session_id, turn_id=request.turn_id
+        )
+        live = LiveTurn(turn, span.headers or headers, span, self._wake)
+        self.running[request.turn_id] = live
+        return live
+
+    def _cancel(self, cancel: CancelGeneration, now_ms: int) -> None:
+        live = self.running.get(cancel.turn_id)
+        if live is None or live.turn.request.dispatch != cancel.dispatch:
+            return
+        if self.admission.admits_cancel(cancel, live.turn.request.partition):
+            self._hand_back(live, "cancelled", now_ms)
+
+    def _hand_back(self, live: LiveTurn, reason: str, now_ms: int) -> bool:
+        """Whether it was in the middle: it may just have come to its end."""
+        record = live.turn.end(live.taken(), reason, now_ms)
+        self._put(live, record)
+        return isinstance(record, TurnInterrupted)
+
+    def _put(self, live: LiveTurn, record: Output) -> None:
+        def delivered(error: DeliveryFailed | None, _: int) -> None:
+            if error is not None:
+                self._undelivered(live, error)
+
+        if not isinstance(record, TurnFailed):
+            self.tokens += len(record.token_ids) // _TOKEN_BYTES
+        self._write(record, live.turn.request.partition, live.headers, delivered)
+        if isinstance(record, TurnCompleted):
+            live.span.set(
+                input_tokens=record.prompt_length,
+                output_tokens=record.token_offset + len(record.token_ids) // _TOKEN_BYTES,
+                finish_reason=record.finish_reason,
+            )
+        elif isinstance(record, TurnInterrupted | TurnFailed):
+            live.span.fail(record.reason)
+        else:
+            return
+        self._end(live)
+
+    def _end(self, live: LiveTurn) -> None:
+        self._forget(live)
+        if not live.finished and self.service is not None:
+            self.service.engine.abort(live.request_id)
+
+    def _forget(self, live: LiveTurn) -> None:
+        live.ended = True
+        live.span.end()
+        del self.running[live.turn.request.turn_id]
+
+
+def _refused(error: Exception) -> Refusal:
+    if isinstance(error, PromptTooLong):
+        return too_long(error.length, error.limit)
+    if isinstance(error, SamplingUnsupported):
+        return unsupported_value(error.reason)
+    if isinstance(error, RequestInvalid):
+        return bad_request(error.reason)
+    return bad_request(str(error))
+
+
+def _stream(reader: MessageReader, request: GenerateTurn) -> MessageStream:
+    """Raises `ValueError`."""
+    if request.raw:
+        return reader.raw_stream()
+    return reader.stream(_tools(request.tools), template_prompt(request))
+
+
+@lru_cache(maxsize=256)
+def _tools(tools: bytes | None) -> list[Mapping[str, object]] | None:
+    """Raises `ValueError`."""
+    if tools is None:
+        return None
+    read: list[Mapping[str, object]] = orjson.loads(tools)
+    return read
+
+
+def _unheard(error: DeliveryFailed | None, _: int) -> None:
+    """A turn that was never started: the manager's own deadline finds it if this record is lost."""

@@ -1,0 +1,88 @@
+"""Stop strings: a message stream that ends where one of them appears in the content. Pure.
+
+They count in what the agent reads, not in thinking or in the markup of tool calls. Tokens are read
+one by one, so that the token that completes a stop string is known exactly: it is the last that
+belongs to the completion. The content ends before the stop string.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
+
+_TOKEN_BYTES = 4
+
+
+class StopText:
+    """`MessageStream` over another one. `stops` are not empty; `trimmed`: without white space at
+    the end of the content."""
+
+    def __init__(self, inner: MessageStream, stops: Sequence[str], *, trimmed: bool = True) -> None:
+        self.found: str | None = None
+        """The stop string that ended the content; of several the first in it."""
+        self.found_after: int | None = None
+        """How many tokens were fed up to the one that completed it."""
+        self._inner = inner
+        self._stops = stops
+        self._trimmed = trimmed
+        self._held_back = max(map(len, stops)) - 1
+        self._content = ""
+        self._given = 0
+        self._fed = 0
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        delta = NOTHING
+        for start in range(0, len(ids), _TOKEN_BYTES):
+            if self.found_after is not None:
+                break
+            self._fed += 1
+            delta = joined(delta, self._read(self._inner.feed(ids[start : start + _TOKEN_BYTES])))
+        return delta
+
+    def finish(self) -> MessageDelta:
+        if self.found_after is not None:
+            return NOTHING
+        delta = self._read(self._inner.finish())
+        if self.found_after is not None:  # in what was held back until now
+            return delta
+        return joined(delta, self._give(len(self._content)))
+
+    @property
+    def message(self) -> ParsedMessage:
+        message = self._inner.message
+        if self.found_after is None:
+            return message
+        return replace(message, content=self._shown())
+
+    def _read(self, delta: MessageDelta) -> MessageDelta:
+        searched = max(0, len(self._content) - self._held_back)
+        self._content += delta.content
+        places = {stop: self._content.find(stop, searched) for stop in self._stops}
+        found = [stop for stop in self._stops if places[stop] >= 0]
+        if found:
+            self.found, self.found_after = min(found, key=places.__getitem__), self._fed
+            self._content = self._content[: places[self.found]]
+            return joined(replace(delta, content=""), self._give(len(self._shown())))
+        end = max(self._given, len(self._content) - self._held_back)
+        return joined(replace(delta, content=""), self._give(end))
+
+    def _shown(self) -> str:
+        return self._content.rstrip() if self._trimmed else self._content
+
+    def _give(self, end: int) -> MessageDelta:
+        text = self._content[self._given : end]
+        self._given = max(self._given, end)
+        return MessageDelta(content=text)
+
+
+def joined(first: MessageDelta, second: MessageDelta) -> MessageDelta:
+    """What both deltas add, one after the other."""
+    if not first:
+        return second
+    if not second:
+        return first
+    return MessageDelta(
+        first.content + second.content,
+        first.reasoning + second.reasoning,
+        first.tool_calls + second.tool_calls,
+    )

@@ -1,0 +1,117 @@
+"""Tokens of one dispatch that were sampled and are on no record yet. Pure; used by `turns.py`."""
+
+from infra.errors import SeamlessFlowError
+from producers.rollout.engine.contract import TokenChunk
+from schemas.records import TokenTensor, VersionSpan
+
+_TOKEN_BYTES = 4
+
+
+class ChunkOutOfOrder(SeamlessFlowError):
+    """An engine left tokens out or repeated some; the log would have a hole."""
+
+    def __init__(self, turn_id: str, expected: int, offset: int) -> None:
+        self.turn_id = turn_id
+        self.expected = expected
+        self.offset = offset
+        super().__init__(f"turn {turn_id}: chunk at offset {offset}, expected {expected}")
+
+
+class ChunkIncomplete(SeamlessFlowError):
+    """An engine gave too little, or too much, of what belongs to its tokens."""
+
+    def __init__(self, turn_id: str, field: str, expected: int, got: int) -> None:
+        self.turn_id = turn_id
+        self.field = field
+        self.expected = expected
+        self.got = got
+        super().__init__(f"turn {turn_id}: {got} bytes of {field}, expected {expected}")
+
+
+class Unwritten:
+    """`offset` is where in the completion the first of them stands; each has `top_logprobs` most
+    likely tokens beside it."""
+
+    def __init__(self, turn_id: str, offset: int, top_logprobs: int) -> None:
+        self.offset = offset
+        self.ids = b""
+        self.logprobs = b""
+        self.spans: list[VersionSpan] = []
+        self._turn_id = turn_id
+        self._top = top_logprobs
+        self._top_ids = b""
+        self._top_logprobs = b""
+
+    @property
+    def end(self) -> int:
+        """Length of the completion so far."""
+        return self.offset + len(self.ids) // _TOKEN_BYTES
+
+    @property
+    def tensors(self) -> tuple[TokenTensor, ...]:
+        """The most likely tokens and their log-probabilities, where they were asked for."""
+        if not (self._top and self.ids):
+            return ()
+        return (
+            self._tensor("topk_ids", "int32", self._top_ids),
+            self._tensor("topk_logprobs", "float32", self._top_logprobs),
+        )
+
+    def take(self, chunks: list[TokenChunk]) -> bytes:
+        """The ids that these add. Raises `ChunkOutOfOrder`, `ChunkIncomplete`."""
+        end = self.end
+        for chunk in chunks:
+            end = self._checked(chunk, end)
+            for span in chunk.spans:
+                self._add_span(span.start, span.version)
+        new = b"".join([chunk.token_ids for chunk in chunks])
+        self.ids += new
+        self.logprobs += b"".join([chunk.logprobs for chunk in chunks])
+        if self._top:
+            self._top_ids += b"".join([chunk.top_ids for chunk in chunks])
+            self._top_logprobs += b"".join([chunk.top_logprobs for chunk in chunks])
+        return new
+
+    def cut(self, length: int) -> None:
+        """Only the first `length` tokens of the completion belong to it."""
+        kept = max(0, length - self.offset) * _TOKEN_BYTES
+        self.ids, self.logprobs = self.ids[:kept], self.logprobs[:kept]
+        self._top_ids = self._top_ids[: kept * self._top]
+        self._top_logprobs = self._top_logprobs[: kept * self._top]
+        self.spans = [span for span in self.spans if span.start < length]
+
+    def written(self) -> None:
+        """All of it is on a record."""
+        self.offset = self.end
+        self.ids = self.logprobs = self._top_ids = self._top_logprobs = b""
+        self.spans = []
+
+    def _checked(self, chunk: TokenChunk, end: int) -> int:
+        """Where the chunk ends that has to begin at `end`."""
+        if chunk.offset != end:
+            raise ChunkOutOfOrder(self._turn_id, end, chunk.offset)
+        size = len(chunk.token_ids)
+        if len(chunk.logprobs) != size:
+            raise ChunkIncomplete(self._turn_id, "logprobs", size, len(chunk.logprobs))
+        if self._top:
+            self._check_size("top_ids", size * self._top, chunk.top_ids)
+            self._check_size("top_logprobs", size * self._top, chunk.top_logprobs)
+        return end + size // _TOKEN_BYTES
+
+    def _check_size(self, field: str, expected: int, data: bytes) -> None:
+        if len(data) != expected:
+            raise ChunkIncomplete(self._turn_id, field, expected, len(data))
+
+    def _add_span(self, start: int, version: int) -> None:
+        if not self.spans or self.spans[-1].version_max != version:
+            self.spans.append(VersionSpan(start=start, version_min=version, version_max=version))
+
+    def _tensor(self, name: str, dtype: str, data: bytes) -> TokenTensor:
+        return TokenTensor(
+            name=name,
+            from_token=self.offset,
+            to_token=self.end,
+            dtype=dtype,
+            shape=(self.end - self.offset, self._top),
+            data=data,
+        )

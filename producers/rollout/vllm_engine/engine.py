@@ -1,0 +1,169 @@
+"""An engine in a process and a Python environment of its own: a vLLM server, spoken to over HTTP.
+
+It is started here (or runs already), watched, and ended with the engine. This is the outside:
+methods check what they can in the caller's thread, the rest is done on an event loop (`VllmLoop`).
+What it does otherwise than other engines: a seed is refused on a CPU, and a text under a JSON
+schema comes in one chunk, its log-probabilities those among the tokens that the schema allows.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from pathlib import Path
+
+from producers.rollout.engine.contract import (
+    ChunkCallback,
+    EngineHealth,
+    PauseMode,
+    SamplingParams,
+    logprob_tolerance,
+)
+from producers.rollout.engine.errors import EngineError, EngineStateInvalid
+from producers.rollout.engine.event_loop_thread import EventLoopThread
+from producers.rollout.engine.request import Request
+from producers.rollout.settings import VllmSection
+from producers.rollout.vllm_engine.client import VllmClient
+from producers.rollout.vllm_engine.loop import VllmLoop
+from producers.rollout.vllm_engine.model import keep, read_model, require_same
+from producers.rollout.vllm_engine.request import VllmRequest
+from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer
+from producers.rollout.vllm_engine.watch import watch
+
+
+class VllmEngine:
+    """See `producers.rollout.engine.contract.Engine` for what every method promises."""
+
+    def __init__(
+        self, settings: VllmSection, capacity: int, directory: Path, version: int, log_file: Path
+    ) -> None:
+        """Serves the Hugging Face model in `directory` as policy `version`. Blocks until it does.
+
+        The model's files are kept beside the log while it runs. Raises `VllmNotStarted`,
+        `WeightsRejected`.
+        """
+        model = read_model(directory)
+        # Told nothing, vLLM would make half precision of float32.
+        dtype = model.dtype if settings.dtype == "auto" else settings.dtype
+        settings = settings.model_copy(update={"dtype": dtype})
+        self._settings = settings
+        self._capacity = capacity
+        self._model = model
+        self._server: VllmServer | None = None
+        self._kept = log_file.with_suffix(".model")
+        if settings.url is None:
+            keep(directory, self._kept)
+            self._server = VllmServer(settings, capacity, self._kept, log_file)
+        self._thread = EventLoopThread("vllm-engine", settings.call_timeout_s)
+        try:
+            if self._server is not None:
+                self._server.await_ready()
+            self._loop = self._thread.ask("start", lambda: self._start(directory, version))
+        except BaseException:
+            self._thread.close(_nothing)
+            self._stop_server()
+            raise
+
+    @property
+    def server(self) -> VllmServer | None:
+        """The child process, where one was started."""
+        return self._server
+
+    @property
+    def logprob_tolerance(self) -> float:
+        return logprob_tolerance(self._settings.dtype)
+
+    def submit(
+        self,
+        request_id: str,
+        prompt: bytes,
+        completion: bytes,
+        sampling: SamplingParams,
+        on_chunk: ChunkCallback,
+    ) -> None:
+        self._loop.state.require_working("submit")
+        seed = sampling.seed or 0
+        plain = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
+        request = VllmRequest.of(plain)
+        request.check(self._model.vocabulary, self._loop.limit, self._settings.gpu)
+        self._thread.post("submit", lambda: self._loop.accept(request))
+
+    def abort(self, request_id: str | None) -> None:
+        with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
+            self._thread.post("abort", lambda: self._loop.abort(request_id))
+
+    def pause(self, mode: PauseMode) -> None:
+        self._thread.ask("pause", lambda: self._loop.pause(mode))
+
+    def resume(self) -> None:
+        self._thread.ask("resume", self._loop.resume)
+
+    def load_weights(self, directory: Path, version: int) -> None:
+        self._loop.state.require_loadable()
+        require_same(directory, self._model)
+        self._thread.ask("load_weights", lambda: self._loop.load(directory, version))
+
+    def sleep(self) -> int:
+        self._thread.ask("sleep", self._loop.sleep)
+        return 0  # the server does not tell; on a CPU it frees nothing
+
+    def wake(self) -> None:
+        self._thread.ask("wake", self._loop.wake)
+
+    def health(self) -> EngineHealth:
+        loop = self._loop
+        running = min(len(loop.streams), self._capacity)
+        return EngineHealth(
+            version=loop.version,
+            running=running,
+            waiting=max(0, len(loop.live) - running),
+            kv_slots=self._capacity,
+            kv_bytes=self._settings.kv_bytes or 0,
+            paused=loop.state.paused,
+            asleep=loop.state.asleep,
+            error=loop.state.error,
+            failed_callbacks=loop.failed_callbacks,
+            sampled_tokens=loop.sampled_tokens,
+            reused_tokens=loop.reused_tokens,
+            busy_seconds=loop.busy_seconds,
+        )
+
+    def close(self) -> None:
+        try:
+            self._thread.close(self._end)
+        finally:
+            self._stop_server()
+
+    async def _start(self, directory: Path, version: int) -> VllmLoop:
+        """On the event loop: the server serves the version, and has sampled a token."""
+        settings, server = self._settings, self._server
+        url = server.url if server else settings.url or ""
+        client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
+        try:
+            there = await client.context_length()
+            loop = VllmLoop(client, version, min(there, settings.max_length or there))
+            if server is None:
+                await client.end_all()
+                await client.load(directory, str(version))
+                await client.resume()
+            await client.label(str(version))
+            await client.probe()
+        except EngineError as error:
+            await client.close()
+            if server is None:
+                raise VllmNotStarted(str(error)) from error
+            raise VllmNotStarted(str(error), server.log_file, server.tail()) from error
+        self._watching = asyncio.get_running_loop().create_task(watch(loop, server))
+        return loop
+
+    async def _end(self) -> None:
+        self._watching.cancel()
+        await self._loop.stop()
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            shutil.rmtree(self._kept, ignore_errors=True)
+
+
+async def _nothing() -> None:
+    """The end of an event loop that nothing runs on."""

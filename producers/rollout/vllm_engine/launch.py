@@ -1,0 +1,96 @@
+"""How a vLLM server is started: its command line and its environment. Pure.
+
+vLLM pins other versions of many libraries than this process has, so it runs in an environment of
+its own, on the loopback interface, without a look at the network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.ports import HOST
+from producers.rollout.engine.contract import MOST_TOP_LOGPROBS
+from producers.rollout.settings import VllmSection
+
+INSIDE = Path(__file__).parent / "inside_vllm"
+EXTENSION = "seamlessflow_worker.PolicyReload"
+MODULE = "vllm.entrypoints.openai.api_server"
+_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+_KEEP_ALIVE_S = 3600
+"""Of an idle connection: so that it is never the server that ends one, which a call might meet."""
+
+_NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""What belongs to the Python that runs here, not to the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A process to start, with the whole of its environment."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def launch(
+    settings: VllmSection, capacity: int, model: Path, port: int, environment: Mapping[str, str]
+) -> Launch:
+    """A server of the Hugging Face model in a directory; `environment` is this process's own."""
+    kept = {name: text for name, text in environment.items() if name not in _NOT_INHERITED}
+    # /pause, /collective_rpc and /sleep are there only in this mode.
+    own = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
+        "VLLM_HOST_IP": HOST,
+        "PYTHONPATH": str(INSIDE),
+    }
+    return Launch(
+        (str(settings.python), "-m", MODULE, *_arguments(settings, capacity, model, port)),
+        {**kept, **_OFFLINE, **own, **(_few_threads(settings.threads) if settings.threads else {})},
+    )
+
+
+def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> list[str]:
+    named = {
+        "--model": model,
+        "--served-model-name": "policy",
+        "--host": HOST,
+        "--port": port,
+        "--dtype": settings.dtype,
+        "--max-num-seqs": capacity,
+        "--max-model-len": settings.max_length,
+        "--kv-cache-memory-bytes": settings.kv_bytes,
+        # The log-probabilities of the model itself, whatever the temperature.
+        "--logprobs-mode": "raw_logprobs",
+        "--max-logprobs": MOST_TOP_LOGPROBS + 1,
+        "--generation-config": "vllm",
+        "--worker-extension-cls": EXTENSION,
+    }
+    words = [word for name, value in named.items() if value is not None for word in (name, value)]
+    return [
+        *map(str, words),
+        "--enable-scale-out",  # else /inference/v1/generate answers 403
+        "--enable-prompt-tokens-details",
+        "--disable-uvicorn-access-log",
+        *(["--enable-sleep-mode"] if settings.gpu else []),
+        *(["--distributed-executor-backend", "uni"] if settings.threads else []),
+        *settings.arguments,
+    ]
+
+
+def _few_threads(number: int) -> dict[str, str]:
+    """Told nothing, a server binds itself to the first cores, each server to the same ones.
+
+    It also samples in a process apart from the one that schedules ("mp", which it takes instead of
+    "uni" unless the last of these is "0"). Both wait for each other without sleep, and where there
+    are two cores, no answer leaves the server before all are sampled.
+    """
+    return {
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(number),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }

@@ -1,0 +1,215 @@
+"""The requests of the vLLM engine, on its event loop; no other thread touches them.
+
+A pause is a barrier: the server ends what is under way, and every stream is read to its end, so all
+tokens so far have come when it stands, and a call to the server lives under one version. Kept
+requests go on by a new call with their tokens so far: their KV is computed anew. What the server
+says of the versions at the end of each call is compared, never guessed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+from producers.rollout.engine.contract import FinishReason, PauseMode, TokenChunk
+from producers.rollout.engine.request import last_chunk
+from producers.rollout.engine.state import EngineState
+from producers.rollout.vllm_engine.client import VllmClient
+from producers.rollout.vllm_engine.protocol import AnswerInvalid, Piece, RequestRefused
+from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
+
+AGAIN_S = 0.5
+"""A call that reached the server just behind a pause waits there: the pause is asked again."""
+
+logger = logging.getLogger(__name__)
+
+
+class VllmLoop:
+    """The public attributes may be read from any thread, for `health`."""
+
+    def __init__(self, client: VllmClient, version: int, limit: int) -> None:
+        self.client = client
+        self.version = version
+        self.limit = limit
+        self.live: dict[str, VllmRequest] = {}
+        self.streams: dict[str, asyncio.Task[None]] = {}
+        self.state = EngineState()
+        self.failed_callbacks = 0
+        self.sampled_tokens = 0
+        self.reused_tokens = 0
+        self.busy_s = 0.0
+        self._busy_since_s = 0.0
+        self._steps = asyncio.Lock()
+
+    def accept(self, request: VllmRequest) -> None:
+        """Queues a request; one whose id is live is ignored."""
+        if request.request_id in self.live:
+            return
+        self.live[request.request_id] = request
+        if self.state.error is not None:
+            self._end(request, "abort")
+        elif (reason := request.request.finished_before_start(self.limit)) is not None:
+            self._end(request, reason)
+        elif not self.state.paused:
+            self._send(request)
+
+    def abort(self, request_id: str | None) -> None:
+        """Ends one request, or all; unknown ids are ignored. The server hears of it by itself."""
+        ids = list(self.live) if request_id is None else [request_id]
+        for each in ids:
+            if each in self.live:
+                self._end(self.live[each], "abort")
+
+    async def pause(self, mode: PauseMode) -> None:
+        """All tokens so far have been delivered when it returns."""
+        async with self._steps:
+            self.state.require_working("pause")
+            self.state.paused = True
+            with self._failing():
+                await self.client.end_all()
+                while self.streams:
+                    await asyncio.wait(self.streams.values(), timeout=AGAIN_S)
+                    if self.streams:
+                        await self.client.end_all()
+            self.state.require_working("pause")
+            if mode == "abort":
+                self.abort(None)
+
+    async def resume(self) -> None:
+        """Kept requests are sent again."""
+        async with self._steps:
+            self.state.require_awake("resume")
+            with self._failing():
+                await self.client.resume()
+            self.state.paused = False
+            for request in self.live.values():
+                if request.request_id not in self.streams:
+                    self._send(request)
+
+    async def load(self, directory: Path, version: int) -> None:
+        """Checked weights. A server that cannot take them may hold half of them: it is given up."""
+        async with self._steps:
+            self.state.require_loadable()
+            with self._failing():
+                await self.client.load(directory, str(version))
+            self.version = version
+
+    async def sleep(self) -> None:
+        """Frees what can be freed."""
+        async with self._steps:
+            self.state.require_paused("sleep")
+            with self._failing():
+                await self.client.sleep()
+            self.state.asleep = True
+
+    async def wake(self) -> None:
+        """The server takes calls again; none is made before `resume`."""
+        async with self._steps:
+            self.state.require_working("wake")
+            with self._failing():
+                await self.client.wake()
+            self.state.asleep = False
+
+    async def stop(self) -> None:
+        """Ends all requests, and waits for the connections to be closed."""
+        self.state.paused = True
+        streams = list(self.streams.values())
+        self.abort(None)
+        await asyncio.gather(*streams, return_exceptions=True)
+        await self.client.close()
+
+    def fail(self, reason: str) -> None:
+        """The server is of no more use: all requests end."""
+        if self.state.error is None:
+            logger.error("vLLM failed: %s", reason)
+            self.state.fail(reason)
+            self.abort(None)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the server had something to do."""
+        under_way = time.monotonic() - self._busy_since_s if self.streams else 0.0
+        return self.busy_s + under_way
+
+    def _send(self, request: VllmRequest) -> None:
+        if not self.streams:
+            self._busy_since_s = time.monotonic()
+        stream = asyncio.get_running_loop().create_task(self._stream(request))
+        self.streams[request.request_id] = stream
+        stream.add_done_callback(lambda _: self._sent(request, stream))
+
+    def _sent(self, request: VllmRequest, stream: asyncio.Task[None]) -> None:
+        if self.streams.get(request.request_id) is stream:
+            del self.streams[request.request_id]
+            if not self.streams:
+                self.busy_s += time.monotonic() - self._busy_since_s
+
+    async def _stream(self, request: VllmRequest) -> None:
+        """One call, to its end. Everything that can go wrong with it ends here."""
+        version = self.version
+        body = request.next_call(self.limit, salt=f"version {version}")
+        try:
+            async with self.client.generate(body, request.request.sampling.top_logprobs) as answer:
+                await self._read(request, version, answer)
+        except RequestRefused as error:
+            if self._is_live(request):
+                self._end(request, "abort", error.reason)
+        except SeamlessFlowError as error:
+            self.fail(str(error))
+        except Exception as error:
+            logger.exception("request %s could not be read", request.request_id)
+            self.fail(f"{type(error).__name__}: {error}")
+
+    async def _read(
+        self, request: VllmRequest, version: int, answer: AsyncIterator[list[Piece]]
+    ) -> None:
+        reason = None
+        async for pieces in answer:
+            self.sampled_tokens += sum(piece.count for piece in pieces)
+            self.reused_tokens += sum(piece.cached_tokens for piece in pieces)
+            reason = finish_reason(pieces, version) or reason
+            chunk = request.take(pieces, version)
+            if chunk is not None:
+                self._deliver(request, chunk)
+        if reason is None or (reason == "abort" and not self.state.paused):
+            raise AnswerInvalid(f"a stream that ended with {reason}, which nobody asked for")
+
+    def _deliver(self, request: VllmRequest, chunk: TokenChunk) -> None:
+        if not self._is_live(request):
+            return
+        if chunk.finish_reason is not None:
+            del self.live[request.request_id]
+        try:
+            request.request.on_chunk(chunk)
+        except Exception:
+            logger.exception("on_chunk of request %s failed", request.request_id)
+            self.failed_callbacks += 1
+            self.live.pop(request.request_id, None)
+            self._cancel(request)
+
+    def _end(self, request: VllmRequest, reason: FinishReason, refused: str = "") -> None:
+        self._cancel(request)
+        chunk = last_chunk(request.completed, reason)
+        self._deliver(request, replace(chunk, refused=refused) if refused else chunk)
+
+    def _cancel(self, request: VllmRequest) -> None:
+        """Closes the connection, which ends the request in the server."""
+        stream = self.streams.get(request.request_id)
+        if stream is not None and stream is not asyncio.current_task():
+            stream.cancel()
+
+    def _is_live(self, request: VllmRequest) -> bool:
+        return self.live.get(request.request_id) is request
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What goes wrong with a call that changes the server's state is the engine's end."""
+        try:
+            yield
+        except SeamlessFlowError as error:
+            self.fail(str(error))
+            raise

@@ -1,0 +1,178 @@
+"""What is said to a vLLM server to sample, and what it answers: ids in, ids out. Pure.
+
+The only file that knows the form of `/inference/v1/generate`. Its stream is server-sent events: a
+JSON object with new tokens each, then one with the usage, then `[DONE]`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from infra.errors import SeamlessFlowError
+from producers.rollout.engine.contract import SamplingParams
+
+GENERATE = "/inference/v1/generate"
+UNLIKELY = -9999.0
+"""What the server says of a token that its model gave no probability, or NaN."""
+
+_SEEDS = 2**63
+_TOKEN_BYTES = 4
+_DATA = b"data: "
+_END = b"[DONE]"
+
+
+class AnswerInvalid(SeamlessFlowError):
+    """The server said what its protocol does not foresee, or that it failed."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        super().__init__(f"vLLM answered {answer}")
+
+
+class RequestRefused(SeamlessFlowError):
+    """The server does not do what this one request asks for."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"vLLM refused a request: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One event of a stream: new tokens, and at the end how it ended.
+
+    `versions` are the labels of the weights that sampled the stream's tokens, told with the last
+    ones; `cached_tokens` (with the usage) are those of the prompt whose KV was there.
+    """
+
+    token_ids: bytes = b""
+    logprobs: bytes = b""
+    top_ids: bytes = b""
+    top_logprobs: bytes = b""
+    finish_reason: str | None = None
+    versions: tuple[str, ...] = ()
+    cached_tokens: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of tokens."""
+        return len(self.token_ids) // _TOKEN_BYTES
+
+
+def generate(
+    request_id: str,
+    tokens: list[int],
+    completed: int,
+    room: int,
+    sampling: SamplingParams,
+    salt: str,
+) -> bytes:
+    """The body of a call that goes on from `tokens`, of which `completed` were sampled before.
+
+    `room` is how many more fit into the context. Every parameter is named: what a server is not
+    told it takes from its model's `generation_config.json`. `salt` keeps its KV apart from that of
+    other weights.
+    """
+    parameters: dict[str, Any] = {
+        "max_tokens": min(sampling.max_tokens - completed, room),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stop_token_ids": list(sampling.stop_token_ids),
+        "ignore_eos": True,
+        "detokenize": False,
+        # The sampled token counts among them, so one more than are wanted.
+        "logprobs": sampling.top_logprobs + 1 if sampling.top_logprobs else 0,
+    }
+    if sampling.seed is not None:
+        parameters["seed"] = (sampling.seed + completed) % _SEEDS
+    if sampling.json_schema is not None:
+        parameters["structured_outputs"] = {"json": sampling.json_schema}
+    body = {
+        "request_id": request_id,
+        "token_ids": tokens,
+        "sampling_params": parameters,
+        "cache_salt": salt,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return orjson.dumps(body)
+
+
+class EventReader:
+    """Takes a stream apart, however its bytes were cut on the way."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The data of the events that are complete, the end mark left out."""
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for event in events:
+            if event.startswith(_DATA) and event != _DATA + _END:
+                yield event[len(_DATA) :]
+
+
+def piece(event: bytes, top_logprobs: int) -> Piece:
+    """What an event says. Raises `AnswerInvalid`, `RequestRefused`."""
+    try:
+        answer = orjson.loads(event)
+        if "error" in answer:
+            raise _failure(answer["error"])
+        if not answer["choices"]:
+            details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
+            return Piece(cached_tokens=details.get("cached_tokens") or 0)
+        return _tokens(answer["choices"][0], top_logprobs)
+    except (orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
+        shown = event[:200].decode(errors="replace")
+        raise AnswerInvalid(f"{shown} ({type(error).__name__}: {error})") from error
+
+
+def explanation(status: int, body: bytes) -> str:
+    """What a call was refused for."""
+    try:
+        answer = orjson.loads(body)
+        return str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
+    except (orjson.JSONDecodeError, AttributeError):
+        return f"{status} {body[:200].decode(errors='replace')}"
+
+
+def _failure(error: Mapping[str, Any]) -> SeamlessFlowError:
+    """What is found wrong with a request comes in its stream, like a failure of the server."""
+    reason = str(error["message"])
+    return RequestRefused(reason) if 400 <= error["code"] < 500 else AnswerInvalid(reason)
+
+
+def _tokens(choice: Mapping[str, Any], top_logprobs: int) -> Piece:
+    ids: list[int] = choice["token_ids"] or []
+    entries: list[Mapping[str, Any]] = (choice["logprobs"] or {"content": []})["content"]
+    if [entry["token_id"] for entry in entries] != ids:
+        raise AnswerInvalid(f"{len(ids)} tokens with log-probabilities of {len(entries)}")
+    logprobs = [entry["logprob"] for entry in entries]
+    if any(logprob <= UNLIKELY for logprob in logprobs):
+        raise AnswerInvalid("a token that its model gives no probability: the weights are broken")
+    top = [_top(entry, top_logprobs) for entry in entries] if top_logprobs else []
+    return Piece(
+        np.array(ids, "<i4").tobytes(),
+        np.array(logprobs, "<f4").tobytes(),
+        np.array([[token for token, _ in row] for row in top], "<i4").tobytes(),
+        np.array([[logprob for _, logprob in row] for row in top], "<f4").tobytes(),
+        choice["finish_reason"],
+        tuple(span["version"] for span in choice["weight_versions"] or ()),
+    )
+
+
+def _top(entry: Mapping[str, Any], count: int) -> list[tuple[int, float]]:
+    """The most likely tokens; the sampled one comes first in the answer, likely or not."""
+    rows = {each["token_id"]: each["logprob"] for each in entry["top_logprobs"]}
+    likely = sorted(rows.items(), key=lambda row: -row[1])[:count]
+    if len(likely) < count:
+        raise AnswerInvalid(f"{len(likely)} likely tokens of {count}")
+    return likely

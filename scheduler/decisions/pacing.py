@@ -1,0 +1,189 @@
+"""Rollout pacing: which groups are admitted, which tasks are issued, which groups are over. Pure.
+
+A group holds one of (lag + 1) x B credits from its admission until its step's weights are out or it
+is dropped. So groups that get ready in the order of their admission are trained at most `lag` steps
+after it; one that others overtake is left to the trainer's own check. Dropped groups are replaced,
+at most k x B of them a step (or a stall time), and nothing is admitted that no step is left for.
+Called by `scheduler/decisions/decide.py`.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+
+from scheduler.decisions.task_source import TaskSource
+from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state.ledger import EVAL, Group, Ledger
+from scheduler.state.state import State
+from schemas import records as r
+
+
+def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
+    """How many groups may be admitted now."""
+    run, ledger = settings.run, state.ledger
+    free = (run.lag + 1) * run.groups_per_step - len(ledger.training)
+    wanted = (run.steps - state.steps.committed) * run.groups_per_step
+    # A group that ran out of its first attempt's time may come too late for the last steps.
+    late = sum(
+        not group.ready and now_ms - group.admitted_ms >= _attempt_ms(settings)
+        for group in ledger.training.values()
+    )
+    needed = wanted - ledger.ready - ledger.running + late
+    return max(0, min(free - withheld(state, settings, now_ms), needed))
+
+
+def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
+    """Dropped groups that are not replaced in this step."""
+    stall_ms = milliseconds(settings.scheduler.stall_s)
+    waits = max(0, now_ms - max(state.steps.ended_ms, state.claimed_ms)) // stall_ms
+    refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
+    return max(0, state.ledger.dropped_in_step - refill * (1 + waits))
+
+
+def admissions(
+    state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
+) -> list[r.GroupAdmitted]:
+    """The groups to admit now: first tasks that failed outside the policy, then fresh ones."""
+    ledger = state.ledger
+    count = free_credits(state, settings, now_ms) if state.rollouts_began else 0
+    tasks = list(ledger.again[:count])
+    fresh = count - len(tasks)
+    tasks += [source.draw(ledger.drawn + offset).task_id for offset in range(fresh)]
+    return [
+        _group(state, settings, f"{settings.run.id}-{ledger.admitted + offset}", task, now_ms)
+        for offset, task in enumerate(tasks)
+    ]
+
+
+def evaluations(
+    state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
+) -> list[r.GroupAdmitted]:
+    """Groups that measure the present version, when it is its turn. They take no credit."""
+    version, ledger = state.steps.version, state.ledger
+    if version is None or not state.rollouts_began or version % settings.evaluation.every:
+        return []
+    begun = ledger.eval_admitted if ledger.eval_version == version else 0
+    if ledger.eval_version > version:
+        return []
+    return [
+        _group(
+            state,
+            settings,
+            f"{settings.run.id}-eval{version}-{number}",
+            source.rows[number].task_id,
+            now_ms,
+            purpose=EVAL,
+        )
+        for number in range(begun, len(source.rows))
+    ]
+
+
+def expirations(state: State, now_ms: int) -> list[r.GroupExpired]:
+    """Groups whose deadline has passed, told once."""
+    return [
+        r.GroupExpired(epoch=state.epoch, at_ms=now_ms, group_id=name, detail=_missing(group))
+        for name, group in state.ledger.groups.items()
+        if not group.ready and not group.expired and now_ms >= group.deadline_ms
+    ]
+
+
+def tasks(
+    ledger: Ledger,
+    issued: Mapping[str, Mapping[int, int]],
+    settings: SchedulerSettings,
+    sources: Mapping[str, TaskSource],
+    now_ms: int,
+) -> list[r.Task]:
+    """Each sample's attempt that is due and not in `issued` (newest attempt by group and sample).
+
+    The same attempt is always the same record, so issuing it twice (after a restart) is harmless.
+    """
+    return [
+        _task(name, group, sample, attempt, settings, source)
+        for name, group in ledger.groups.items()
+        if (source := sources.get(group.purpose)) and _open(group, name in issued, settings, now_ms)
+        if group.task_id in source.by_id
+        for sample in range(_size(group, settings))
+        if (attempt := due_attempt(group, sample, settings, now_ms))
+        > issued.get(name, {}).get(sample, -1)
+    ]
+
+
+def _open(group: Group, issued: bool, settings: SchedulerSettings, now_ms: int) -> bool:
+    """Whether any of its samples may be due; answers at once for most groups."""
+    if group.ready or group.expired:
+        return False
+    first_time = now_ms - group.admitted_ms < _attempt_ms(settings)
+    return not (issued and first_time and not group.failures)
+
+
+def due_attempt(group: Group, sample: int, settings: SchedulerSettings, now_ms: int) -> int:
+    """The attempt a sample is at: one more than failed, or than ran out of time unheard of."""
+    failure = group.failures.get(sample)
+    after_failure = 0 if failure is None else failure.attempt + 1
+    by_time = (now_ms - group.admitted_ms) // _attempt_ms(settings)
+    return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
+
+
+def _attempt_ms(settings: SchedulerSettings) -> int:
+    return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
+
+
+def _size(group: Group, settings: SchedulerSettings) -> int:
+    return settings.evaluation.samples if group.purpose == EVAL else settings.run.group_size
+
+
+def _group(
+    state: State,
+    settings: SchedulerSettings,
+    name: str,
+    task_id: str,
+    now_ms: int,
+    purpose: str = "train",
+) -> r.GroupAdmitted:
+    return r.GroupAdmitted(
+        epoch=state.epoch,
+        at_ms=now_ms,
+        group_id=name,
+        task_id=task_id,
+        version=state.steps.version or 0,
+        deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
+        purpose=purpose,
+    )
+
+
+def _task(
+    name: str,
+    group: Group,
+    sample: int,
+    attempt: int,
+    settings: SchedulerSettings,
+    source: TaskSource,
+) -> r.Task:
+    row, evaluates = source.by_id[group.task_id], group.purpose == EVAL
+    failure = group.failures.get(sample)
+    issued_ms = group.admitted_ms + attempt * _attempt_ms(settings)
+    if failure is not None and failure.attempt == attempt - 1:
+        issued_ms = min(issued_ms, failure.at_ms)
+    deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
+    size = _size(group, settings)
+    return r.Task(
+        policy=settings.run.policy,
+        purpose=group.purpose,
+        split=settings.evaluation.split if evaluates else settings.pacing.split,
+        task_id=row.task_id,
+        group_id=name,
+        sample=sample,
+        attempt=attempt,
+        group_size=size,
+        min_group_size=1 if evaluates else settings.run.min_group_size,
+        pinned_version=group.version if evaluates and settings.evaluation.pinned else None,
+        metadata=row.metadata,
+        payload=row.payload,
+        issued_at_ms=issued_ms,
+        deadline_ms=min(deadline_ms, group.deadline_ms),
+    )
+
+
+def _missing(group: Group) -> str:
+    failed = ", ".join(str(sample) for sample in sorted(group.failures))
+    return f"samples that failed: {failed}" if failed else ""

@@ -1,0 +1,48 @@
+"""What should move and does not: told once each time, never in silence. Pure.
+
+Called by `decide.py`. `refill` is told at once, since then nobody else moves: the
+trainer may train with what is ready or leave the step out.
+"""
+
+from scheduler.decisions import pacing
+from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state.state import State
+from schemas.records import ProgressStalled
+
+
+def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
+    """What stands still and was not yet told."""
+    found = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
+    return [
+        ProgressStalled(at_ms=now_ms, what=what, detail=detail, since_ms=since_ms)
+        for what, detail, since_ms in found
+        if state.stalled.get(what) != since_ms
+    ]
+
+
+def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
+    waiting = state.steps.waiting
+    if waiting is None:
+        return []
+    step, batch = waiting
+    since_ms = batch.started_ms or batch.ready_ms
+    if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
+        return []
+    if state.steps.under_way:
+        return [("step", f"step {step} was started and does not end", since_ms)]
+    return [("gang", f"step {step} has its batch and no gang", since_ms)]
+
+
+def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
+    ledger = state.ledger
+    if state.steps.waiting is not None or not state.rollouts_began or not ledger.moved_ms:
+        return []
+    quiet = now_ms - ledger.moved_ms >= milliseconds(settings.scheduler.stall_s)
+    if ledger.running and quiet:
+        detail = f"{ledger.running} groups are running, {ledger.ready} ready"
+        return [("rollout", detail, ledger.moved_ms)]
+    spent = pacing.withheld(state, settings, now_ms) > 0
+    if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
+        detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
+        return [("refill", detail, ledger.moved_ms)]
+    return []

@@ -1,0 +1,120 @@
+"""How much of the workers' time a plan must waste, from measured costs. Pure.
+
+With R and T the worker time that rollout and training of a step take, and g of G workers in the
+gang, `multiplexed` with lag >= 1 has no bubble exactly when g/G >= T/(R+T). Called by
+`scheduler/decisions/decide.py` and by the simulator's reader.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from scheduler.decisions.snapshot import Snapshot
+from scheduler.settings import SchedulerSettings
+from scheduler.state.state import State
+from schemas.records import PlanWarning
+
+MEASURED_STEPS = 8
+REPEAT_CHANGE = 0.1
+SETTLED_MS = 30_000
+
+
+def predicted_idle(
+    policy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+) -> float:
+    """Share of worker time that `policy` leaves idle, 0 to 1, without what stragglers add.
+
+    `rollout` and `train` are worker times of a step in the same unit. `gang` is 1 to `workers`.
+    """
+    step = _step_time(policy, workers, gang, rollout, train, lag)
+    return max(0.0, 1 - (rollout + train) / (workers * step)) if step > 0 else 0.0
+
+
+def workers_that_train(workers: int, rollout: float, train: float) -> int:
+    """Least number of train-capable workers with which `multiplexed` has no bubble."""
+    return max(1, ceil(workers * train / (rollout + train) - 1e-9))
+
+
+def warnings(
+    state: State,
+    snapshot: Snapshot,
+    settings: SchedulerSettings,
+    without_slot: Sequence[str] = (),
+) -> list[PlanWarning]:
+    """What to warn of now: only what is new, or has changed much since it was said.
+
+    `without_slot` are workers that cannot roll out because all partitions of `prompts` are read.
+    """
+    found = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
+    if without_slot:
+        share = len(without_slot) / len(snapshot.workers)
+        found.append(("no_slot", f"no slot is free for {', '.join(without_slot)}", share))
+    return [
+        PlanWarning(
+            epoch=state.epoch,
+            at_ms=snapshot.now_ms,
+            code=code,
+            detail=detail,
+            predicted_idle_share=share,
+        )
+        for code, detail, share in found
+        if abs(state.warned.get(code, -1.0) - share) > REPEAT_CHANGE
+    ]
+
+
+def _step_time(
+    policy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+) -> float:
+    """Wall time of a step."""
+    alone, together = train / gang, (rollout + train) / workers
+    if policy == "colocated":
+        return together
+    if policy == "disaggregated":
+        rolls = rollout / max(1, workers - gang)
+        return max(rolls, alone) if lag else rolls + alone
+    return max(together, alone) if lag else rollout / workers + alone
+
+
+def _idle(
+    state: State, snapshot: Snapshot, settings: SchedulerSettings
+) -> list[tuple[str, str, float]]:
+    rollout, train = snapshot.prices.rollout, snapshot.prices.train
+    if rollout is None or train is None or len(state.costs.step.values) < MEASURED_STEPS:
+        return []
+    policy, total = settings.scheduler.policy, len(snapshot.workers)
+    gang = min(state.costs.gang_size, total)
+    if total == 0 or rollout <= 0:
+        return []
+    share = predicted_idle(policy, total, gang, rollout, train, settings.run.lag)
+    if share < settings.scheduler.idle_warning:
+        return []
+    enough = workers_that_train(total, rollout, train)
+    return [
+        (
+            "idle_workers",
+            f"a step takes {rollout / 1000:.1f} s of worker time for rollout and "
+            f"{train / 1000:.1f} s for training; {gang} of {total} workers train. "
+            f"No bubble: multiplexed, lag 1 or more, {enough} or more workers that train",
+            share,
+        )
+    ]
+
+
+def _unfit(
+    state: State, snapshot: Snapshot, settings: SchedulerSettings
+) -> list[tuple[str, str, float]]:
+    """Tags with which the policy cannot work, once every worker had time to come."""
+    if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
+        return []
+    tags = [worker.tags for worker in snapshot.workers]
+    trainers, needed = sum("train" in of for of in tags), snapshot.gang_size or 1
+    found = []
+    if trainers < needed:
+        detail = f"{trainers} workers have the tag train, {needed} are needed"
+        found.append(("gang_too_small", detail, 1.0))
+    if not any("rollout" in of for of in tags):
+        found.append(("no_rollout_worker", "no worker has the tag rollout", 1.0))
+    odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]
+    if settings.scheduler.policy == "colocated" and odd:
+        detail = f"colocated uses only workers with both tags, not {', '.join(odd)}"
+        found.append(("unused_workers", detail, len(odd) / len(tags)))
+    return found

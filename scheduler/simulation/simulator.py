@@ -1,0 +1,165 @@
+"""A discrete-event model of workers, agents and trainer around the scheduler's own code.
+
+For clusters nobody here owns: `simulate` gives the `control` log of a run and what each worker did.
+Only costs are modelled; every decision is `scheduler.decisions.decide` over the folds of that log,
+as in the process. Times in milliseconds. Used by tests and to choose tags before a run.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from scheduler.decisions import policies
+from scheduler.decisions.decide import Plan, View, decide, finished
+from scheduler.decisions.task_source import TaskRow, TaskSource
+from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.simulation.fleet import Cluster, SimulatedFleet, SimulatedWorker
+from scheduler.simulation.trainer import SimulatedTrainer, published
+from scheduler.state import fleet, state
+from schemas import records as r
+from schemas.records import Record
+
+TICK_MS = 100
+TASKS = 64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    control: list[Record]
+    workers: Mapping[str, SimulatedWorker]
+    staleness: list[int]
+    """Age in optimizer steps of each group's oldest sample, when it was trained."""
+    view: View
+    ended_ms: float
+
+    def idle_share(self, after_step: int = 2) -> float:
+        """Share of worker time spent idle, from the end of a step to the end of the last."""
+        ends = [record.at_ms for record in self.control if isinstance(record, r.StepCompleted)]
+        start, end = ends[after_step], ends[-1]
+        spans = [span for worker in self.workers.values() for span in worker.spans]
+        used = sum(span.within(start, end) for span in spans)
+        return 1 - used / (len(self.workers) * (end - start))
+
+    def count(self, kind: type[Record]) -> int:
+        """Records of a kind on `control`."""
+        return sum(isinstance(record, kind) for record in self.control)
+
+
+def simulate(
+    settings: SchedulerSettings, cluster: Cluster, longest_ms: float = 10_000_000
+) -> Outcome:
+    """A run to its last step, or to `longest_ms`."""
+    return Simulation(settings, cluster, longest_ms).run()
+
+
+class Simulation:
+    """One run: an agenda of what happens when, and the log it leaves."""
+
+    def __init__(self, settings: SchedulerSettings, cluster: Cluster, longest_ms: float) -> None:
+        self.now = 0.0
+        self._longest_ms = longest_ms
+        self._cluster = cluster
+        self._plan = plan(settings, milliseconds(longest_ms))
+        self._view = View()
+        self._log: list[Record] = []
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._fleet = SimulatedFleet(cluster, self)
+        self._trainer = SimulatedTrainer(settings.run, cluster, self, self._fleet)
+
+    def after(self, delay: float, happen: Callable[[], None]) -> None:
+        """Lets something happen later."""
+        heapq.heappush(self._agenda, (self.now + delay, next(self._order), happen))
+
+    def append(self, record: Record) -> None:
+        """Writes to `control`; everybody reads it at once."""
+        if isinstance(record, r.StepCompleted):
+            self._tell_usage(record.at_ms)
+        self._log.append(record)
+        self._view = replace(self._view, state=state.apply(self._view.state, record))
+        if isinstance(record, r.RoleAssigned):
+            self._fleet.assign(record)
+        self._trainer.react(record)
+
+    def run(self) -> Outcome:
+        """To the end."""
+        self._begin()
+        while self.now < self._longest_ms:
+            self._decide()
+            self._fleet.serve()
+            if finished(self._view.state, self._plan.settings):
+                break
+            self.now, _, happen = heapq.heappop(self._agenda)
+            happen()
+        workers, staleness = self._fleet.workers, self._trainer.staleness
+        return Outcome(self._log, workers, staleness, self._view, self.now)
+
+    def _begin(self) -> None:
+        self.append(r.SchedulerClaimed(epoch=1, scheduler="simulated", at_ms=0))
+        self.append(published(self._plan.settings.run.policy, 0, 0))
+        known = self._view.fleet
+        for name, tags in self._cluster.workers.items():
+            for process in tags:
+                known = fleet.apply(known, _heartbeat(name, process, tags), 0)
+        self._view = replace(self._view, fleet=known)
+        self._tick()
+
+    def _tick(self) -> None:
+        self.after(TICK_MS, self._tick)
+
+    def _decide(self) -> None:
+        while decided := decide(self._view, self._plan, round(self.now)):
+            for _, record in decided:
+                if isinstance(record, r.Task):
+                    self._issue(record)
+                elif not isinstance(record, r.WorkerAssignment):
+                    self.append(record)
+
+    def _issue(self, task: r.Task) -> None:
+        samples = {**self._view.issued.get(task.group_id, {}), task.sample: task.attempt}
+        issued = {**self._view.issued, task.group_id: samples}
+        self._view = replace(self._view, issued=issued)
+        self._fleet.issue(task)
+
+    def _tell_usage(self, until_ms: int) -> None:
+        since_ms = self._view.state.steps.ended_ms
+        for name, worker in self._fleet.workers.items():
+            spans = [span for span in worker.spans if span.kind == "rollout"]
+            usage = r.WorkerUsage(
+                at_ms=until_ms,
+                worker=name,
+                incarnation=name,
+                process="rollout",
+                from_ms=since_ms,
+                decoding_ms=round(sum(span.within(since_ms, until_ms) for span in spans)),
+            )
+            self.append(usage)
+
+
+def plan(settings: SchedulerSettings, heartbeat_timeout_ms: int) -> Plan:
+    """The settings' plan over made-up tasks and workers that are always there."""
+    section = settings.scheduler
+    limits = section.model_copy(update={"heartbeat_timeout_s": float(heartbeat_timeout_ms)})
+    rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
+    source = TaskSource(rows, {row.task_id: row for row in rows})
+    return Plan(
+        settings.model_copy(update={"scheduler": limits}),
+        policies.named(section.policy),
+        {"train": source},
+    )
+
+
+def _heartbeat(worker: str, process: str, tags: tuple[str, ...]) -> r.WorkerHeartbeat:
+    return r.WorkerHeartbeat(
+        worker=worker,
+        incarnation=worker,
+        process=process,
+        tags=tags,
+        role="none",
+        assignment=-1,
+        state="ready",
+        at_ms=0,
+    )

@@ -1,0 +1,150 @@
+"""Keeps the ledger of groups: a pure fold over `control`. Called by `scheduler/state/state.py`."""
+
+from dataclasses import replace
+
+from scheduler.state.ledger import EVAL, Failure, Group, Ledger
+from schemas import records as r
+from schemas.records import Record
+
+MOST_TRIES = 3
+"""A task dropped so often in a row for reasons outside the policy waits for its next turn."""
+
+
+def apply(ledger: Ledger, record: Record) -> Ledger:
+    """The ledger after a record of `control`; what it was told before changes nothing."""
+    match record:
+        case r.GroupAdmitted():
+            return _admitted(ledger, record)
+        case r.GroupReady():
+            return _ready(ledger, record)
+        case r.SampleFailed():
+            return _sample_failed(ledger, record)
+        case r.GroupExpired():
+            return _expired(ledger, record)
+        case r.GroupDropped():
+            return _dropped(ledger, record)
+        case r.StepCommitted():
+            names = {group.group_id for group in record.groups}
+            return _committed(ledger, names, record.version)
+        case r.GroupConsumed():
+            return _consumed(ledger, record)
+        case r.WeightsPublished() | r.StepCompleted():
+            ended = replace(ledger, dropped_in_step=0)
+            return _published(ended, record.version, record.at_ms)
+        case r.StepSkipped():
+            return replace(ledger, dropped_in_step=0)
+    return ledger
+
+
+def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
+    if record.group_id in ledger.groups:
+        return ledger
+    group = Group(
+        task_id=record.task_id,
+        purpose=record.purpose,
+        version=record.version,
+        admitted_ms=record.at_ms,
+        deadline_ms=record.deadline_ms,
+    )
+    groups = {**ledger.groups, record.group_id: group}
+    begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
+    if record.purpose == EVAL:
+        before = ledger.eval_admitted if record.version == ledger.eval_version else 0
+        return replace(begun, eval_version=record.version, eval_admitted=before + 1)
+    begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.task_id not in ledger.again:
+        return replace(begun, drawn=ledger.drawn + 1)
+    place = ledger.again.index(record.task_id)
+    return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def _ready(ledger: Ledger, record: r.GroupReady) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None or group.ready:
+        return ledger
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    ledger = replace(ledger, moved_ms=record.at_ms)
+    return _with(ledger, record.group_id, replace(group, ready=True))
+
+
+def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    known = group.failures.get(record.sample)
+    if known is not None and known.attempt >= record.attempt:
+        return ledger
+    failure = Failure(attempt=record.attempt, at_ms=record.at_ms)
+    failures = {**group.failures, record.sample: failure}
+    return _with(ledger, record.group_id, replace(group, failures=failures))
+
+
+def _expired(ledger: Ledger, record: r.GroupExpired) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    if group.purpose == EVAL:
+        return _ended(ledger, [record.group_id], record.at_ms)
+    return _with(ledger, record.group_id, replace(group, expired=True))
+
+
+def _dropped(ledger: Ledger, record: r.GroupDropped) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None:
+        return ledger
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    if group.purpose == EVAL:
+        return ended
+    count = ledger.dropped_in_step + 1
+    ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
+    tries = ledger.tries.get(group.task_id, 0) + 1
+    if record.reason != "infrastructure" or tries >= MOST_TRIES:
+        return ended
+    return replace(
+        ended,
+        again=(*ledger.again, group.task_id),
+        tries={**ended.tries, group.task_id: tries},
+    )
+
+
+def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
+    groups = {
+        name: replace(group, ready=True, trained_version=version) if name in names else group
+        for name, group in ledger.groups.items()
+    }
+    return replace(ledger, groups=groups)
+
+
+def _consumed(ledger: Ledger, record: r.GroupConsumed) -> Ledger:
+    group = ledger.groups.get(record.group_id)
+    if group is None or group.trained_version is not None:
+        return ledger
+    ended = _ended(ledger, [record.group_id], record.at_ms)
+    return replace(ended, trained=ledger.trained + 1)
+
+
+def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
+    over = [
+        name
+        for name, group in ledger.groups.items()
+        if group.trained_version is not None and group.trained_version <= version
+    ]
+    ended = _ended(ledger, over, at_ms)
+    return replace(ended, trained=ledger.trained + len(over))
+
+
+def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
+    if not names:
+        return ledger
+    tasks = {ledger.groups[name].task_id for name in names}
+    return replace(
+        ledger,
+        groups={name: group for name, group in ledger.groups.items() if name not in names},
+        tries={task: count for task, count in ledger.tries.items() if task not in tasks},
+        moved_ms=at_ms,
+    )
+
+
+def _with(ledger: Ledger, name: str, group: Group) -> Ledger:
+    return replace(ledger, groups={**ledger.groups, name: group})

@@ -1,0 +1,202 @@
+"""Who did what when, from `control` alone: the Gantt chart as data, and the figures beside it.
+
+A pure reading of the log, live or long after. Drawn by `seamlessflow/reports/timeline_chart.py`.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.state.ledger import EVAL
+from scheduler.state.state import Decision
+from schemas import records as r
+from schemas.records import Record
+
+ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING = "rollout", "train", "switching", "paused", "waiting"
+"""`paused`: holds its turns while new weights load. `waiting`: in training, without a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A worker in one state; times in milliseconds since the epoch."""
+
+    worker: str
+    state: str
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """An optimizer step is over and its version is out."""
+
+    step: int
+    version: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All of a run, or of what there is of it."""
+
+    intervals: tuple[Interval, ...]
+    steps: tuple[StepEnd, ...]
+    idle: Mapping[str, float]
+    """Share of the time in a role that a worker did nothing, as its processes measured it while
+    there was training.
+    """
+    switches: int
+    """Changes from one role to the other that were carried out."""
+    handed_back: int
+    """Turns interrupted by a change of role and continued elsewhere."""
+    start_ms: int
+    end_ms: int
+    training_ms: tuple[int, int]
+    """From the first group for training to the end of the last step; else all there is."""
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Names in order, numbers in them by value."""
+        return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def timeline(records: Iterable[Record]) -> Timeline:
+    """The timeline of `control` records in log order."""
+    reading = _Reading()
+    for record in records:
+        reading.take(record)
+    return reading.result()
+
+
+def _idle(usage: Iterable[r.WorkerUsage], begun_ms: int, done_ms: int) -> dict[str, float]:
+    """A report that only overlaps the training counts by the share of it that does."""
+    idle: defaultdict[str, float] = defaultdict(float)
+    known: defaultdict[str, float] = defaultdict(float)
+    for of in usage:
+        share = _overlap(of, begun_ms, done_ms)
+        idle[of.worker] += share * of.idle_ms
+        known[of.worker] += share * (of.idle_ms + of.decoding_ms + of.training_ms + of.loading_ms)
+    return {worker: idle[worker] / all_ms for worker, all_ms in known.items() if all_ms}
+
+
+def _overlap(of: r.WorkerUsage, begun_ms: int, done_ms: int) -> float:
+    length_ms = of.at_ms - of.from_ms
+    if length_ms <= 0:
+        return float(begun_ms <= of.at_ms <= done_ms)
+    inside_ms = min(of.at_ms, done_ms) - max(of.from_ms, begun_ms)
+    return max(0, inside_ms) / length_ms
+
+
+@dataclass
+class _Reading:
+    epoch: int = 0
+    start_ms: int | None = None
+    now_ms: int = 0
+    states: dict[str, tuple[str, int]] = field(default_factory=dict)
+    last_role: dict[str, str] = field(default_factory=dict)
+    intervals: list[Interval] = field(default_factory=list)
+    steps: list[StepEnd] = field(default_factory=list)
+    first_group_ms: int | None = None
+    usage: list[r.WorkerUsage] = field(default_factory=list)
+    switches: int = 0
+    handed_back: int = 0
+
+    def take(self, record: Record) -> None:
+        if isinstance(record, r.SchedulerClaimed):
+            self.epoch = max(self.epoch, record.epoch)
+        if isinstance(record, Decision) and record.epoch < self.epoch:
+            return
+        at_ms = getattr(record, "at_ms", None)
+        if isinstance(at_ms, int):
+            self.start_ms = at_ms if self.start_ms is None else self.start_ms
+            self.now_ms = max(self.now_ms, at_ms)
+        self._take_role(record)
+        self._take_step(record)
+        self._take_pause(record)
+
+    def result(self) -> Timeline:
+        for worker in list(self.states):
+            self._enter(worker, None, self.now_ms)
+        start_ms = self.start_ms or 0
+        begun_ms = start_ms if self.first_group_ms is None else self.first_group_ms
+        done_ms = self.steps[-1].at_ms if self.steps else self.now_ms
+        return Timeline(
+            intervals=tuple(self.intervals),
+            steps=tuple(self.steps),
+            idle=_idle(self.usage, begun_ms, done_ms),
+            switches=self.switches,
+            handed_back=self.handed_back,
+            start_ms=start_ms,
+            end_ms=self.now_ms,
+            training_ms=(begun_ms, done_ms),
+        )
+
+    def _take_role(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned():
+                self._enter(record.worker, SWITCHING, record.at_ms)
+            case r.RoleReleased():
+                self.handed_back += record.handed_back
+            case r.RoleAcquired():
+                state = ROLLOUT if record.role == ROLLOUT else WAITING
+                self._enter(record.worker, state, record.at_ms)
+                before = self.last_role.get(record.worker, record.role)
+                self.switches += before != record.role
+                self.last_role[record.worker] = record.role
+            case r.AssignmentTimedOut():
+                self._enter(record.worker, None, record.at_ms)
+            case r.WorkerLost() if self._process(record.worker) == record.process:
+                self._enter(record.worker, None, record.at_ms)
+
+    def _take_step(self, record: Record) -> None:
+        match record:
+            case r.StepStarted():
+                for worker in record.workers:
+                    self._enter(worker, TRAIN, record.at_ms)
+            case r.StepCompleted():
+                self.steps.append(StepEnd(record.step, record.version, record.at_ms))
+                self._step_over(record.at_ms)
+            case r.StepSkipped():
+                self._step_over(record.at_ms)
+            case r.GroupAdmitted() if record.purpose != EVAL and self.first_group_ms is None:
+                self.first_group_ms = record.at_ms
+            case r.WorkerUsage():
+                self.usage.append(record)
+
+    def _take_pause(self, record: Record) -> None:
+        match record:
+            case r.GenerationPaused() if self._state(record.worker) == ROLLOUT:
+                self._enter(record.worker, PAUSED, record.at_ms)
+            case r.GenerationResumed() if self._state(record.worker) == PAUSED:
+                self._enter(record.worker, ROLLOUT, record.at_ms)
+
+    def _step_over(self, at_ms: int) -> None:
+        for worker in list(self.states):
+            if self._state(worker) == TRAIN:
+                self._enter(worker, WAITING, at_ms)
+
+    def _state(self, worker: str) -> str | None:
+        return self.states[worker][0] if worker in self.states else None
+
+    def _process(self, worker: str) -> str | None:
+        """The process that serves the present state; a switch belongs to neither."""
+        match self._state(worker):
+            case "rollout" | "paused":
+                return ROLLOUT
+            case "train" | "waiting":
+                return TRAIN
+        return None
+
+    def _enter(self, worker: str, state: str | None, at_ms: int) -> None:
+        """Clocks of machines differ, so an interval may not be longer than nothing."""
+        before = self.states.pop(worker, None)
+        if before is not None and at_ms > before[1]:
+            self.intervals.append(Interval(worker, before[0], before[1], at_ms))
+        if state is not None:
+            self.states[worker] = (state, at_ms)

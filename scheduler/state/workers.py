@@ -1,0 +1,161 @@
+"""What `control` says about workers: who counts, which role each was given, which one it holds.
+
+A pure fold. A worker is one id; each of its processes (`rollout`, `train`) serves the role of the
+same name. Only the newest assignment of a worker means anything. Called by `state.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from schemas import records as r
+from schemas.records import Record
+
+NO_ROLE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A role given to a worker."""
+
+    number: int
+    role: str
+    incarnation: str
+    slot: int | None
+    gang_epoch: int
+    assigned_ms: int
+    deadline_ms: int
+    acquired_ms: int | None = None
+    lapsed: bool = False
+    """Not taken in time, or given up unasked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often in a row a role was not acquired, and when last."""
+
+    count: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that is counted with."""
+
+    incarnation: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A worker of which at least one process is counted with."""
+
+    processes: Mapping[str, Process] = field(default_factory=dict)
+    assignment: Assignment | None = None
+    held: str = NO_ROLE
+    failures: Mapping[str, Failures] = field(default_factory=dict)
+    """By role."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Roles it was started for, as its processes say."""
+        return frozenset(tag for process in self.processes.values() for tag in process.tags)
+
+    @property
+    def role(self) -> str:
+        """The role it has or is about to have."""
+        given = self.assignment
+        return NO_ROLE if given is None or given.lapsed else given.role
+
+
+Workers = Mapping[str, Worker]
+
+
+def apply(workers: Workers, record: Record) -> Workers:
+    """The workers after a record of `control`."""
+    match record:
+        case r.WorkerJoined():
+            known = workers.get(record.worker, Worker())
+            process = Process(record.incarnation, record.tags)
+            processes = {**known.processes, record.process: process}
+            return {**workers, record.worker: replace(known, processes=processes)}
+        case r.WorkerLost():
+            return _changed(workers, record.worker, lambda worker: _lost(worker, record))
+        case r.RoleAssigned():
+            return _changed(workers, record.worker, lambda worker: _assigned(worker, record))
+        case r.RoleAcquired():
+            return _changed(workers, record.worker, lambda worker: _acquired(worker, record))
+        case r.RoleReleased():
+            return _changed(workers, record.worker, lambda worker: _released(worker, record))
+        case r.AssignmentTimedOut():
+            return _changed(workers, record.worker, lambda worker: _timed_out(worker, record))
+    return workers
+
+
+def _changed(workers: Workers, name: str, change: Callable[[Worker], Worker]) -> Workers:
+    if name not in workers:
+        return workers
+    changed = change(workers[name])
+    if changed.processes:
+        return {**workers, name: changed}
+    return {other: worker for other, worker in workers.items() if other != name}
+
+
+def _lost(worker: Worker, record: r.WorkerLost) -> Worker:
+    known = worker.processes.get(record.process)
+    if known is None or known.incarnation != record.incarnation:
+        return worker
+    left = {name: of for name, of in worker.processes.items() if name != record.process}
+    given = worker.assignment
+    return replace(
+        worker,
+        processes=left,
+        assignment=None if given is not None and given.role == record.process else given,
+        held=NO_ROLE if worker.held == record.process else worker.held,
+    )
+
+
+def _assigned(worker: Worker, record: r.RoleAssigned) -> Worker:
+    assignment = Assignment(
+        number=record.assignment,
+        role=record.role,
+        incarnation=record.incarnation,
+        slot=record.slot,
+        gang_epoch=record.gang_epoch,
+        assigned_ms=record.at_ms,
+        deadline_ms=record.deadline_ms,
+    )
+    return replace(worker, assignment=assignment)
+
+
+def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:
+    given = worker.assignment
+    if given is None or given.number != record.assignment:
+        return worker
+    failures = {role: of for role, of in worker.failures.items() if role != given.role}
+    acquired = replace(given, acquired_ms=record.at_ms, lapsed=False)
+    return replace(worker, assignment=acquired, held=given.role, failures=failures)
+
+
+def _released(worker: Worker, record: r.RoleReleased) -> Worker:
+    given = worker.assignment
+    left = replace(worker, held=NO_ROLE) if worker.held == record.role else worker
+    unasked = given is not None and (given.number, given.role) == (record.assignment, record.role)
+    return _failed(left, record.at_ms) if unasked else left
+
+
+def _timed_out(worker: Worker, record: r.AssignmentTimedOut) -> Worker:
+    given = worker.assignment
+    if given is None or given.number != record.assignment or given.acquired_ms is not None:
+        return worker
+    return _failed(worker, record.at_ms)
+
+
+def _failed(worker: Worker, at_ms: int) -> Worker:
+    """The role was not kept or never taken; the assignment is open until a late answer."""
+    given = worker.assignment
+    if given is None:
+        return worker
+    before = worker.failures.get(given.role, Failures(0, 0))
+    failures = {**worker.failures, given.role: Failures(before.count + 1, at_ms)}
+    open_again = replace(given, lapsed=True, acquired_ms=None)
+    return replace(worker, assignment=open_again, failures=failures)

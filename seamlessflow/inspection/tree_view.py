@@ -1,0 +1,154 @@
+"""A session's tree of tokens for people: who said what, sampled by which version, trained or not.
+
+Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled ones that are not
+trained yellow; where the policy version changes inside a turn, the newer part is underlined.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree as RichTree
+
+from consumers.trajectories.sessions.assemble import masked_reasons
+from consumers.trajectories.sessions.session import Session, Turn
+from consumers.trajectories.sessions.tree import Node
+
+Spell = Callable[[Sequence[int]], str]
+"""Text of token ids."""
+
+_TRAINED, _MASKED, _GIVEN = "green", "yellow", "dim"
+
+
+def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
+    """The whole session; without `spell` ids stand for tokens."""
+    view = RichTree(_headline(session))
+    reasons = masked_reasons(session)
+    turns = {turn.prompt_node: turn for turn in session.turns.values()}
+    turns |= {turn.node: turn for turn in session.turns.values()}
+    places = [(root, view) for root in reversed(session.tree.roots)]
+    while places:
+        node_id, above = places.pop()
+        node = session.tree.nodes[node_id]
+        reason = reasons.get(node_id, "") if node.origin == "policy" else "given"
+        branch = above.add(_caption(session, node, turns[node_id], reason))
+        if node.length:
+            branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
+        places += [(child, branch) for child in reversed(node.children)]
+    return view
+
+
+def _headline(session: Session) -> Text:
+    opened, closed = session.opened, session.closed
+    line = Text.assemble(
+        (opened.session_id, "bold"),
+        f"  policy {opened.policy}, {opened.purpose}, task {opened.task_id or '-'}, ",
+        f"group {opened.group_id or '-'}, {len(session.turns)} turns",
+    )
+    if closed is None:
+        line.append(", open", style="cyan")
+    else:
+        because = f" ({closed.cause}: {closed.reason})" if closed.reason else ""
+        line.append(f", {closed.status}{because}")
+    for reward in session.rewards.values():
+        about = f" of {reward.turn_id}" if reward.turn_id else ""
+        line.append(f", {reward.name}{about} {reward.value:g}", style="bold magenta")
+    if session.ignored:
+        ignored = ", ".join(f"{count} {reason}" for reason, count in session.ignored.items())
+        line.append(f", ignored: {ignored}", style="red")
+    return line
+
+
+def _caption(session: Session, node: Node, turn: Turn, reason: str) -> Text:
+    if node.origin != "policy":
+        rule = turn.started.match_rule
+        detail = f" ({turn.started.match_detail})" if turn.started.match_detail else ""
+        behind = (
+            f", behind {node.parent_end} tokens of node {node.parent}" if node.parent >= 0 else ""
+        )
+        ambiguous = Text(", ambiguous", "red") if turn.started.ambiguous else Text()
+        return Text.assemble(
+            (f"node {node.node_id} ", "bold"),
+            f"{node.origin}, {node.length} tokens{behind}, matched by ",
+            (rule + detail, "cyan"),
+            ambiguous,
+        )
+    return Text.assemble(
+        (f"node {node.node_id} ", "bold"),
+        f"turn {node.turn_id}, {node.length} tokens, {_versions(node)}, ",
+        f"{turn.finish_reason or turn.state}{_dispatches(turn)}, {_mean_logprob(node)}, ",
+        ("trained", _TRAINED) if not reason else (f"masked: {reason}", _MASKED),
+    )
+
+
+def _versions(node: Node) -> str:
+    spans = [
+        f"{span.version_min}"
+        if span.version_min == span.version_max
+        else f"{span.version_min}-{span.version_max}?"
+        for span in node.spans
+    ]
+    return f"version {' → '.join(spans)}" if spans else "no version"
+
+
+def _dispatches(turn: Turn) -> str:
+    return f", continued {turn.interruptions} times" if turn.interruptions else ""
+
+
+def _mean_logprob(node: Node) -> str:
+    values = np.frombuffer(bytes(node.logprobs), "<f4")
+    return f"mean log-prob {values.mean():.3f}" if len(values) else "no log-probs"
+
+
+def _text(node: Node, spell: Spell | None, reason: str) -> Text:
+    """The node's tokens as running text, each span of one version in its style."""
+    ids = _ids(node)
+    starts = [span.start for span in node.spans] or [0]
+    text = Text()
+    for place, start in enumerate(starts):
+        end = starts[place + 1] if place + 1 < len(starts) else len(ids)
+        style = _style(reason) + (" underline" if place else "")
+        text.append(_spelt(ids[start:end], spell), style=style)
+    return text
+
+
+def _table(node: Node, spell: Spell | None, reason: str) -> Table:
+    """A row a token."""
+    table = Table("token", "id", "text", "log-prob", "version", "mask", box=None)
+    ids = _ids(node)
+    logprobs = np.frombuffer(bytes(node.logprobs), "<f4").tolist() or [None] * len(ids)
+    versions = _version_of_each(node, len(ids))
+    for place, (token, logprob, version) in enumerate(zip(ids, logprobs, versions, strict=True)):
+        table.add_row(
+            str(place),
+            str(token),
+            Text(repr(_spelt([token], spell)), style=_style(reason)),
+            "" if logprob is None else f"{logprob:.6f}",
+            version,
+            "1" if not reason else f"0 {reason}",
+        )
+    return table
+
+
+def _version_of_each(node: Node, count: int) -> list[str]:
+    versions = [""] * count
+    for span in node.spans:
+        exact = span.version_min == span.version_max
+        name = str(span.version_min) if exact else f"{span.version_min}-{span.version_max}?"
+        versions[span.start :] = [name] * (count - span.start)
+    return versions
+
+
+def _ids(node: Node) -> list[int]:
+    return [int(token) for token in np.frombuffer(bytes(node.ids), "<i4")]
+
+
+def _spelt(ids: Sequence[int], spell: Spell | None) -> str:
+    return spell(ids) if spell else " ".join(map(str, ids)) + " "
+
+
+def _style(reason: str) -> str:
+    if not reason:
+        return _TRAINED
+    return _GIVEN if reason == "given" else _MASKED

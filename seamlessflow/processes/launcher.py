@@ -1,0 +1,134 @@
+"""All processes of a run on one machine: started, watched, ended in order.
+
+Every process is started as `python -m module` with its settings in its environment and a log file
+of its own. One that ends by itself ends the run, with the end of its log. Used as a context
+manager: leaving it ends what still runs, the last started first.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from infra.errors import SeamlessFlowError
+from seamlessflow.processes.child import Child, ChildSpec
+from seamlessflow.processes.memory import peak_rss_mb
+from seamlessflow.processes.stopping import Stop
+
+_log = logging.getLogger(__name__)
+_POLL_S = 0.1
+_MEASURE_EVERY_S = 1.0
+
+
+class NotReady(SeamlessFlowError):
+    """What was waited for did not come; `tails` are the ends of the logs of those waited for."""
+
+    def __init__(self, what: str, timeout_s: float, tails: Mapping[str, str]) -> None:
+        self.what = what
+        self.timeout_s = timeout_s
+        self.tails = tails
+        logs = "".join(f"\n--- end of the log of {name} ---\n{t}" for name, t in tails.items())
+        super().__init__(f"{what}: not within {timeout_s:g} s{logs}")
+
+
+class Launcher:
+    """The children, by name."""
+
+    def __init__(self, log_dir: Path, stop: Stop) -> None:
+        self._log_dir = log_dir
+        self._stop = stop
+        self._children: dict[str, Child] = {}
+        self._others: dict[str, int] = {}
+        self._peaks: dict[str, float] = {}
+        self._measured_s = 0.0
+        log_dir.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for name in reversed(list(self._children)):
+            self.end([name])
+
+    @property
+    def running(self) -> Mapping[str, Child]:
+        """Processes that were started and not ended."""
+        return self._children
+
+    @property
+    def peaks_mb(self) -> Mapping[str, float]:
+        """Largest resident memory of every process so far, in MiB, ended ones included."""
+        return dict(sorted(self._peaks.items()))
+
+    def start(self, spec: ChildSpec) -> Child:
+        """Starts a process; returns at once."""
+        if spec.name in self._children:
+            raise ValueError(f"{spec.name} runs already")
+        child = Child(spec, self._log_dir / f"{spec.name}.log")
+        self._children[spec.name] = child
+        return child
+
+    def watch_memory_of(self, name: str, pid: int) -> None:
+        """Counts a process in that was started elsewhere."""
+        self._others[name] = pid
+
+    def check(self) -> None:
+        """Raises `ChildEnded` for a process that ended by itself, `Interrupted` if asked to end."""
+        self._stop.check()
+        for child in self._children.values():
+            child.check()
+        if time.monotonic() - self._measured_s > _MEASURE_EVERY_S:
+            self._measured_s = time.monotonic()
+            for name, pid in {**self._others, **self._pids()}.items():
+                self._note(name, peak_rss_mb(pid))
+
+    def run(self, spec: ChildSpec, timeout_s: float) -> None:
+        """Runs a finite process to its end.
+
+        Raises `ChildEnded` if it fails, `NotReady` after the limit.
+        """
+        child = self.start(spec)
+        try:
+            self.wait_for(f"end of {spec.name}", lambda: child.exit_status == 0, timeout_s)
+        finally:
+            self.end([spec.name])
+
+    def wait_for(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+        """Returns when the condition holds, watching all the while.
+
+        Raises `NotReady`, and what `check` raises.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.check()
+            if time.monotonic() > deadline:
+                tails = {name: child.tail() for name, child in self._children.items()}
+                raise NotReady(what, timeout_s, tails)
+            self._stop.wait(_POLL_S)
+
+    def end(self, names: Iterable[str]) -> None:
+        """Ends processes side by side, each within its own limit, else by force."""
+        found = {name: self._children.pop(name, None) for name in names}
+        ending = {name: child for name, child in found.items() if child and child.running}
+        for name, child in ending.items():
+            self._note(name, peak_rss_mb(child.pid))
+            child.ask_to_end()
+        asked = time.monotonic()
+        for name, child in ending.items():
+            left_s = child.spec.stop_s - (time.monotonic() - asked)
+            if not child.wait(max(0.0, left_s)):
+                _log.warning("%s did not end within %g s; killed", name, child.spec.stop_s)
+                child.kill()
+
+    def _pids(self) -> Mapping[str, int]:
+        return {name: child.pid for name, child in self._children.items()}
+
+    def _note(self, name: str, peak_mb: float) -> None:
+        self._peaks[name] = max(self._peaks.get(name, 0.0), peak_mb)

@@ -1,0 +1,82 @@
+"""What a run leaves in its directory beside its data: summary, pictures, final weights.
+
+Reads the log of a run whose processes have ended; the broker must still run.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from infra.weights.manifest import MANIFEST
+from infra.weights.versions import versions
+from scheduler.state.timeline import timeline
+from schemas.records import Trajectory
+from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.config import RunConfig
+from seamlessflow.processes.memory import peak_rss_mb
+from seamlessflow.reports import reward_chart, timeline_chart
+from seamlessflow.reports.explanation import explanation
+from seamlessflow.reports.reward_curve import session_facts, step_facts
+from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.verification.verify import Verification, verify
+
+FINAL = "final"
+"""Directory below the weights with a copy of the last version."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is over."""
+
+    out: Path
+    summary: Mapping[str, Any]
+    verification: Verification
+    reasons: tuple[str, ...] = ()
+    """Why little was learned, where that is so."""
+
+
+def report(
+    config: RunConfig,
+    kafka: KafkaSettings,
+    measured: Measured,
+    peaks_mb: Mapping[str, float],
+) -> Outcome:
+    """Writes `summary.json`, `reward.png`, `timeline.png` and the final weights."""
+    control = [item.record for item in read_topic(kafka, CONTROL)]
+    sessions = session_facts(
+        item.record
+        for item in read_topic(kafka, TRAJECTORIES)
+        if isinstance(item.record, Trajectory)
+    )
+    verification = verify(kafka, config.trained_dir)
+    peaks_mb = {**peaks_mb, "seamlessflow": peak_rss_mb("self")}
+    measured = replace(measured, peak_rss_mb=peaks_mb)
+    told = summary(control, sessions, measured, verification)
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
+    steps = step_facts(control, sessions)
+    reward_chart.plot(steps, measured.eval_before, measured.eval_after, config.out / "reward.png")
+    timeline_chart.plot(timeline(control), config.out / "timeline.png")
+    keep_final_weights(config.weights_dir)
+    rewards = told["reward_first10"], told["reward_last10"]
+    reasons = explanation(*rewards, [step.metrics for step in steps])
+    return Outcome(config.out, told, verification, tuple(reasons))
+
+
+def keep_final_weights(directory: Path) -> Path | None:
+    """Copies the newest version to `final`, a plain Hugging Face directory; None without any."""
+    there = versions(directory)
+    if not there:
+        return None
+    target = directory / FINAL
+    draft = directory / f".{FINAL}"
+    for stale in (draft, target):
+        shutil.rmtree(stale, ignore_errors=True)
+    shutil.copytree(there[max(there)], draft, ignore=shutil.ignore_patterns(MANIFEST))
+    draft.rename(target)
+    return target

@@ -1,0 +1,86 @@
+"""What a finished run tells its user. Pure; makes `rich` objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.reports.outcome import Outcome
+
+LEFT = {
+    "summary.json": "all figures",
+    "reward.png": "mean reward a step",
+    "timeline.png": "who did what, when",
+    "trained": "every token that was trained",
+    "weights/final": "the trained model, a Hugging Face directory",
+    "kafka": "the log: seamlessflow show --out DIR",
+}
+
+
+def result_view(outcome: Outcome) -> RenderableType:
+    """The figures that matter, the check, and what lies where."""
+    figures = Table.grid(padding=(0, 2))
+    figures.add_column(style="dim", justify="right")
+    figures.add_column()
+    for name, text in _figures(outcome.summary):
+        figures.add_row(name, text)
+    figures.add_row("check", _check(outcome))
+    parts: list[RenderableType] = [figures]
+    parts += [Text(f"! {reason}", "yellow") for reason in outcome.reasons]
+    parts += [Text(f"  {deviation}", "red") for deviation in outcome.verification.deviations]
+    files = Table.grid(padding=(0, 2))
+    for name, meaning in LEFT.items():
+        if (outcome.out / name).exists():
+            files.add_row(f"{outcome.out / name}", Text(meaning, "dim"))
+    return Group(*parts, Text(), files)
+
+
+def _figures(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        (
+            "reward",
+            _change(told["reward_first10"], told["reward_last10"], "first and last ten steps"),
+        ),
+        ("held-back tasks", _change(told["eval_before"], told["eval_after"], "before and after")),
+        (
+            "trained",
+            f"{told['steps']} steps in {_number(told['train_wall_s'], 0)} s, "
+            f"{told['trajectories']:,} sessions, {told['turns']:,} turns, "
+            f"{_count(told['tokens_trained'])} of {told['tokens_sampled']:,} sampled tokens",
+        ),
+        (
+            "workers",
+            f"{told['role_switches']} changes of role, "
+            f"{told['interrupted_turns_continued']} interrupted turns continued, "
+            + ", ".join(f"{name} {share:.0%} idle" for name, share in told["idle_share"].items()),
+        ),
+        ("staleness", f"at most {told['max_staleness']} optimizer steps"),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _change(before: float | None, after: float | None, what: str) -> str:
+    if before is None and after is None:
+        return ""
+    return f"{_number(before)} → {_number(after)} ({what})"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "?" if value is None else f"{value:.{digits}f}"
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _check(outcome: Outcome) -> Text:
+    found = outcome.verification
+    text = (
+        f"{found.tokens_checked:,} trained tokens held against the log: "
+        f"{found.mismatches} mismatches, {found.trained_twice} trained twice"
+    )
+    if found.steps_missing:
+        text += f", no record of steps {', '.join(map(str, found.steps_missing))}"
+    return Text(text, "green" if found.clean else "bold red")

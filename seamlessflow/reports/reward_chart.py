@@ -1,0 +1,173 @@
+"""`reward.png`: the reward of every optimizer step, its ten-step mean, evaluation, staleness.
+
+Looks like `timeline_chart.py`; only these two import matplotlib (extra `charts`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from seamlessflow.reports.reward_curve import StepFacts, mean_reward
+
+REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
+INK, FAINT, GRID, EDGE = "#202124", "#5f6368", "#eceef1", "#c4c7cc"
+WINDOW = 10
+"""Steps that the bold line is a mean over; it stands in their middle."""
+
+FEW_STEPS, DOT, SMALL_DOT = 300, 4.4, 2.4
+WIDTH_IN, HEIGHT_IN, LEFT, WIDE = 10.0, 5.5, 0.062, 0.913
+
+
+def plot(
+    steps: Sequence[StepFacts], eval_before: float | None, eval_after: float | None, path: Path
+) -> None:
+    """Writes the curve as PNG, also of a run that ended early. Raises `OSError`.
+
+    `eval_before`, `eval_after`: mean reward on held-back tasks of the first and the last weights.
+    """
+    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.text(LEFT, 0.93, "Reward during training", fontsize=15, weight="bold", color=INK)
+    figure.text(LEFT, 0.88, _facts(steps), fontsize=10.5, color=FAINT)
+    above = figure.add_axes((LEFT, 0.36, WIDE, 0.42))
+    below = figure.add_axes((LEFT, 0.115, WIDE, 0.14), sharex=above)
+    _rewards(above, steps)
+    _evaluations(above, _end(steps), eval_before, eval_after)
+    _staleness(below, steps)
+    _frame(above, "mean reward")
+    _frame(below, "staleness of trained tokens, in steps")
+    _limits(above, below, steps, [eval_before, eval_after])
+    figure.savefig(path)
+
+
+def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
+    known = [(one.step, one.reward) for one in steps if one.reward is not None]
+    axes.plot(
+        [step for step, _ in known],
+        [reward for _, reward in known],
+        "o",
+        color=REWARD,
+        alpha=0.35,
+        markersize=DOT if len(steps) <= FEW_STEPS else SMALL_DOT,
+        markeredgewidth=0,
+        label="one step",
+    )
+    windows = [steps[end - WINDOW : end] for end in range(WINDOW, len(steps) + 1)]
+    means = [(_middle(one), mean) for one in windows if (mean := mean_reward(one)) is not None]
+    if means:
+        first, last = mean_reward(steps[:WINDOW]), mean_reward(steps[-WINDOW:])
+        axes.plot(
+            [step for step, _ in means],
+            [mean for _, mean in means],
+            color=REWARD,
+            linewidth=2.6,
+            solid_capstyle="round",
+            label=f"mean of {WINDOW} steps{_change('first', first, 'last', last)}",
+        )
+
+
+def _evaluations(axes: Axes, end: int, before: float | None, after: float | None) -> None:
+    known = [(step, value) for step, value in ((0, before), (end, after)) if value is not None]
+    if known:
+        axes.plot(
+            [step for step, _ in known],
+            [value for _, value in known],
+            "D",
+            color=EVALUATION,
+            markersize=9,
+            markeredgecolor="white",
+            markeredgewidth=1.4,
+            clip_on=False,
+            zorder=5,
+            label=f"held-back tasks{_change('before', before, 'after', after)}",
+        )
+
+
+def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
+    known = [one for one in steps if {"staleness_max", "staleness_mean"} <= one.metrics.keys()]
+    numbers = [one.step for one in known]
+    oldest = [one.metrics["staleness_max"] for one in known]
+    means = [one.metrics["staleness_mean"] for one in known]
+    edges = [*numbers, *[number + 1 for number in numbers[-1:]]]
+    axes.fill_between(
+        edges,
+        [*oldest, *oldest[-1:]],
+        step="post",
+        color=STALENESS,
+        alpha=0.2,
+        linewidth=0,
+        label="oldest",
+    )
+    axes.plot(numbers, means, color=STALENESS, linewidth=1.5, label="mean")
+    axes.set_ylim(0, max([1.0, *oldest]) * 1.08)
+
+
+def _frame(axes: Axes, name: str) -> None:
+    axes.annotate(
+        name,
+        (0, 1),
+        (0, 9),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=10.5,
+        weight="bold",
+        color=INK,
+    )
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.008, 0.985),
+        ncols=3,
+        frameon=False,
+        fontsize=10,
+        labelcolor=INK,
+        handlelength=1.4,
+        columnspacing=1.6,
+    )
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=GRID, linewidth=1)
+    axes.tick_params(labelsize=10, colors=FAINT, length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(EDGE)
+
+
+def _limits(
+    above: Axes, below: Axes, steps: Sequence[StepFacts], evaluations: Sequence[float | None]
+) -> None:
+    values = [
+        value for value in (*(one.reward for one in steps), *evaluations) if value is not None
+    ]
+    low, high = min([0.0, *values]), max([1.0, *values])
+    pad = 0.04 * (high - low)
+    above.set_ylim(low - pad, high + pad)
+    above.set_xlim(-0.012 * _end(steps), _end(steps))
+    above.tick_params(axis="x", labelbottom=False)
+    below.set_xlabel("optimizer step", fontsize=10.5, color=INK)
+    below.xaxis.set_major_locator(MaxNLocator(12, integer=True, steps=[1, 2, 5, 10]))
+    below.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+
+
+def _facts(steps: Sequence[StepFacts]) -> str:
+    sessions = sum(len(one.rewards) for one in steps)
+    tokens = sum(one.metrics.get("tokens_trained", 0) for one in steps)
+    parts = f"{len(steps):,} optimizer steps", f"{sessions:,} sessions", f"{tokens:,.0f} tokens"
+    return "   ·   ".join(parts) + " trained"
+
+
+def _change(one: str, before: float | None, other: str, after: float | None) -> str:
+    named = [(one, before), (other, after)]
+    told = [f"{name} {value:.2f}" for name, value in named if value is not None]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _middle(window: Sequence[StepFacts]) -> float:
+    return (window[0].step + window[-1].step) / 2
+
+
+def _end(steps: Sequence[StepFacts]) -> int:
+    """Number of the step that would be next."""
+    return steps[-1].step + 1 if steps else 1

@@ -1,0 +1,112 @@
+"""`summary.json`: what a run did, in figures. Pure; called at the end of a run.
+
+What is not known is null. Where each figure comes from:
+
+- `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
+- `eval_before`, `eval_after`: mean reward on held-back tasks, as the caller measured it.
+- `steps`: optimizer steps behind the newest weights (`StepCommitted`).
+- `trajectories`, `turns`, `tokens_sampled`, `interrupted_turns_continued`: all finalized training
+  sessions, in a step or not (`Trajectory`); evaluation is not counted.
+- `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of those steps' metrics
+  (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
+- `role_switches`, `idle_share`: `scheduler/state`; by worker, the share of its time in a role
+  in which it did nothing while the run trained (`WorkerUsage`).
+- `train_wall_s`: first training group issued (`GroupAdmitted`) to last step done (`StepCompleted`).
+- `warmup_s`, `peak_rss_mb`: as the launcher measured them.
+- `checks`: `verify.py`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.state.timeline import timeline
+from schemas.records import GroupAdmitted, Record, StepCompleted
+from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
+from seamlessflow.verification.verify import Verification
+
+EDGE_STEPS = 10
+"""Steps at each end whose mean reward is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is not on the log."""
+
+    eval_before: float | None = None
+    eval_after: float | None = None
+    warmup_s: float | None = None
+    """Seconds of supervised training before the run."""
+    peak_rss_mb: Mapping[str, float] = field(default_factory=dict)
+    """Largest resident memory of each process, in MiB."""
+
+
+def summary(
+    control: Sequence[Record],
+    sessions: Mapping[str, SessionFacts],
+    measured: Measured,
+    verification: Verification | None,
+) -> dict[str, Any]:
+    """The figures as plain values for JSON. `control`: its records in the order of the log."""
+    steps = step_facts(control, sessions)
+    training = [one for one in sessions.values() if one.purpose != "eval"]
+    tokens = _of_all(steps, "tokens_trained")
+    roles = timeline(control)
+    return {
+        "reward_first10": mean_reward(steps[:EDGE_STEPS]),
+        "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
+        "eval_before": measured.eval_before,
+        "eval_after": measured.eval_after,
+        "steps": len(steps),
+        "trajectories": len(training),
+        "turns": sum(one.turns for one in training),
+        "tokens_sampled": sum(one.tokens_sampled for one in training),
+        "tokens_trained": _whole(sum(tokens) if tokens else None),
+        "role_switches": roles.switches,
+        "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
+        "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
+        "warmup_s": measured.warmup_s,
+        "train_wall_s": _seconds(_training(control)),
+        "idle_share": {name: round(share, 4) for name, share in sorted(roles.idle.items())},
+        "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(measured.peak_rss_mb.items())},
+        "checks": _checks(verification),
+        "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
+    }
+
+
+def _checks(found: Verification | None) -> dict[str, int | None]:
+    return {
+        "tokens_checked": found.tokens_checked if found else None,
+        "mismatches": found.mismatches if found else None,
+        "trained_twice": found.trained_twice if found else None,
+    }
+
+
+def _metric(steps: Iterable[StepFacts], name: str) -> list[float]:
+    """Of the steps that have it; not every step can measure everything."""
+    return [step.metrics[name] for step in steps if name in step.metrics]
+
+
+def _of_all(steps: Sequence[StepFacts], name: str) -> list[float]:
+    """Nothing unless every step has it."""
+    values = _metric(steps, name)
+    return values if len(values) == len(steps) else []
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _seconds(training: tuple[int, int] | None) -> float | None:
+    return None if training is None else (training[1] - training[0]) / 1000
+
+
+def _training(control: Iterable[Record]) -> tuple[int, int] | None:
+    """When the first group was issued and the last step was over; None without either."""
+    issued, done = [], []
+    for one in control:
+        if isinstance(one, GroupAdmitted) and one.purpose != "eval":
+            issued.append(one.at_ms)
+        elif isinstance(one, StepCompleted):
+            done.append(one.at_ms)
+    return (min(issued), max(done)) if issued and done else None

@@ -1,0 +1,178 @@
+"""The independent check: what was trained is what was sampled, each token once.
+
+Holds every line of `trained/` against the raw events of `sessions`: id equal, log-prob equal to the
+bit, policy version equal. Uses neither the trajectory manager's fold nor the trajectories, and of
+the trainer only the format of its files. Of steps that were executed again after a crash, those
+count that made the newest weights. `_N`: tokens of one file. Called at the end of a run.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.records import StepCommitted
+from schemas.topics import CONTROL, SESSIONS
+from seamlessflow.verification.sampled_tokens import SampledTokens, sampled_tokens
+from seamlessflow.verification.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
+from trainer.steps.trained import Header, TrainedRun, read_trained
+
+File = tuple[Header, Sequence[TrainedRun]]
+TOLD = 5
+"""Deviations of each kind that are told one by one."""
+
+_OFFSET_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A trained token that is not as it should be."""
+
+    step: int
+    session: str
+    turn: str
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        where = f"step {self.step}, session {self.session}, turn {self.turn}, token {self.offset}"
+        return f"{where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What the check found; `tokens_checked` counts every token of every line."""
+
+    tokens_checked: int
+    mismatches: int
+    """Tokens that the log has not, or with another id, log-prob or version."""
+    trained_twice: int
+    """Tokens that are in more than one place of the steps that count."""
+    steps_missing: tuple[int, ...] = ()
+    """Steps that were committed and have no file."""
+    deviations: tuple[Deviation, ...] = ()
+    """The first few."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether all is as it should be."""
+        return not (self.mismatches or self.trained_twice or self.steps_missing)
+
+
+def verify(settings: KafkaSettings, trained_dir: Path) -> Verification:
+    """Checks the files in `trained_dir` against what is on the log now. Raises `KafkaUnavailable`.
+
+    `control` is read before `sessions`, so that a run that goes on can be checked as well.
+    """
+    control = (item.record for item in read_topic(settings, CONTROL))
+    steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
+    events = ((item.partition, item.record) for item in read_topic(settings, SESSIONS))
+    return compare(steps, _files(trained_dir), sampled_tokens(events))
+
+
+def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
+    """The steps behind the newest weights, oldest first; `commits` in the order of the log."""
+    by_lineage: dict[str, dict[int, StepCommitted]] = defaultdict(dict)
+    parents: dict[str, str] = {}
+    for one in commits:
+        by_lineage[one.lineage][one.step] = one
+        parents[one.lineage] = one.parent_lineage
+    kept: dict[int, StepCommitted] = {}
+    lineage = commits[-1].lineage if commits else ""
+    while lineage:
+        first = min(kept, default=None)
+        own = by_lineage[lineage]
+        kept |= {step: one for step, one in own.items() if first is None or step < first}
+        lineage = parents.pop(lineage, "")
+    return [kept[step] for step in sorted(kept)]
+
+
+def compare(
+    steps: Iterable[StepCommitted], files: Iterable[File], sampled: SampledTokens
+) -> Verification:
+    """Compares the files of `steps` with `sampled`; files of other steps do not count."""
+    missing = {(one.step, one.version, one.lineage) for one in steps}
+    comparison = _Comparison(sampled, dict(sampled.numbers))
+    for header, runs in files:
+        name = (header.step, header.version, header.lineage)
+        if name in missing:
+            missing.remove(name)
+            comparison.take(trained_tokens(header.step, runs))
+    return comparison.result(tuple(sorted(step for step, _, _ in missing)))
+
+
+def _files(directory: Path) -> Iterator[File]:
+    for path in sorted(directory.glob("step-*.jsonl.gz")):
+        yield read_trained(path)
+
+
+@dataclass(slots=True)
+class _Comparison:
+    sampled: SampledTokens
+    numbers: dict[tuple[str, str], int]
+    """Turns that are on the log and, numbered behind them, those that are only in files."""
+    mismatches: int = 0
+    keys: list[Int64s] = field(default_factory=list)
+    """Turn number and offset of each token in one integer, file by file."""
+    files: list[TrainedTokens] = field(default_factory=list)
+    deviations: list[Deviation] = field(default_factory=list)
+
+    def take(self, trained: TrainedTokens) -> None:
+        """Compares the tokens of one more step."""
+        names = ((run.session, run.turn) for run in trained.runs)
+        turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
+        turns_N = np.array(turns, np.int64)[trained.runs_N]
+        places_N = self.sampled.places(turns_N, trained.offsets_N)
+        wrong_N = (
+            (self.sampled.versions_T[places_N] != trained.versions_N)
+            | (self.sampled.versions_T[places_N] < 0)
+            | (self.sampled.ids_T[places_N] != trained.ids_N)
+            | (self.sampled.logprob_bits_T[places_N] != trained.logprob_bits_N)
+        )
+        self.mismatches += int(np.count_nonzero(wrong_N))
+        self.keys.append((turns_N << _OFFSET_BITS) + trained.offsets_N)
+        self.files.append(trained)
+        for token in np.flatnonzero(wrong_N)[: TOLD - len(self.deviations)].tolist():
+            what = self._difference(trained, token, int(places_N[token]))
+            self.deviations.append(_deviation(trained, token, what))
+
+    def result(self, steps_missing: tuple[int, ...]) -> Verification:
+        """What was found."""
+        keys = np.concatenate([np.zeros(0, np.int64), *self.keys])
+        found, counts = np.unique(keys, return_counts=True)
+        twice = found[counts > 1]
+        return Verification(
+            tokens_checked=len(keys),
+            mismatches=self.mismatches,
+            trained_twice=len(twice),
+            steps_missing=steps_missing,
+            deviations=(*self.deviations, *map(self._repeated, twice[:TOLD].tolist())),
+        )
+
+    def _difference(self, trained: TrainedTokens, token: int, place: int) -> str:
+        version = int(trained.versions_N[token])
+        if version == BROKEN:
+            return "the lists of its line differ in length"
+        if place == self.sampled.nowhere:
+            return "no completed turn on the log has it"
+        logprob = trained.logprob_bits_N[token].view(np.float32)
+        there = self.sampled.describe(place)
+        return f"id {trained.ids_N[token]}, log-prob {logprob!s}, version {version}; log: {there}"
+
+    def _repeated(self, key: int) -> Deviation:
+        places = [
+            (trained, token)
+            for trained, keys in zip(self.files, self.keys, strict=True)
+            for token in np.flatnonzero(keys == key).tolist()
+        ]
+        steps = ", ".join(str(trained.step) for trained, _ in places)
+        return _deviation(*places[0], f"trained {len(places)} times, in steps {steps}")
+
+
+def _deviation(trained: TrainedTokens, token: int, what: str) -> Deviation:
+    run = trained.runs[int(trained.runs_N[token])]
+    return Deviation(trained.step, run.session, run.turn, int(trained.offsets_N[token]), what)

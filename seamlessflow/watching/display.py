@@ -1,0 +1,195 @@
+"""What a run shows while it goes on: a live panel on a terminal, a line now and then elsewhere."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.watching.progress import RECENT_STEPS, Progress
+
+_BARS = "▁▂▃▄▅▆▇█"
+_REFRESH_S = 0.5
+_LINE_EVERY_STEPS = 10
+_SHOWN_REWARDS = 60
+
+
+class Display(Protocol):
+    """Told what goes on; shows it when it likes. Used from one thread."""
+
+    def phase(self, what: str) -> None:
+        """Something new begins."""
+
+    def progress(self, progress: Progress) -> None:
+        """The run is here now; called often."""
+
+
+class PlainDisplay:
+    """A line a phase and one every ten steps, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told = 0
+        self._began_s = time.monotonic()
+        self._notices: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    def phase(self, what: str) -> None:
+        self._console.print(f"[{time.monotonic() - self._began_s:4.0f} s] {what}", markup=False)
+
+    def progress(self, progress: Progress) -> None:
+        for notice in progress.notices:
+            if notice not in self._notices:
+                self._notices.add(notice)
+                self._console.print(f"! {notice}", highlight=False)
+        if progress.done >= self._told + _LINE_EVERY_STEPS:
+            self._told = progress.done - progress.done % _LINE_EVERY_STEPS
+            self._console.print(headline(progress), highlight=False)
+
+
+class LiveDisplay:
+    """A panel that is drawn anew twice a second."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._title = title
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._phase = ""
+        self._phase_began_s = 0.0
+        self._drawn_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+        if kind is None:
+            self._finished()
+
+    def phase(self, what: str) -> None:
+        self._finished()
+        self._phase, self._phase_began_s = what, time.monotonic()
+        self._live.update(Text(f"… {what}"), refresh=True)
+
+    def progress(self, progress: Progress) -> None:
+        if time.monotonic() - self._drawn_s < _REFRESH_S:
+            return
+        self._drawn_s = time.monotonic()
+        self._live.update(panel(progress, self._title, self._phase), refresh=True)
+
+    def _finished(self) -> None:
+        if self._phase:
+            took_s = time.monotonic() - self._phase_began_s
+            line = f"[green]✓[/] {self._phase} [dim]({took_s:.0f} s)[/]"
+            self._live.console.print(line, highlight=False)
+
+
+def display(console: Console, title: str) -> AbstractContextManager[Display]:
+    """The one that suits the console."""
+    return LiveDisplay(console, title) if console.is_terminal else PlainDisplay(console)
+
+
+def panel(progress: Progress, title: str, phase: str) -> RenderableType:
+    """Everything about a run at a glance."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", justify="right", no_wrap=True)
+    table.add_column()
+    table.add_row("step", _bar(progress))
+    table.add_row("reward", _reward(progress))
+    table.add_row("lag", _staleness(progress))
+    table.add_row("workers", _workers(progress))
+    table.add_row(
+        "groups", f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
+    )
+    table.add_row("speed", f"{progress.tokens_per_s():,.0f} tokens/s")
+    for notice in progress.notices:
+        table.add_row("[yellow]![/]", Text(notice, "yellow"))
+    return Group(
+        Panel(table, title=title, title_align="left", border_style="blue"), Text(f"… {phase}")
+    )
+
+
+def headline(progress: Progress) -> str:
+    """The same in one line."""
+    reward, left = progress.recent_reward(), progress.seconds_left()
+    parts = [f"step {progress.done}/{progress.total}"]
+    if reward is not None:
+        parts.append(f"mean reward of ten steps {reward:.3f}")
+    if progress.last and "staleness_max" in progress.last.metrics:
+        parts.append(f"staleness {progress.last.metrics['staleness_max']:.0f}")
+    parts.append(f"{progress.tokens_per_s():,.0f} tokens/s")
+    parts.append(", ".join(f"{name} {what}" for name, what in sorted(progress.doing.items())))
+    if left is not None:
+        parts.append(f"{_clock(left)} left")
+    return " · ".join(part for part in parts if part)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Values as bars between 0 and the largest, at least 1."""
+    top = max([1.0, *values])
+    return "".join(_BARS[min(7, max(0, int(value / top * 8)))] for value in values)
+
+
+def _bar(progress: Progress) -> RenderableType:
+    line = Table.grid(padding=(0, 1))
+    left = progress.seconds_left()
+    time_left = "" if left is None else f", {_clock(left)} left"
+    bar = ProgressBar(total=progress.total, completed=progress.done, width=40)
+    line.add_row(bar, f"{progress.done} of {progress.total}{time_left}")
+    return line
+
+
+def _reward(progress: Progress) -> Text:
+    now, before = progress.recent_reward(), progress.recent_reward(RECENT_STEPS)
+    if now is None:
+        return Text("none yet", "dim")
+    text = Text(f"{now:.3f} ", "bold")
+    if before is not None and len(progress.steps) > RECENT_STEPS:
+        change = now - before
+        style = "green" if change > 0.005 else "red" if change < -0.005 else "dim"
+        text.append(f"{change:+.3f} ", style)
+    return text.append(sparkline(progress.rewards()[-_SHOWN_REWARDS:]), "blue")
+
+
+def _staleness(progress: Progress) -> str:
+    if progress.last is None:
+        return "-"
+    mean = progress.last.metrics.get("staleness_mean", 0.0)
+    most = progress.last.metrics.get("staleness_max", 0.0)
+    return f"trained tokens {mean:.1f} steps old, the oldest {most:.0f}"
+
+
+def _workers(progress: Progress) -> str:
+    shown = []
+    for worker, what in sorted(progress.doing.items()):
+        version = progress.serving.get(worker)
+        shown.append(f"{worker} {what}" + (f" (v{version})" if version is not None else ""))
+    return "   ".join(shown) or "-"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

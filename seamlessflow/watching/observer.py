@@ -1,0 +1,39 @@
+"""Reads `control` and `fleet` of a run into a `Progress`, and keeps the records of `control`."""
+
+from types import TracebackType
+from typing import Self
+
+from infra.kafka.client import BEGINNING
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL, FLEET
+from seamlessflow.watching.progress import Progress
+
+_POLL_S = 0.05
+
+
+class Observer:
+    """Belongs to one thread. A context manager."""
+
+    def __init__(self, settings: KafkaSettings, progress: Progress) -> None:
+        self.progress = progress
+        self._reader = Reader(settings, "launcher")
+
+    def __enter__(self) -> Self:
+        self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING})
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+
+    def poll(self) -> Progress:
+        """The state, with what has arrived until now."""
+        while received := self._reader.poll(_POLL_S):
+            for item in received:
+                self.progress.apply(item.record)
+        return self.progress

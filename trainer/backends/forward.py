@@ -1,0 +1,77 @@
+"""Log-probs and entropies of trained tokens under a Hugging Face model, and of no others.
+
+Logits are computed only where a trained token is predicted: the output layer gets just those hidden
+states, so the vocabulary's width is paid for trained tokens alone. Dimensions: B rows, T columns, N
+trained tokens, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from trainer.data.packing import MicroBatch
+
+_RECURRENT = ("linear", "mamba", "conv", "recurrent")
+
+
+class Forward:
+    """Scores micro-batches with one model."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Watches the output layer of `model`; other callers of the model are not affected."""
+        self._model = model
+        self._places: tuple[Tensor, Tensor] | None = None
+        head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        head.register_forward_pre_hook(self._select)
+
+    def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies of N trained tokens, float32."""
+        device = self._model.device
+        inputs: dict[str, Any] = {
+            "input_ids": torch.from_numpy(batch.ids_BT).to(device),
+            "use_cache": False,
+        }
+        if batch.positions_BT is not None:
+            inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
+        with self._only(batch, device):
+            output = self._model(**inputs)
+        targets_N = torch.from_numpy(batch.targets_N).to(device)
+        return scores(output.logits[0], targets_N)
+
+    @contextmanager
+    def _only(self, batch: MicroBatch, device: torch.device) -> Iterator[None]:
+        rows_N = torch.from_numpy(batch.rows_N).to(device)
+        columns_N = torch.from_numpy(batch.columns_N).to(device)
+        self._places = rows_N, columns_N
+        try:
+            yield
+        finally:
+            self._places = None
+
+    def _select(self, _: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        if self._places is None:
+            return None
+        hidden_BTH, *others = arguments
+        rows_N, columns_N = self._places
+        return hidden_BTH[rows_N, columns_N].unsqueeze(0), *others
+
+
+def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-softmax at the targets (with gradient) and entropy (without), at temperature 1."""
+    logits_NV = logits_NV.float()
+    normalisers_N = logits_NV.logsumexp(-1)
+    logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
+    with torch.no_grad():
+        means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
+        entropies_N = normalisers_N - means_N
+    return logprobs_N, entropies_N
+
+
+def keeps_packed_chains_apart(model: PreTrainedModel) -> bool:
+    """Whether all layers look at positions; states that run on would leak from chain to chain."""
+    layers = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    return not any(kind in layer for layer in layers for kind in _RECURRENT)

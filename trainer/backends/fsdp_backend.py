@@ -1,0 +1,117 @@
+"""The model sharded over the ranks of a gang with FSDP2; every rank trains its share of a batch.
+
+The leader's calls are told to the other ranks, which do the same in `follow`. Files are written by
+the leader alone, from whole tensors; checkpoints are read by all, so all must reach their
+directory.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from transformers import PreTrainedModel
+
+from trainer.backends.backend import StepInput
+from trainer.backends.gang import Arrays, Gang, Op
+from trainer.backends.model import DTYPES, write_model
+from trainer.backends.optimizer_state import full, gathered
+from trainer.backends.step_message import from_arrays, shares, to_arrays
+from trainer.backends.token_sums import TokenSums
+from trainer.backends.torch_backend import TorchBackend, device_named
+from trainer.settings import TrainerSection
+
+
+class FsdpBackend(TorchBackend):
+    """See `trainer/backends/backend.py`."""
+
+    def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
+        """Waits for all ranks. Raises `ModelUnusable` and `UnknownChoice`."""
+        device = device_named(settings.device)
+        self._gang = Gang(settings.rank, settings.ranks, settings.rendezvous, device)
+        self._ranks = settings.ranks
+        super().__init__(model_directory, settings)
+
+    def train(self, step: StepInput) -> dict[str, float]:
+        total = sum(len(batch) for batch in step.micro_batches)
+        mine, *others = shares(step, self._ranks)
+        self._gang.tell(Op.TRAIN, [to_arrays(share, total) for share in others])
+        return self._train(mine, total)
+
+    def remember(self, version: int) -> None:
+        self._tell(Op.REMEMBER, version)
+        super().remember(version)
+
+    def write_weights(self, directory: Path) -> None:
+        self._tell(Op.WRITE)
+        weights = self._whole_weights()
+        dtype = self._settings.weights_dtype or self._settings.dtype
+        write_model(self._model, weights, dtype, directory)
+
+    def save(self, directory: Path) -> None:
+        self._tell(Op.SAVE)
+        super().save(directory)
+
+    def load(self, directory: Path | None, version: int) -> None:
+        path = np.frombuffer(str(directory or "").encode(), np.uint8)
+        message = {"version": np.array([version]), "path": path}
+        self._gang.tell(Op.LOAD, [message] * (self._ranks - 1))
+        super().load(directory, version)
+
+    def rest(self) -> None:
+        self._tell(Op.REST)
+
+    def follow(self) -> None:
+        """Other ranks: does what the leader asks, until it asks for nothing more."""
+        while True:
+            op, arrays = self._gang.hear()
+            match op:
+                case Op.REST:
+                    return
+                case Op.LOAD:
+                    path = arrays["path"].tobytes().decode()
+                    super().load(Path(path) if path else None, _version(arrays))
+                case Op.TRAIN:
+                    self._train(*from_arrays(arrays))
+                case Op.REMEMBER:
+                    super().remember(_version(arrays))
+                case Op.WRITE:
+                    self._whole_weights()
+                case Op.SAVE:
+                    gathered(self._model, self._optimizer)
+
+    def close(self) -> None:
+        """Leaves the gang."""
+        self._gang.close()
+
+    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+        compute = self._settings.compute_dtype
+        precision = MixedPrecisionPolicy(
+            param_dtype=DTYPES[compute] if compute else None, reduce_dtype=torch.float32
+        )
+        mesh = self._gang.mesh
+        model = torch.nn.Module.to(model, mesh.device_type)
+        blocks = set(model._no_split_modules or ())
+        for module in list(model.modules()):
+            if type(module).__name__ in blocks:
+                fully_shard(module, mesh=mesh, mp_policy=precision)
+        fully_shard(model, mesh=mesh, mp_policy=precision)
+        return model
+
+    def _merged(self, sums: TokenSums) -> TokenSums:
+        return sums.merged(self._gang.summed, self._gang.largest)
+
+    def _whole_weights(self) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, tensor in self._model.state_dict().items():
+            whole = full(tensor)
+            if self._gang.leads:
+                found[name] = whole.cpu()
+        return found
+
+    def _tell(self, op: Op, version: int = 0) -> None:
+        self._gang.tell(op, [{"version": np.array([version])}] * (self._ranks - 1))
+
+
+def _version(arrays: Arrays) -> int:
+    return int(arrays["version"].item())

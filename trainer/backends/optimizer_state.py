@@ -1,0 +1,100 @@
+"""Weights, AdamW's moments and random state as safetensors: what a checkpoint needs to go on
+exactly.
+
+Names in `optimizer.safetensors` are `<moment>/<parameter>`. Called by the back ends.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+from transformers import PreTrainedModel
+
+from trainer.backends.backend import ModelUnusable
+
+WEIGHTS = "weights.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+RANDOM = "random.safetensors"
+
+
+Files = Mapping[str, Mapping[str, Tensor]]
+"""Tensors on the host, by file and name."""
+
+
+def gathered(model: PreTrainedModel, optimizer: Optimizer) -> Files:
+    """Everything to be saved; of sharded tensors the whole, so that every rank has to ask."""
+    parameters = dict(model.named_parameters())
+    moments = {
+        f"{moment}/{name}": _whole(value)
+        for name, parameter in parameters.items()
+        for moment, value in optimizer.state.get(parameter, {}).items()
+    }
+    random = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random["cuda"] = torch.cuda.get_rng_state()
+    weights = {name: _whole(tensor) for name, tensor in parameters.items()}
+    return {WEIGHTS: weights, OPTIMIZER: moments, RANDOM: random}
+
+
+def save_state(directory: Path, files: Files) -> None:
+    """Writes what `gathered` found."""
+    for name, tensors in files.items():
+        save_file(dict(tensors), directory / name)
+
+
+def load_state(directory: Path, model: PreTrainedModel, optimizer: Optimizer) -> None:
+    """Puts model, optimizer and random state back; sharded tensors get their part of the whole.
+
+    Raises `ModelUnusable`.
+    """
+    try:
+        weights, moments, random = (
+            load_file(directory / name) for name in (WEIGHTS, OPTIMIZER, RANDOM)
+        )
+    except (OSError, SafetensorError) as error:
+        raise ModelUnusable(str(directory), f"cannot be read: {error}") from error
+    parameters = dict(model.named_parameters())
+    if weights.keys() != parameters.keys():
+        names = sorted(weights.keys() ^ parameters.keys())
+        raise ModelUnusable(str(directory), f"is of another model: {', '.join(names[:3])}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(_like(weights[name], parameter))
+    optimizer.state.clear()
+    for key, value in moments.items():
+        moment, _, name = key.partition("/")
+        parameter = parameters[name]
+        optimizer.state[parameter][moment] = value if moment == "step" else _like(value, parameter)
+    torch.set_rng_state(random["cpu"])
+    if "cuda" in random and torch.cuda.is_available():
+        torch.cuda.set_rng_state(random["cuda"])
+
+
+def full(tensor: Tensor) -> Tensor:
+    """The whole of a sharded tensor (every rank has to ask), any other as it is."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def move_state(optimizer: Optimizer, device: torch.device) -> None:
+    """Moves the moments; the step counts stay where the optimizer wants them."""
+    for state in optimizer.state.values():
+        for moment, value in state.items():
+            if moment != "step":
+                state[moment] = value.to(device)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return full(tensor.detach()).cpu().contiguous()
+
+
+def _like(whole: Tensor, parameter: Tensor) -> Tensor:
+    """A whole tensor in the type, place and layout of a parameter."""
+    there = whole.to(parameter.device, parameter.dtype)
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(there, parameter.device_mesh, parameter.placements)
+    return there

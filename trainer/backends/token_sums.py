@@ -1,0 +1,106 @@
+"""Sums over the trained tokens of a step, gathered micro-batch by micro-batch, and their metrics.
+
+Sums and not means, so that ranks and micro-batches of unequal size add up. All are of float64.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trainer.backends.losses import LARGEST_LOG_RATIO, Losses, ratio
+
+Reduce = Callable[[Tensor], Tensor]
+_LARGEST = "mismatch_max"
+_SUMS = (
+    "tokens",
+    "loss",
+    "clipped",
+    "entropy",
+    "ratio",
+    "ratio_squared",
+    "policy_kl",
+    "mismatch_tokens",
+    "mismatch",
+    "mismatch_kl",
+)
+
+
+@dataclass(slots=True)
+class TokenSums:
+    """What is summed, and what the largest of is kept."""
+
+    sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    largest: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add_losses(self, losses: Losses, log_ratios_N: Tensor, entropies_N: Tensor) -> None:
+        """Takes in the trained tokens of a micro-batch."""
+        ratios_N = ratio(log_ratios_N.detach())
+        self._add("tokens", torch.ones_like(ratios_N))
+        self._add("loss", losses.loss_N.detach())
+        self._add("clipped", losses.clipped_N)
+        self._add("entropy", entropies_N)
+        self._add("ratio", ratios_N)
+        self._add("ratio_squared", ratios_N.double().square())
+        self._add("policy_kl", divergence(log_ratios_N.detach()))
+
+    def add_mismatch(self, log_ratios_N: Tensor) -> None:
+        """Takes in tokens measured under the very weights that sampled them."""
+        if not len(log_ratios_N):
+            return
+        differences_N = log_ratios_N.detach()
+        distances_N = differences_N.abs()
+        self._add("mismatch_tokens", torch.ones_like(distances_N))
+        self._add("mismatch", distances_N)
+        self._add("mismatch_kl", divergence(differences_N))
+        largest = float(distances_N.max().item())
+        self.largest[_LARGEST] = max(self.largest[_LARGEST], largest)
+
+    def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
+        """The sums over all ranks; both reductions take a vector and give that of all ranks."""
+        found = TokenSums()
+        sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
+        most = largest(torch.tensor([self.largest[_LARGEST]], dtype=torch.float64))
+        found.sums.update(zip(_SUMS, sums.tolist(), strict=True))
+        found.largest[_LARGEST] = most.item()
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the step; those of the mismatch only where there was something to measure."""
+        sums, tokens = self.sums, max(self.sums["tokens"], 1.0)
+        found = {
+            "loss": sums["loss"] / tokens,
+            "clip_fraction": sums["clipped"] / tokens,
+            "entropy": sums["entropy"] / tokens,
+            "ratio_mean": sums["ratio"] / tokens,
+            "policy_kl": sums["policy_kl"] / tokens,
+            "effective_sample_size": effective_share(sums["ratio"], sums["ratio_squared"], tokens),
+            "mismatch_tokens": sums["mismatch_tokens"],
+        }
+        if measured := sums["mismatch_tokens"]:
+            found["mismatch_mean"] = sums["mismatch"] / measured
+            found["mismatch_kl"] = sums["mismatch_kl"] / measured
+            found["mismatch_max"] = self.largest[_LARGEST]
+        return found
+
+    def _add(self, name: str, values_N: Tensor) -> None:
+        self.sums[name] += float(values_N.double().sum().item())
+
+
+def divergence(log_ratios_N: Tensor) -> Tensor:
+    """A token's share of the KL divergence of the sampling policy from the other, never negative.
+
+    exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html).
+    """
+    exact_N = log_ratios_N.double().clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return exact_N.expm1() - exact_N
+
+
+def effective_share(total: float, squares: float, count: float) -> float:
+    """Effective sample size of `count` weights as a share of it: (sum w)^2 / (n sum w^2)."""
+    if not squares or not math.isfinite(squares):
+        return 0.0
+    return total * total / (count * squares)

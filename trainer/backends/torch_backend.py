@@ -1,0 +1,177 @@
+"""One process, one device: the model, AdamW and the optimizer step.
+
+Called by the loop through `backend.py`. While its role is not held, everything lies on the
+host. N counts the trained tokens of a micro-batch.
+"""
+
+import logging
+import math
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
+from trainer.backends.forward import Forward, keeps_packed_chains_apart
+from trainer.backends.losses import LOSSES
+from trainer.backends.model import DTYPES, keep_activations_out, load_model, write_model
+from trainer.backends.older_weights import OlderWeights
+from trainer.backends.optimizer_state import full, gathered, load_state, move_state, save_state
+from trainer.backends.token_sums import TokenSums
+from trainer.data.packing import MicroBatch
+from trainer.settings import TrainerSection
+
+_log = logging.getLogger(__name__)
+_MEGABYTE = 1024 * 1024
+
+
+class TorchBackend:
+    """See `backend.py`. What `FsdpBackend` does otherwise is in methods of its own."""
+
+    _ranks = 1
+    """Processes whose gradients are averaged."""
+
+    def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
+        """Loads the model on the host. Raises `ModelUnusable` and `UnknownChoice`."""
+        if settings.loss.name not in LOSSES:
+            raise UnknownChoice("trainer.loss.name", settings.loss.name, list(LOSSES))
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        torch.manual_seed(settings.seed)
+        self._settings = settings
+        self._device = device_named(settings.device)
+        self._model = self._placed(load_model(model_directory, settings.dtype))
+        if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
+            raise ModelUnusable(str(model_directory), "its layers need trainer.layout = padded")
+        if settings.gradient_checkpointing:
+            keep_activations_out(self._model)
+        self._parameters = dict(self._model.named_parameters())
+        self._optimizer = torch.optim.AdamW(
+            self._parameters.values(),
+            lr=settings.optimizer.lr,
+            betas=(settings.optimizer.beta1, settings.optimizer.beta2),
+            eps=settings.optimizer.eps,
+            weight_decay=settings.optimizer.weight_decay,
+        )
+        self._forward = Forward(self._model)
+        self._loss = LOSSES[settings.loss.name]
+        self._older = OlderWeights(
+            self._model, settings.mismatch_versions + 1, settings.mismatch_memory_mb * _MEGABYTE
+        )
+
+    @property
+    def dtype(self) -> str:
+        return self._settings.weights_dtype or self._settings.dtype
+
+    def train(self, step: StepInput) -> dict[str, float]:
+        return self._train(step, sum(len(batch) for batch in step.micro_batches))
+
+    def gradient(self, step: StepInput) -> dict[str, Tensor]:
+        """The step's gradient by parameter, before clipping, without an update."""
+        total = sum(len(batch) for batch in step.micro_batches)
+        for batch in step.micro_batches:
+            self._backward(batch, total, step.version, TokenSums())
+        found = {
+            name: parameter.grad.clone()
+            for name, parameter in self._parameters.items()
+            if parameter.grad is not None
+        }
+        self._optimizer.zero_grad(set_to_none=True)
+        return found
+
+    def remember(self, version: int) -> None:
+        self._older.remember(version, self._parameters)
+
+    def remembered(self) -> Sequence[int]:
+        return self._older.versions()
+
+    def write_weights(self, directory: Path) -> None:
+        dtype = self._settings.weights_dtype or self._settings.dtype
+        write_model(self._model, self._model.state_dict(), dtype, directory)
+
+    def save(self, directory: Path) -> None:
+        save_state(directory, gathered(self._model, self._optimizer))
+
+    def load(self, directory: Path | None, version: int) -> None:
+        if directory is not None:
+            load_state(directory, self._model, self._optimizer)
+        self._older.remember(version, self._parameters)
+
+    def rest(self) -> None:
+        pass
+
+    def acquire(self) -> None:
+        nn.Module.to(self._model, self._device)
+        move_state(self._optimizer, self._device)
+
+    def release(self) -> int:
+        nn.Module.to(self._model, "cpu")
+        move_state(self._optimizer, torch.device("cpu"))
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            return int(torch.cuda.mem_get_info(self._device)[0])
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+        """The model as this back end lays it out."""
+        return model
+
+    def _merged(self, sums: TokenSums) -> TokenSums:
+        """The sums over all ranks."""
+        return sums
+
+    def _train(self, step: StepInput, total: int) -> dict[str, float]:
+        """This process's share of a step with `total` trained tokens."""
+        sums = TokenSums()
+        for batch in step.micro_batches:
+            self._backward(batch, total, step.version, sums)
+        norm = self._update(step.learning_rate) if total else 0.0
+        sums = self._merged(sums)
+        with self._autocast():
+            self._older.measure(self._forward, step.samples, sums)
+        return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
+
+    def _backward(self, batch: MicroBatch, total: int, version: int, sums: TokenSums) -> None:
+        """Adds the gradient of one micro-batch's share of the step's mean over `total` tokens."""
+        with self._autocast():
+            logprobs_N, entropies_N = self._forward(batch)
+        engine_N = torch.from_numpy(batch.logprobs_N).to(self._device)
+        advantages_N = torch.from_numpy(batch.advantages_N).to(self._device)
+        log_ratios_N = logprobs_N - engine_N
+        losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
+        torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total))
+        sums.add_losses(losses, log_ratios_N, entropies_N)
+        current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
+        sums.add_mismatch(log_ratios_N[current_N])
+
+    def _update(self, learning_rate: float) -> float:
+        """Clips and applies the gradient, unless it is not finite; returns its norm."""
+        clipped = torch.nn.utils.clip_grad_norm_(
+            self._parameters.values(), self._settings.optimizer.clip_norm
+        )
+        norm = float(full(clipped))
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        if math.isfinite(norm):
+            self._optimizer.step()
+        else:
+            _log.error("the gradient is not finite (%s): the weights stay as they are", norm)
+        self._optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        compute = self._settings.compute_dtype
+        if compute is None or compute == self._settings.dtype:
+            return nullcontext()
+        return torch.autocast(self._device.type, DTYPES[compute])
+
+
+def device_named(name: str) -> torch.device:
+    """The device of a setting; auto: a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

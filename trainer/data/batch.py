@@ -1,0 +1,191 @@
+"""Ready groups to the batch of one optimizer step: which, with which tokens and advantages.
+
+Groups whose tokens age first are taken first; plain arrival order would favour short sessions.
+Pure; called by the dataloader when a batch is due, and with the recorded groups after a restart.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemas.records import StepGroup
+from trainer.data.advantages import Estimator
+from trainer.data.chains import Chain
+from trainer.data.filters import Action, verdict
+from trainer.data.grouping import Group
+from trainer.data.staleness import Clock, OnStale, Screened, screen
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How groups become a batch."""
+
+    estimator: Estimator
+    filters: Mapping[str, Action]
+    on_stale: OnStale
+    max_staleness: int
+    """Optimizer steps a trained token may be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A group with what of it enters the loss."""
+
+    group: Group
+    chains: tuple[Chain, ...]
+    advantages: tuple[float, ...]
+    """One a chain."""
+
+    stale: int = 0
+    longest_stale: int = 0
+    filtered: str = ""
+    """Rule that keeps it out of the loss."""
+
+    dropped: tuple[str, str] | None = None
+    """Reason and detail, where it is not to be trained at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one optimizer step trains on."""
+
+    step: int
+    groups: tuple[Prepared, ...]
+
+    def chains(self) -> list[Chain]:
+        """All chains that enter the loss."""
+        return [chain for one in self.groups for chain in one.chains]
+
+    def advantages(self) -> list[float]:
+        """One a chain, in the same order."""
+        return [value for one in self.groups for value in one.advantages]
+
+    def trained(self) -> int:
+        """Tokens that enter the loss."""
+        return sum(chain.trained() for chain in self.chains())
+
+    def members(self) -> tuple[StepGroup, ...]:
+        """Groups and sessions, as `StepCommitted` records them."""
+        return tuple(
+            StepGroup(
+                group_id=one.group.group_id,
+                sessions=tuple(session.source.session_id for session in one.group.sessions),
+            )
+            for one in self.groups
+        )
+
+
+@dataclass(slots=True)
+class Selection:
+    """The groups of a batch, and those that were found unfit on the way."""
+
+    chosen: list[Prepared] = field(default_factory=list)
+    dropped: list[Prepared] = field(default_factory=list)
+
+
+def select(ready: Iterable[Group], count: int, clock: Clock, rules: Rules) -> Selection:
+    """Up to `count` groups, those first whose oldest token is the oldest."""
+    selection = Selection()
+    for group in sorted(ready, key=lambda one: -_age(one, clock)):
+        prepared = prepare(group, clock, rules)
+        if prepared.dropped:
+            selection.dropped.append(prepared)
+        else:
+            selection.chosen.append(prepared)
+        if len(selection.chosen) == count:
+            break
+    return selection
+
+
+def prepare(group: Group, clock: Clock, rules: Rules) -> Prepared:
+    """What of a group enters the loss. Advantages are over all its sessions, trained or not."""
+    returns = group.returns()
+    advantage_of = dict(
+        zip(
+            (session.source.session_id for session in group.sessions),
+            rules.estimator(np.asarray(returns)).tolist(),
+            strict=True,
+        )
+    )
+    chains = [chain for session in group.sessions for chain in session.chains]
+    screened = _screened(chains, clock, rules)
+    dropped = _dropped(group, chains, screened, rules)
+    found = verdict(rules.filters, returns, screened.chains)
+    if found and found[1] == "drop" and dropped is None:
+        dropped = ("filtered", _why(found[0], group))
+    kept = () if found or dropped else screened.chains
+    advantages = tuple(advantage_of[chain.session_id] for chain in kept)
+    lost = screened.lost, screened.longest_lost
+    return Prepared(group, kept, advantages, *lost, found[0] if found else "", dropped)
+
+
+def facts(batch: Batch, clock: Clock) -> dict[str, float]:
+    """What is known of a batch before it is trained, by metric name (see `trainer/metrics`)."""
+    groups = batch.groups
+    returns = np.array([value for one in groups for value in one.group.returns()])
+    spread = [float(np.std(one.group.returns())) for one in groups]
+    masked = _masked(groups)
+    found = {
+        "groups": len(groups),
+        "sessions": len(returns),
+        "reward_mean": float(returns.mean()) if len(returns) else 0.0,
+        "reward_std": float(np.mean(spread)) if spread else 0.0,
+        "tokens_trained": batch.trained(),
+        "tokens_masked": sum(masked.values()),
+        "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
+        **{f"filtered/{name}": n / len(groups) for name, n in _filtered(groups).items()},
+        **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
+    }
+    return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
+
+
+def _screened(chains: Sequence[Chain], clock: Clock, rules: Rules) -> Screened:
+    if rules.on_stale == "correct":
+        return Screened(tuple(chains), 0, 0)
+    return screen(chains, clock, rules.max_staleness)
+
+
+def _dropped(
+    group: Group, chains: Sequence[Chain], screened: Screened, rules: Rules
+) -> tuple[str, str] | None:
+    if not screened.lost or (rules.on_stale != "drop" and screened.chains):
+        return None
+    tokens = sum(chain.trained() for chain in chains)
+    return "stale", f"{screened.lost} of {tokens} tokens are older than {rules.max_staleness} steps"
+
+
+def _why(rule: str, group: Group) -> str:
+    masked = Counter[str]()
+    for session in group.sessions:
+        masked.update(session.masked)
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(masked.items()))
+    return f"{rule}; masked tokens: {listed}" if listed else rule
+
+
+def _age(group: Group, clock: Clock) -> int:
+    version = group.version_min()
+    return clock.now + 1 if version is None else clock.age(version)
+
+
+def _filtered(groups: Sequence[Prepared]) -> Counter[str]:
+    return Counter(one.filtered for one in groups if one.filtered)
+
+
+def _masked(groups: Sequence[Prepared]) -> Counter[str]:
+    masked: Counter[str] = Counter()
+    for one in groups:
+        for session in one.group.sessions:
+            masked.update(session.masked)
+        if one.stale:
+            masked["stale"] += one.stale
+    return masked
+
+
+def _ages(batch: Batch, clock: Clock) -> dict[str, float]:
+    ages = [
+        clock.ages_T(chain.tokens.versions_T[chain.tokens.trained_T]) for chain in batch.chains()
+    ]
+    joined = np.concatenate(ages) if ages else np.zeros(1)
+    return {"staleness_mean": float(joined.mean()), "staleness_max": float(joined.max())}

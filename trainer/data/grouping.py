@@ -1,0 +1,176 @@
+"""Sessions to groups: which sessions make a group, and when it is ready or given up.
+
+Pure: finalized sessions and the scheduler's advice in, records for `control` out. A group takes the
+first valid session of each sample until it has as many as it asks for; at its deadline it is
+ready with fewer, or dropped. What an earlier process recorded stays as it was recorded: settled
+groups take no session, groups recorded as ready wait for just their sessions.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
+from trainer.data.sessions import Failed, Session, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group whose sessions are fixed."""
+
+    group_id: str
+    sessions: tuple[Session, ...]
+
+    def returns(self) -> list[float]:
+        """Terminal reward of each session."""
+        return [session.reward for session in self.sessions]
+
+    def version_min(self) -> int | None:
+        """Oldest policy version among its trained tokens."""
+        known = (session.version_min for session in self.sessions)
+        return min((version for version in known if version is not None), default=None)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A group that still takes sessions."""
+
+    by_sample: dict[int, Session] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    seen: set[str] = field(default_factory=set)
+
+
+class Grouping:
+    """All groups that are neither consumed nor dropped."""
+
+    def __init__(
+        self, settled: Iterable[str] = (), fixed: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready."""
+        self._settled = set(settled)
+        self._fixed = {group: tuple(sessions) for group, sessions in (fixed or {}).items()}
+        self._open: dict[str, _Open] = {}
+        self.ready: dict[str, Group] = {}
+        """Groups for training, in the order they became ready."""
+
+        self.evaluated: list[Group] = []
+        """Groups for evaluation that became ready; whoever reads them clears the list."""
+
+        self.ignored: Counter[str] = Counter()
+        """Sessions that changed nothing, by reason."""
+
+    def add(self, session: Session | Failed, now_ms: int) -> list[Record]:
+        """Takes a finalized session; returns what to tell."""
+        source = session.source
+        if reason := self._needless(source):
+            self.ignored[reason] += 1
+            return []
+        group = self._open.setdefault(source.group_id, _Open())
+        group.seen.add(source.session_id)
+        if isinstance(session, Failed):
+            return [self._failed(session, group, now_ms)]
+        group.by_sample[source.sample] = session
+        return self._complete(source.group_id, group, now_ms)
+
+    def expire(self, group_id: str, now_ms: int) -> list[Record]:
+        """The deadline of a group has passed: it is ready with what it has, or dropped."""
+        if group_id in self._settled or group_id in self.ready or group_id in self._fixed:
+            return []
+        group = self._open.get(group_id, _Open())
+        have = list(group.by_sample.values())
+        if have and len(have) >= have[0].source.min_group_size:
+            return self._make_ready(group_id, have, now_ms)
+        reason = "infrastructure" if group.failures and not have else "expired"
+        failures = ", ".join(f"{n} spoilt by {cause}" for cause, n in group.failures.items())
+        detail = f"{len(have)} sessions at the deadline" + (f", {failures}" if failures else "")
+        return [self.drop(group_id, reason, detail, now_ms)]
+
+    def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:
+        """Gives a group up."""
+        self.settle(group_id)
+        return GroupDropped(at_ms=now_ms, group_id=group_id, reason=reason, detail=detail)
+
+    def settle(self, group_id: str) -> None:
+        """The group is over; further sessions of it are ignored."""
+        self._settled.add(group_id)
+        self._fixed.pop(group_id, None)
+        self.ready.pop(group_id, None)
+        self._open.pop(group_id, None)
+
+    def undecided(self) -> Iterable[str]:
+        """Groups of which a session was seen and that are not ready."""
+        return self._open.keys()
+
+    def held(self) -> list[Source]:
+        """The sessions that are not yet in a step or given up: they must be read again at a
+        restart.
+        """
+        groups = [*self._open, *self.ready]
+        return [session.source for group in groups for session in self._held_of(group)]
+
+    def _held_of(self, group_id: str) -> Iterable[Session]:
+        if group_id in self.ready:
+            return self.ready[group_id].sessions
+        group = self._open.get(group_id)
+        return group.by_sample.values() if group else ()
+
+    def _needless(self, source: Source) -> str:
+        if source.group_id in self._settled or source.group_id in self.ready:
+            return "late"
+        group = self._open.get(source.group_id, _Open())
+        if source.session_id in group.seen:
+            return "duplicate"
+        if source.sample in group.by_sample:
+            return "sample_taken"
+        fixed = self._fixed.get(source.group_id)
+        return "not_a_member" if fixed and source.session_id not in fixed else ""
+
+    def _failed(self, session: Failed, group: _Open, now_ms: int) -> SampleFailed:
+        source = session.source
+        group.failures[session.cause] += 1
+        return SampleFailed(
+            at_ms=now_ms,
+            group_id=source.group_id,
+            sample=source.sample,
+            attempt=source.attempt,
+            cause=session.cause,
+            detail=session.detail,
+        )
+
+    def _complete(self, group_id: str, group: _Open, now_ms: int) -> list[Record]:
+        fixed = self._fixed.get(group_id)
+        by_id = {one.source.session_id: one for one in group.by_sample.values()}
+        if fixed is not None:
+            if len(by_id) == len(fixed):
+                self._keep(Group(group_id, tuple(by_id[name] for name in fixed)))
+            return []
+        sessions = list(group.by_sample.values())
+        if len(sessions) < sessions[0].source.group_size:
+            return []
+        return self._make_ready(group_id, sessions, now_ms)
+
+    def _make_ready(self, group_id: str, sessions: list[Session], now_ms: int) -> list[Record]:
+        group = Group(group_id, tuple(sorted(sessions, key=lambda one: one.source.sample)))
+        self._keep(group)
+        returns = np.array(group.returns())
+        return [
+            GroupReady(
+                at_ms=now_ms,
+                group_id=group_id,
+                sessions=tuple(one.source.session_id for one in group.sessions),
+                reward_mean=float(returns.mean()),
+                reward_std=float(returns.std()),
+                version_min=group.version_min(),
+                trainable_tokens=sum(session.trained() for session in group.sessions),
+            )
+        ]
+
+    def _keep(self, group: Group) -> None:
+        if group.sessions[0].source.purpose == "eval":
+            self.settle(group.group_id)
+            self.evaluated.append(group)
+        else:
+            self._open.pop(group.group_id, None)
+            self.ready[group.group_id] = group

@@ -1,0 +1,106 @@
+"""A finalized session as the trainer keeps it: its return and its chains, or why it does not count.
+
+Only what the policy did counts as reward; sessions that the environment or the infrastructure
+spoilt leave their group, and the sample may be tried again. Pure; called by the dataloader.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.records import Trajectory
+from trainer.data.chains import Chain, TrajectoryMalformed, chains
+
+RETURN = "reward"
+"""Name of the reward that is a session's return."""
+
+_UNJUDGED = {"unrewarded", "pruned", "filtered"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Whose session it is and where its record stood on `trajectories`."""
+
+    session_id: str
+    group_id: str
+    sample: int
+    attempt: int
+    group_size: int
+    min_group_size: int
+    purpose: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that counts."""
+
+    source: Source
+    reward: float
+    chains: tuple[Chain, ...]
+    masked: Mapping[str, int]
+    """Sampled tokens that are not trained, by reason."""
+
+    version_min: int | None
+    """Oldest policy version among its trained tokens."""
+
+    def trained(self) -> int:
+        """How many of its tokens may be trained."""
+        return sum(chain.trained() for chain in self.chains)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A session that does not count; `cause` is environment or infrastructure."""
+
+    source: Source
+    cause: str
+    detail: str
+
+
+def read(trajectory: Trajectory, policy: str, partition: int, offset: int) -> Session | Failed:
+    """What a record from `trajectories` is to the trainer of `policy`."""
+    source = Source(
+        session_id=trajectory.session_id,
+        group_id=trajectory.group_id or trajectory.session_id,
+        sample=trajectory.sample,
+        attempt=trajectory.attempt,
+        group_size=trajectory.group_size,
+        min_group_size=trajectory.min_group_size,
+        purpose=trajectory.purpose,
+        partition=partition,
+        offset=offset,
+    )
+    if trajectory.cause != "policy":
+        return Failed(source, trajectory.cause, trajectory.reason)
+    reward = session_return(trajectory)
+    if reward is None:
+        return Failed(source, "environment", f"{trajectory.status}: {trajectory.reason}")
+    try:
+        found = chains(trajectory, policy)
+    except TrajectoryMalformed as error:
+        return Failed(source, "infrastructure", str(error))
+    return Session(source, reward, found.chains, found.masked, _version_min(found.chains))
+
+
+def session_return(trajectory: Trajectory) -> float | None:
+    """Terminal reward of a session; None where nobody judged it.
+
+    A session that the policy itself spoilt (truncated, timed out) and that got no reward returns 0.
+    """
+    if trajectory.status in _UNJUDGED:
+        return None
+    judged = [
+        reward.value
+        for reward in trajectory.rewards
+        if reward.name == RETURN and reward.scope == "session"
+    ]
+    if judged:
+        return judged[-1]
+    return None if trajectory.status == "complete" else 0.0
+
+
+def _version_min(found: tuple[Chain, ...]) -> int | None:
+    if not found:
+        return None
+    return min(int(one.tokens.versions_T[one.tokens.trained_T].min()) for one in found)

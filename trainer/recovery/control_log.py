@@ -1,0 +1,45 @@
+"""What `control` holds, read once at the start; the same reader then goes on in its thread."""
+
+import time
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.client import Partition
+from infra.kafka.reader import Reader
+from schemas.topics import CONTROL
+from trainer.recovery.history import History
+from trainer.roles.roles import Roles
+
+_READ_TIMEOUT_S = 600.0
+_POLL_S = 0.2
+_CONTROL: Partition = (CONTROL.name, 0)
+
+
+class LogUnreadable(SeamlessFlowError):
+    """`control` could not be read to its end, or ends before what a checkpoint has seen of it."""
+
+    def __init__(self, offset: int, end: int, reason: str) -> None:
+        self.offset = offset
+        self.end = end
+        self.reason = reason
+        super().__init__(f"control at offset {offset} of {end}: {reason}")
+
+    def __reduce__(self) -> tuple[type["LogUnreadable"], tuple[int, int, str]]:
+        return LogUnreadable, (self.offset, self.end, self.reason)
+
+
+def read_recorded(reader: Reader, history: History, roles: Roles) -> None:
+    """Folds `control` from where the checkpoint ends to its present end; `reader` goes on there.
+
+    Raises `LogUnreadable`.
+    """
+    end = reader.ends([_CONTROL])[_CONTROL]
+    if history.offset > end:
+        raise LogUnreadable(history.offset, end, "the checkpoint has seen more of it")
+    reader.assign({_CONTROL: history.offset})
+    deadline = time.monotonic() + _READ_TIMEOUT_S
+    while history.offset < end:
+        if time.monotonic() > deadline:
+            raise LogUnreadable(history.offset, end, f"not read in {_READ_TIMEOUT_S:g} s")
+        for received in reader.poll(_POLL_S):
+            history.apply(received.record, received.offset)
+            roles.apply(received.record)

@@ -1,0 +1,194 @@
+"""What `control` says that a trainer has to know after a restart: a pure fold over its records.
+
+Live it runs along, so that a checkpoint can carry it together with the offset it reaches; a
+restarted trainer folds only what came behind that. Nothing of this process's own state enters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import records as r
+from schemas.records import Record
+from trainer.data.staleness import Admission
+
+Sessions = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A recorded optimizer step."""
+
+    step: int
+    version: int
+    lineage: str
+    groups: Mapping[str, Sessions]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The weights that are current by log order."""
+
+    version: int
+    step: int
+    directory: str
+    manifest_sha256: str
+
+
+@dataclass(slots=True)
+class History:
+    """The fold. `policy`: whose weights are meant by `WeightsPublished`."""
+
+    policy: str
+    offset: int = 0
+    """Next offset of `control` to fold."""
+    commits: dict[int, Commit] = field(default_factory=dict)
+    """By step, the newest record of each; those before the last checkpoint are in `over`."""
+    skipped: set[int] = field(default_factory=set)
+    ready: dict[str, Sessions] = field(default_factory=dict)
+    under_way: dict[str, Admission] = field(default_factory=dict)
+    """Groups for training that were admitted and are neither ready nor over."""
+    evaluating: set[str] = field(default_factory=set)
+    """Groups for evaluation that were admitted and are not over; they are when they are ready."""
+    expired: set[str] = field(default_factory=set)
+    """Groups whose deadline passed and that are neither ready nor over."""
+    over: set[str] = field(default_factory=set)
+    consumed: set[str] = field(default_factory=set)
+    """Groups of `commits` whose `GroupConsumed` is written."""
+    steps_of: dict[int, int] = field(default_factory=dict)
+    """Optimizer steps behind each version."""
+    published: Published | None = None
+    finished: int = 0
+    """Steps of the newest `RunFinished`."""
+
+    @property
+    def highest_version(self) -> int:
+        """The largest version number ever used, -1 at first."""
+        return max(self.steps_of, default=-1)
+
+    def apply(self, record: Record, offset: int) -> None:
+        """Folds one record; a repeated one changes nothing."""
+        self.offset = offset + 1
+        match record:
+            case r.GroupAdmitted() if not self._decided(record.group_id):
+                self._admit(record)
+            case r.GroupExpired():
+                if not self._decided(record.group_id):
+                    self.expired.add(record.group_id)
+            case r.GroupReady() if record.group_id in self.evaluating:
+                self._end(record.group_id)
+            case r.GroupReady() if record.group_id not in self.over:
+                self._end_wait(record.group_id)
+                self.ready[record.group_id] = record.sessions
+            case r.GroupDropped():
+                self._end(record.group_id)
+            case r.GroupConsumed():
+                self.consumed.add(record.group_id)
+            case _:
+                self._apply_step(record)
+
+    def settle(self, step: int) -> None:
+        """A checkpoint covers all steps before `step`: their groups are over for good."""
+        for number in [number for number in self.commits if number < step]:
+            self.over.update(self.commits.pop(number).groups)
+        self.skipped = {number for number in self.skipped if number >= step}
+        self.ready = {name: of for name, of in self.ready.items() if name not in self.over}
+        self.consumed -= self.over
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "policy": self.policy,
+            "offset": self.offset,
+            "commits": [
+                [one.step, one.version, one.lineage, dict(one.groups)]
+                for one in self.commits.values()
+            ],
+            "skipped": sorted(self.skipped),
+            "ready": self.ready,
+            "under_way": {
+                name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
+            },
+            "evaluating": sorted(self.evaluating),
+            "expired": sorted(self.expired),
+            "over": sorted(self.over),
+            "consumed": sorted(self.consumed),
+            "steps_of": list(self.steps_of.items()),
+            "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
+            "finished": self.finished,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "History":
+        """The inverse of `to_json`."""
+        commits = [
+            Commit(step, version, lineage, {name: tuple(of) for name, of in groups.items()})
+            for step, version, lineage, groups in values["commits"]
+        ]
+        published = values["published"]
+        return cls(
+            policy=values["policy"],
+            offset=values["offset"],
+            commits={one.step: one for one in commits},
+            skipped=set(values["skipped"]),
+            ready={name: tuple(of) for name, of in values["ready"].items()},
+            under_way={name: Admission(*of) for name, of in values["under_way"].items()},
+            evaluating=set(values["evaluating"]),
+            expired=set(values["expired"]),
+            over=set(values["over"]),
+            consumed=set(values["consumed"]),
+            steps_of=dict(values["steps_of"]),
+            published=published and Published(*published),
+            finished=values["finished"],
+        )
+
+    def _apply_step(self, record: Record) -> None:
+        match record:
+            case r.StepCommitted():
+                groups = {group.group_id: group.sessions for group in record.groups}
+                self.commits[record.step] = Commit(
+                    record.step, record.version, record.lineage, groups
+                )
+                self.skipped.discard(record.step)
+                self.steps_of[record.version] = record.step + 1
+                for name in groups:
+                    self._end_wait(name)
+            case r.StepSkipped():
+                self.commits.pop(record.step, None)
+                self.skipped.add(record.step)
+                if self.steps_of:
+                    self.steps_of[self.highest_version] = record.step + 1
+            case r.WeightsPublished() if record.policy == self.policy:
+                self.steps_of.setdefault(record.version, record.step)
+                self.published = Published(
+                    record.version, record.step, record.directory, record.manifest_sha256
+                )
+            case r.RunFinished():
+                self.finished = record.steps
+
+    def _decided(self, group_id: str) -> bool:
+        return (
+            group_id in self.over
+            or group_id in self.ready
+            or any(group_id in commit.groups for commit in self.commits.values())
+        )
+
+    def _admit(self, record: r.GroupAdmitted) -> None:
+        if record.purpose == "eval":
+            self.evaluating.add(record.group_id)
+        else:
+            admission = Admission(record.version, record.deadline_ms)
+            self.under_way[record.group_id] = admission
+
+    def _end(self, group_id: str) -> None:
+        self._end_wait(group_id)
+        self.ready.pop(group_id, None)
+        self.evaluating.discard(group_id)
+        self.over.add(group_id)
+
+    def _end_wait(self, group_id: str) -> None:
+        self.under_way.pop(group_id, None)
+        self.expired.discard(group_id)
+
+
+_PUBLISHED = ("version", "step", "directory", "manifest_sha256")

@@ -1,0 +1,56 @@
+"""What goes wrong between trainer processes."""
+
+from collections.abc import Sequence
+
+from infra.errors import SeamlessFlowError
+from schemas.records import StepStarted
+from trainer.roles.roles import Roles
+
+
+class GangBroken(SeamlessFlowError):
+    """A rank was lost; the others cannot go on without it and have to start again with it."""
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        super().__init__(f"the trainer process of worker {worker} was lost; all ranks start again")
+
+    def __reduce__(self) -> tuple[type["GangBroken"], tuple[str]]:
+        return GangBroken, (self.worker,)
+
+
+class GangMismatch(SeamlessFlowError):
+    """The scheduler's gang has another size than the back end."""
+
+    def __init__(self, workers: Sequence[str], ranks: int) -> None:
+        self.workers = tuple(workers)
+        self.ranks = ranks
+        super().__init__(
+            f"the gang is {', '.join(self.workers)}, trainer.ranks is {ranks}: set "
+            "scheduler.gang_size and trainer.ranks to the number of workers that can train"
+        )
+
+    def __reduce__(self) -> tuple[type["GangMismatch"], tuple[tuple[str, ...], int]]:
+        return GangMismatch, (self.workers, self.ranks)
+
+
+class AnotherTrainer(SeamlessFlowError):
+    """Somebody else commits steps: two leaders on one log, or one that was frozen and woke up."""
+
+    def __init__(self, lineage: str, own: str) -> None:
+        self.lineage = lineage
+        self.own = own
+        super().__init__(
+            f"a step of lineage {lineage} was committed, this process's is {own}: only one trainer "
+            "process may lead (trainer.rank 0) on a topic_prefix"
+        )
+
+    def __reduce__(self) -> tuple[type["AnotherTrainer"], tuple[str, str]]:
+        return AnotherTrainer, (self.lineage, self.own)
+
+
+def check_gang(roles: Roles, started: StepStarted | None, ranks: int) -> None:
+    """Raises `GangBroken` and `GangMismatch`."""
+    if ranks > 1 and roles.broken_by:
+        raise GangBroken(roles.broken_by)
+    if started is not None and len(started.workers) != ranks:
+        raise GangMismatch(started.workers, ranks)

@@ -1,0 +1,178 @@
+"""From finalized sessions to the next batch. Holds what is waiting; does no I/O.
+
+Records in (`take`, `hear`), records to write out, and `next_batch` when the loop wants one.
+Recorded steps are put together again as they were recorded; new ones as soon as enough groups are
+ready.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Trajectory
+from trainer.data.batch import Batch, Prepared, Rules, prepare, select
+from trainer.data.grouping import Group, Grouping
+from trainer.data.sessions import read
+from trainer.data.staleness import Clock, awaited
+from trainer.recovery.history import History
+from trainer.recovery.resume import Plan
+
+Records = list[Record]
+
+EXPIRY_QUIET_MS = 500
+"""Sessions that were finalized before their group's deadline have arrived after so much silence."""
+
+EXPIRY_LATEST_MS = 10_000
+"""A deadline is not put off for longer than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """There is nothing to train in this step."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of batches."""
+
+    groups: int
+    """Groups of a batch."""
+    lag: int
+    """Optimizer steps a group may be behind."""
+    refill: float
+    """Dropped groups that are replaced in a step, in batches."""
+    window: int
+    """Ready groups from which on no more sessions are read."""
+
+
+class Dataloader:
+    """All sessions between `trajectories` and an optimizer step."""
+
+    def __init__(
+        self, plan: Plan, history: History, policy: str, rules: Rules, limits: Limits, now_ms: int
+    ) -> None:
+        self._plan = plan
+        self._history = history
+        self._policy = policy
+        self._rules = rules
+        self._limits = limits
+        self._grouping = Grouping(plan.settled, plan.fixed)
+        self._positions: dict[int, int] = {}
+        self._expiring = dict.fromkeys(history.expired, now_ms)
+        self._heard_ms = now_ms
+        self._dropped: Counter[str] = Counter()
+        self._failed = 0
+
+    @property
+    def ready(self) -> int:
+        """Groups that wait for a step."""
+        return len(self._grouping.ready)
+
+    def wants_more(self, step: int) -> bool:
+        """Whether further sessions are to be read before `step`; what waits is held in memory."""
+        full = self.ready >= self._limits.window
+        return not full or step in self._plan.again or self._rules.on_stale == "wait"
+
+    def take(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
+        """Takes in a record of `trajectories`."""
+        self._positions[partition] = offset + 1
+        self._heard_ms = now_ms
+        if trajectory.policy != self._policy:
+            return []
+        session = read(trajectory, self._policy, partition, offset)
+        return self._counted(self._grouping.add(session, now_ms))
+
+    def hear(self, record: Record, now_ms: int) -> None:
+        """Takes in a record of `control` that is folded already."""
+        if isinstance(record, GroupExpired):
+            self._expiring.setdefault(record.group_id, now_ms)
+
+    def expirations(self, now_ms: int) -> Records:
+        """What becomes of groups past their deadline, once their sessions had time to arrive."""
+        quiet = now_ms - self._heard_ms >= EXPIRY_QUIET_MS
+        patience = EXPIRY_QUIET_MS if quiet else EXPIRY_LATEST_MS
+        due = [name for name, since in self._expiring.items() if now_ms - since >= patience]
+        found: Records = []
+        for name in due:
+            del self._expiring[name]
+            told = self._grouping.expire(name, now_ms)
+            found += self._counted(told) if name in self._history.under_way else told
+        return found
+
+    def next_batch(self, step: int, now_ms: int) -> tuple[Batch | Skipped | None, Records]:
+        """The batch of `step`, None while it is not complete; and what was found unfit for it."""
+        clock = Clock(self._history.steps_of, step)
+        if step in self._plan.again:
+            return self._recorded(step, clock), []
+        if self.ready < self._limits.groups and not self._exhausted():
+            return None, []
+        selection = select(self._grouping.ready.values(), self._limits.groups, clock, self._rules)
+        dropped = [self._give_up(one, now_ms) for one in selection.dropped]
+        full = len(selection.chosen) == self._limits.groups
+        if (not full and not self._exhausted()) or self._waits(clock, now_ms):
+            return None, dropped
+        if not selection.chosen:
+            return Skipped(step), dropped
+        return Batch(step, tuple(selection.chosen)), dropped
+
+    def consumed(self, batch: Batch) -> None:
+        """The step of `batch` is committed: its groups are over."""
+        for one in batch.groups:
+            self._grouping.settle(one.group.group_id)
+
+    def losses(self) -> dict[str, float]:
+        """What was lost since the step before, by metric name; starts to count anew."""
+        found = {f"dropped/{reason}": float(count) for reason, count in self._dropped.items()}
+        if self._failed:
+            found["samples_failed"] = float(self._failed)
+        self._dropped, self._failed = Counter(), 0
+        return found
+
+    def evaluated(self) -> list[Group]:
+        """Evaluation groups that became ready since this was last asked."""
+        found, self._grouping.evaluated = self._grouping.evaluated, []
+        return found
+
+    def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
+        """From where `trajectories` must be read again; `started_at` where this process began."""
+        offsets = dict(started_at) | self._positions
+        for source in self._grouping.held():
+            offsets[source.partition] = min(offsets[source.partition], source.offset)
+        return offsets
+
+    def _recorded(self, step: int, clock: Clock) -> Batch | Skipped | None:
+        commit = self._plan.again[step]
+        if commit is None:
+            return Skipped(step)
+        groups = [self._grouping.ready.get(name) for name in commit.groups]
+        found = [group for group in groups if group is not None]
+        if len(found) < len(groups):
+            return None
+        return Batch(step, tuple(prepare(group, clock, self._rules) for group in found))
+
+    def _exhausted(self) -> bool:
+        """Whether no further group comes before the next step: too many were dropped."""
+        credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
+        lost = sum(self._dropped.values())
+        return not self._history.under_way and lost > 0 and lost >= credits - self.ready
+
+    def _waits(self, clock: Clock, now_ms: int) -> bool:
+        if self._rules.on_stale != "wait":
+            return False
+        return bool(awaited(self._history.under_way, clock, self._rules.max_staleness, now_ms))
+
+    def _give_up(self, prepared: Prepared, now_ms: int) -> Record:
+        reason, detail = prepared.dropped or ("filtered", prepared.filtered)
+        record = self._grouping.drop(prepared.group.group_id, reason, detail, now_ms)
+        self._counted([record])
+        return record
+
+    def _counted(self, records: Records) -> Records:
+        for record in records:
+            if isinstance(record, GroupDropped):
+                self._dropped[record.reason] += 1
+            elif isinstance(record, SampleFailed):
+                self._failed += 1
+        return records

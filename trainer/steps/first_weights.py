@@ -1,0 +1,69 @@
+"""The weights everybody starts with: version 0 of a new run, or what is current."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.producer import Producer
+from infra.weights.versions import versions
+from schemas.topics import CONTROL, FLEET, fleet_key
+from trainer.backends.backend import Backend
+from trainer.recovery.history import History, Published
+from trainer.recovery.resume import Plan
+from trainer.steps.publication import Publication
+
+_FLUSH_S = 30.0
+
+
+class WeightsDirectoryInUse(SeamlessFlowError):
+    """A run begins, but its weights directory holds versions of another one."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds weights of another run: set trainer.weights_dir (or data_dir) to "
+            "another directory"
+        )
+
+    def __reduce__(self) -> tuple[type["WeightsDirectoryInUse"], tuple[str]]:
+        return WeightsDirectoryInUse, (self.directory,)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWeights:
+    """What is current when the process begins."""
+
+    published: Published
+    new: bool
+    """Whether it still has to be announced on `control`."""
+    plan: Plan
+
+
+def first_weights(
+    publication: Publication, root: Path, history: History, plan: Plan, backend: Backend
+) -> FirstWeights:
+    """Sees to it that there are weights to roll out with.
+
+    A new run writes version 0. One that goes on keeps what is current; if its directory is gone, it
+    writes what is in memory under a new number. Raises `WeightsDirectoryInUse`.
+    """
+    current, origin = history.published, plan.origin
+    if current is None and max(versions(root), default=0) > 0:
+        raise WeightsDirectoryInUse(str(root))
+    publication.prepare()
+    if current is not None and Path(current.directory).is_dir():
+        return FirstWeights(current, False, plan)
+    number = 0 if current is None else plan.next_version
+    published = publication.write(backend, number, origin.step, plan.lineage)
+    history.steps_of[number] = origin.step
+    return FirstWeights(published, True, replace(plan, next_version=number + 1))
+
+
+def announce(first: FirstWeights, publication: Publication, producer: Producer, at_ms: int) -> None:
+    """Tells `control`, if it is new, and `fleet`; returns when both are acknowledged."""
+    if first.new:
+        lineage = first.plan.lineage
+        producer.send(CONTROL.name, publication.announcement(first.published, lineage, at_ms))
+    weights = publication.policy_weights(first.published, at_ms)
+    producer.send(FLEET.name, weights, key=fleet_key(weights))
+    producer.flush(_FLUSH_S)

@@ -1,0 +1,135 @@
+"""New weights for everybody: a directory that any engine loads, and the records that name it.
+
+Each version is a whole Hugging Face directory (configuration and tokenizer included). The tokenizer
+that `PolicyWeights` names lies apart from the versions and never changes.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings, rendering_hash
+from infra.weights.manifest import Manifest, publish
+from infra.weights.versions import retain
+from infra.weights.whole_directory import whole_directory
+from schemas.records import PolicyWeights, Sampling, WeightsPublished
+from trainer.backends.backend import Backend, ModelUnusable
+from trainer.recovery.history import Published
+from trainer.settings import TrainerSettings
+
+TOKENIZER = "tokenizer"
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
+_INDEX = ".index.json"
+
+
+class Publication:
+    """Writes versions of one policy below the weights directory."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Raises `RendererError` for renderer settings that are none."""
+        self._settings = settings
+        self._root = settings.weights_dir.resolve()
+        self._renderer = RendererSettings.from_json(settings.policy.renderer.encode())
+        self._tokenizer = self._root / TOKENIZER
+
+    def check_rendering(self) -> None:
+        """Raises `RendererError` where no prompt of the policy could be rendered."""
+        there = self._tokenizer.is_dir()
+        Renderer.load(self._tokenizer if there else self._settings.policy.model, self._renderer)
+
+    def prepare(self) -> None:
+        """Copies all but the weights of the initial model, once. Raises `ModelUnusable`."""
+        model = self._settings.policy.model
+        if self._tokenizer.is_dir():
+            return
+        if not (model / "tokenizer.json").is_file():
+            raise ModelUnusable(str(model), "has no tokenizer.json")
+        with whole_directory(self._tokenizer) as draft:
+            for path in _companions(model):
+                shutil.copyfile(path, draft / path.name)
+
+    def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
+        """Writes the back end's weights as `version`, with `step` optimizer steps behind them."""
+        facts = Manifest(
+            policy=self._settings.run.policy,
+            version=version,
+            optimizer_step=step,
+            lineage=lineage,
+            dtype=backend.dtype,
+        )
+
+        def fill(draft: Path) -> None:
+            backend.write_weights(draft)
+            for path in _companions(self._tokenizer):
+                if not (draft / path.name).exists():
+                    _link(path, draft / path.name)
+
+        directory, digest = publish(self._root, facts, fill)
+        retain(self._root, self._settings.trainer.versions_kept)
+        return Published(version, step, str(directory), digest)
+
+    def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
+        """For `control`."""
+        return WeightsPublished(
+            at_ms=now_ms,
+            policy=self._settings.run.policy,
+            version=published.version,
+            step=published.step,
+            lineage=lineage,
+            directory=published.directory,
+            manifest_sha256=published.manifest_sha256,
+        )
+
+    def policy_weights(self, published: Published, now_ms: int) -> PolicyWeights:
+        """For `fleet`."""
+        policy = self._settings.policy
+        return PolicyWeights(
+            policy=self._settings.run.policy,
+            version=published.version,
+            step=published.step,
+            directory=published.directory,
+            manifest_sha256=published.manifest_sha256,
+            tokenizer_directory=str(self._tokenizer),
+            tokenizer_hash=rendering_hash(self._tokenizer, self._renderer),
+            renderer=self._renderer.to_json(),
+            max_context=policy.max_context,
+            overrides=self._overrides(),
+            train_inexact=policy.train_inexact,
+            strictness=policy.strictness,
+            at_ms=now_ms,
+        )
+
+    def _overrides(self) -> Sampling:
+        """The distribution that is trained: the model's own, unless the settings bend it."""
+        policy = self._settings.policy
+        return Sampling(
+            max_tokens=policy.max_tokens,
+            temperature=policy.temperature,
+            top_p=policy.top_p,
+            top_k=policy.top_k,
+            min_p=0.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+            repetition_penalty=1.0,
+            min_tokens=0,
+        )
+
+
+def _companions(directory: Path) -> list[Path]:
+    """Files of a model's directory that are no weights."""
+    return [
+        path
+        for path in sorted(directory.iterdir())
+        if path.is_file()
+        and not path.name.startswith(".")
+        and path.suffix not in _WEIGHTS
+        and not path.name.endswith(_INDEX)
+    ]
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,85 @@
+"""What is told about finished steps: metrics to the sinks, alarms and reasons to `control`."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from schemas.records import ProgressStalled
+from trainer.data.grouping import Group
+from trainer.metrics.reasons import Metrics, reasons
+from trainer.metrics.sinks import Sink
+from trainer.settings import TrainerSection
+from trainer.steps.one_step import Done
+
+LEARNING = "learning"
+ENGINE = "engine mismatch"
+_log = logging.getLogger(__name__)
+
+
+class Reports:
+    """Keeps the metrics of the last steps; called by the loop."""
+
+    def __init__(self, settings: TrainerSection, sinks: Sequence[Sink]) -> None:
+        self._settings = settings
+        self._sinks = sinks
+        self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
+        self._alarmed = False
+
+    def step(self, done: Done) -> list[ProgressStalled]:
+        """Takes in a step; returns what has to be told on `control`."""
+        order, metrics = done.order, done.metrics
+        for sink in self._sinks:
+            sink.write(order.batch.step, order.next_version, done.at_ms, metrics)
+        _log.info("step %d: %s", order.batch.step, _line(metrics))
+        return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
+
+    def nothing_learned(self, metrics: Metrics, at_ms: int) -> list[ProgressStalled]:
+        """The reasons, once enough steps in a row had no gradient; also asked for skipped steps."""
+        self._recent.append((at_ms, metrics))
+        if len(self._recent) < self._settings.explain_after:
+            return []
+        found = reasons([one for _, one in self._recent])
+        if not found:
+            return []
+        since_ms = self._recent[0][0]
+        detail = f"{len(self._recent)} steps without a gradient: {'; '.join(found)}"
+        self._recent.clear()
+        _log.warning("nothing is learned: %s", detail)
+        return [ProgressStalled(at_ms=at_ms, what=LEARNING, detail=detail, since_ms=since_ms)]
+
+    def close(self) -> None:
+        """Closes the sinks."""
+        for sink in self._sinks:
+            sink.close()
+
+    def _mismatch(self, done: Done) -> list[ProgressStalled]:
+        """Told once when it begins, not at every step."""
+        mean = done.metrics.get("mismatch_mean", 0.0)
+        alarm = mean > self._settings.mismatch_alarm
+        begins, self._alarmed = alarm and not self._alarmed, alarm
+        if not begins:
+            return []
+        detail = (
+            f"log-probs of engine and trainer differ by {mean:.3g} on average under the same "
+            f"weights, more than {self._settings.mismatch_alarm:g}: the engine computes something "
+            "else than the trainer (element type, attention, template, weights not loaded)"
+        )
+        _log.error("step %d: %s", done.order.batch.step, detail)
+        at_ms = done.at_ms
+        return [ProgressStalled(at_ms=at_ms, what=ENGINE, detail=detail, since_ms=at_ms)]
+
+
+def evaluation(groups: Sequence[Group]) -> dict[str, float]:
+    """Metrics of evaluation groups that became ready."""
+    returns = [value for group in groups for value in group.returns()]
+    if not returns:
+        return {}
+    return {
+        "eval_reward_mean": sum(returns) / len(returns),
+        "eval_sessions": float(len(returns)),
+    }
+
+
+def _line(metrics: Metrics) -> str:
+    shown = ("reward_mean", "tokens_trained", "loss", "grad_norm", "entropy", "mismatch_mean")
+    return ", ".join(f"{name} {metrics[name]:.4g}" for name in shown if name in metrics)
