@@ -9,7 +9,7 @@ from producers.rollout.probe.questions import PROMPT_TEXT
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_engine import ActingEngine
-from tests.unit.rollout.generation import Generation
+from tests.builders.rollout.generation import Generation
 
 STOP = "<|im_end|>"
 LINE = "Zwei, or not? <tool_call>\n{}\n</tool_call>"

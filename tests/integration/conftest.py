@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from infra.settings import KafkaSettings
-from tests.integration.gateway_double import GatewayProcess, ScriptedManager
+from tests.integration.gateway.gateway_double import GatewayProcess, ScriptedManager
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import orjson
 from infra.rendering.renderer import Renderer
 from infra.rendering.tokenizer import pack, unpack
 from schemas import records as r
+from tests.builders.trajectories.oracle import SessionTold, TurnTold
 from tests.properties.told import Known
-from tests.unit.trajectories.oracle import SessionTold, TurnTold
 
 
 def answer_of(turn: TurnTold) -> bytes:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas import records as r
 from schemas.records import Record
+from tests.builders.trajectories.oracle import SessionTold, TurnTold
 from tests.properties.told import Told
-from tests.unit.trajectories.oracle import SessionTold, TurnTold
 
 Requests = Mapping[str, r.RequestTurn]
 _WINDOW_MS = 60_000

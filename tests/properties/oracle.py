@@ -12,9 +12,9 @@ import numpy as np
 
 from schemas import records as r
 from schemas.records import Trajectory, TrajectoryNode
+from tests.builders.trajectories.oracle import TurnTold
 from tests.properties.engine import Generation
 from tests.properties.told import Told
-from tests.unit.trajectories.oracle import TurnTold
 from trainer.data.chains import chains
 
 Marked = list[tuple[int, float]]

@@ -9,11 +9,11 @@ from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS
+from tests.builders.trajectories.story import message
 from tests.properties.managers import Group, StagedManager
 from tests.properties.test_ownership import own, read
 from tests.properties.topics import Topics
-from tests.unit.trajectories.story import message
-from tests.unit.trajectories.test_decide import a_fleet, acquired, fields, request
+from tests.unit.trajectories.decisions.test_decide import a_fleet, acquired, fields, request
 
 TERMS = r.SessionTerms(policy="p", max_idle_ms=60_000, max_age_ms=60_000)
 

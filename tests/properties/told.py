@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from schemas import records as r
 from schemas.records import Record
-from tests.unit.trajectories.oracle import SessionTold, TurnTold
+from tests.builders.trajectories.oracle import SessionTold, TurnTold
 
 
 @dataclass

@@ -6,9 +6,9 @@ import numpy as np
 import orjson
 
 from schemas import records as r
+from tests.builders.trajectories.oracle import TurnTold
 from tests.properties.gateway import Call, Gateway
 from tests.properties.told import Told
-from tests.unit.trajectories.oracle import TurnTold
 
 
 def check_answers(gateway: Gateway, told: Mapping[str, Told]) -> None:

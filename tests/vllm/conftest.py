@@ -14,8 +14,8 @@ from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.engine import VllmEngine
 from producers.rollout.vllm_engine.server import VllmServer
 from seamlessflow.demo.model import make_model
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 HEAD_DIM = 32
 CONTEXT = 256
 LONG_CONTEXT = 4096

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.rollout_worker.engine_contract import EngineContract
+from tests.contracts.engine import EngineContract
 
 pytestmark = pytest.mark.vllm
 

@@ -11,8 +11,8 @@ from infra.rendering.tokenizer import Tokenizer
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import SamplingUnsupported
 from producers.rollout.vllm_engine.engine import VllmEngine
-from tests.unit.rollout.generation import Generation, as_bytes
-from tests.unit.rollout.models import plain_logprobs, plain_top, prompt
+from tests.builders.models import plain_logprobs, plain_top, prompt
+from tests.builders.rollout.generation import Generation, as_bytes
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-4

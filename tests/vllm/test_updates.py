@@ -13,8 +13,8 @@ from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import WeightsRejected
 from producers.rollout.vllm_engine.engine import VllmEngine
 from producers.rollout.vllm_engine.server import VllmServer
-from tests.unit.rollout.generation import Generation
-from tests.unit.rollout.models import plain_logprobs, prompt
+from tests.builders.models import plain_logprobs, prompt
+from tests.builders.rollout.generation import Generation
 from tests.vllm.conftest import LONG_CONTEXT, VERSION
 from tests.waiting import until
 

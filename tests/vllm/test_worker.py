@@ -19,8 +19,8 @@ from producers.rollout.settings import VllmSection
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.demo.model import make_model
-from tests.integration.rollout_stage import Stage, staged
-from tests.unit.rollout.models import plain_logprobs
+from tests.builders.models import plain_logprobs
+from tests.integration.rollout.rollout_stage import Stage, staged
 from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
 from tests.waiting import until
 

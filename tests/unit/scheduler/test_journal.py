@@ -12,7 +12,7 @@ from scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
 from scheduler.state.state import to_json
 from schemas import records as r
 from schemas.records import Record
-from tests.unit.scheduler import events as e
+from tests.builders.scheduler import events as e
 
 NOW = 1_000_000
 READ_BACK_S = 10

@@ -11,9 +11,9 @@ from consumers.trajectories.sessions.partition import Partition, Progress
 from infra.kafka.client import Received
 from schemas.codec import decode, encode
 from schemas.records import Record, SessionOpened, Trajectory
-from tests.unit.trajectories.happenings import STEPS, Step
-from tests.unit.trajectories.histories import History, told
-from tests.unit.trajectories.oracle import SessionTold, expected_masked
+from tests.builders.trajectories.happenings import STEPS, Step
+from tests.builders.trajectories.histories import History, told
+from tests.builders.trajectories.oracle import SessionTold, expected_masked
 
 HISTORIES = st.lists(STEPS, min_size=20, max_size=80)
 

@@ -1,0 +1,98 @@
+"""A tiny causal model in a Hugging Face directory, and tokens sampled from it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from schemas.identity import session_id
+from schemas.records import Trajectory
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.trainer.trajectories import Run, trajectory
+
+VOCABULARY = 32
+
+
+def write_tiny(directory: Path, seed: int = 0) -> Path:
+    """Random weights of a two-layer model with a vocabulary of 32, and a tokenizer with more."""
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=2,
+        intermediate_size=32,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(directory)
+    make_tokenizer(directory)
+    return directory
+
+
+def open_tiny(directory: Path) -> PreTrainedModel:
+    """The model of a directory."""
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(directory)
+    return model
+
+
+@torch.no_grad()
+def logprobs(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
+    """Log-prob of each token given those before it; the first one's is 0."""
+    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
+    found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+    return [0.0, *found.tolist()]
+
+
+@torch.no_grad()
+def sample(model: PreTrainedModel, prompt: Sequence[int], length: int) -> list[int]:
+    """`length` tokens behind the prompt, drawn at temperature 1."""
+    ids = list(prompt)
+    for _ in range(length):
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float()
+        ids.append(int(torch.multinomial(logits.softmax(-1), 1)))
+    return ids[len(prompt) :]
+
+
+@torch.no_grad()
+def bandit(directory: Path, groups: int, group_size: int) -> list[Trajectory]:
+    """Sessions of a game: behind one prompt token, say one below 16. Sampled from the model."""
+    torch.manual_seed(1)
+    model = open_tiny(directory)
+    ids = (torch.arange(groups) % 8).repeat_interleave(group_size)[:, None]
+    said = []
+    for _ in range(2):
+        table = model(input_ids=ids, use_cache=False).logits[:, -1].float().log_softmax(-1)
+        drawn = torch.multinomial(table.exp(), 1)
+        said.append(table.gather(-1, drawn))
+        ids = torch.cat([ids, drawn], 1)
+    return [
+        _session(row, logprobs, *divmod(number, group_size), group_size)
+        for number, (row, logprobs) in enumerate(
+            zip(ids.tolist(), torch.cat(said, 1).tolist(), strict=True)
+        )
+    ]
+
+
+def _session(
+    ids: list[int], logprobs: list[float], group: int, place: int, size: int
+) -> Trajectory:
+    return trajectory(
+        [Run(ids[:1], "prompt"), Run(ids[1:], parent=0, parent_end=1, logprobs=logprobs)],
+        session_id(f"run-{group}", place, 0),
+        reward=float(ids[1] < VOCABULARY // 2),
+        group=f"run-{group}",
+        sample=place,
+        group_size=size,
+    )
+
+
+@torch.no_grad()
+def bandit_return(directory: Path) -> float:
+    """Expected return of the game under the weights of a directory, exactly."""
+    model = open_tiny(directory)
+    logits = model(input_ids=torch.arange(8)[:, None], use_cache=False).logits[:, -1].float()
+    return float(logits.softmax(-1)[:, : VOCABULARY // 2].sum(-1).mean())

@@ -1,0 +1,179 @@
+"""Events that managers and workers might write next, faults among them.
+
+A step is a few small choices; what they mean depends on what the session has come to.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import xxhash
+from hypothesis import strategies as st
+
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.trajectories import story
+from tests.builders.trajectories.oracle import SessionTold, TurnTold
+
+Numbers = Iterator[int]
+"""Each number once: whatever is made of them can be told apart."""
+SESSIONS = 2
+RIGHT = "right"
+FAULTS = (*[RIGHT] * 12, "worker", "incarnation", "dispatch", "offset", "epoch", "hash", "twice")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens."""
+
+    action: str
+    which: int
+    amount: int
+    fault: str
+
+
+def _start(numbers: Numbers, session: SessionTold, step: Step) -> Record:
+    parent, end = _place(session, step)
+    suffix = [next(numbers) for _ in range(step.amount % 3 + (parent < 0))]
+    prompt = session.path(parent, end) + suffix
+    return story.started(
+        f"t{next(numbers)}",
+        story.ids(*suffix),
+        parent_node=parent,
+        parent_end=end,
+        prompt_length=len(prompt),
+        prompt_hash=_hash(prompt),
+        behavior_exact=step.amount != 7,
+    )
+
+
+def _place(session: SessionTold, step: Step) -> tuple[int, int]:
+    """Nowhere, behind a prompt (again), behind what was sampled, or anywhere."""
+    if not session.turns or step.amount == 2:
+        return -1, 0
+    turn = step.which % len(session.turns)
+    if step.amount in (0, 3):
+        node = 2 * turn
+        return node, len(session.node(node))
+    node = 2 * turn + 1
+    length = len(session.node(node))
+    return node, min(length, step.which) if step.amount == 6 else length
+
+
+def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    further = {"dispatch": 0, "hash": 2}.get(step.fault, 1)
+    return story.dispatched(
+        turn.started.turn_id,
+        len(turn.dispatches) + further,
+        from_offset=len(turn.sampled) + (step.fault == "offset"),
+        worker=f"w{step.amount}",
+    )
+
+
+def _output(kind: Callable[..., Record]) -> Callable[..., Record]:
+    def made(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+        sampler = turn.dispatches[-1].event if turn.dispatches else story.dispatched()
+        tokens = [next(numbers) for _ in range(step.amount)]
+        start = len(turn.sampled) + (step.fault == "offset")
+        return kind(
+            story.ids(*tokens),
+            turn.started.turn_id,
+            dispatch=sampler.dispatch - (step.fault == "dispatch"),
+            worker="wrong" if step.fault == "worker" else sampler.worker,
+            incarnation="wrong" if step.fault == "incarnation" else sampler.incarnation,
+            token_offset=start,
+            logprobs=np.array(tokens, np.float32).tobytes(),
+            spans=_spans(start, step.amount),
+        )
+
+    return made
+
+
+def _spans(start: int, tokens: int) -> tuple[r.VersionSpan, ...]:
+    """Versions change within a record of four tokens, and are not known exactly in one of six."""
+    versions = {4: ((0, 1, 1), (2, 2, 2)), 6: ((0, 1, 2), (5, 2, 2))}.get(tokens, ((0, 1, 1),))
+    return tuple(
+        r.VersionSpan(start=start + at, version_min=low, version_max=high)
+        for at, low, high in versions
+        if at < tokens
+    )
+
+
+def _complete(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    place = 2 * session.turns.index(turn)
+    prompt = session.path(place, len(session.node(place)))
+    made: Any = _output(story.completed)(numbers, session, turn, step)
+    return replace(  # type: ignore[no-any-return]
+        made,
+        prompt_length=len(prompt),
+        prompt_hash=b"?" if step.fault == "hash" else _hash(prompt),
+    )
+
+
+def _fail(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    told: Any = _output(story.progressed)(numbers, session, turn, step)
+    named = step.amount < 4
+    return r.TurnFailed(
+        session_id="",
+        turn_id=turn.started.turn_id,
+        epoch=None if named else 0,
+        dispatch=told.dispatch if named else None,
+        worker=told.worker if named else None,
+        incarnation=told.incarnation if named else None,
+        status=500,
+        reason="x",
+        detail="",
+        cause="infrastructure",
+        at_ms=1,
+    )
+
+
+def _cancel(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    name = turn.started.turn_id
+    return r.TurnCancelled(
+        session_id="", epoch=0, at_ms=1, command_id="", turn_id=name, reason="gone"
+    )
+
+
+def _join(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    name = turn.started.turn_id
+    return r.TurnJoined(session_id="", epoch=0, at_ms=1, command_id="", turn_id=name)
+
+
+def _hash(tokens: Sequence[int]) -> bytes:
+    return xxhash.xxh3_128_digest(np.array(tokens, np.int32).tobytes())
+
+
+ON_SESSIONS: dict[str, Callable[[Numbers, SessionTold, Step], Record]] = {
+    "start": _start,
+    "reward": lambda numbers, session, step: story.rewarded(step.amount / 4),
+    "close": lambda numbers, session, step: story.closed(),
+    "finalize": lambda numbers, session, step: story.finalized(),
+}
+ON_TURNS: dict[str, Callable[[Numbers, SessionTold, TurnTold, Step], Record]] = {
+    "dispatch": dispatch,
+    "progress": _output(story.progressed),
+    "interrupt": _output(story.interrupted),
+    "complete": _complete,
+    "fail": _fail,
+    "cancel": _cancel,
+    "join": _join,
+}
+OUTPUTS = ("progress", "interrupt", "complete")
+_OFTEN = ("start", *OUTPUTS, "progress", "complete")
+_ACTIONS = (*_OFTEN * 6, *ON_SESSIONS, *ON_TURNS, "claim")
+_CHOICES = (_ACTIONS, range(8 * SESSIONS), range(8), FAULTS)
+
+
+def step(number: int) -> Step:
+    """One of all possible steps; a number is drawn much faster than its parts."""
+    chosen: list[Any] = []
+    for choices in _CHOICES:
+        number, place = divmod(number, len(choices))
+        chosen.append(choices[place])
+    return Step(*chosen)
+
+
+STEPS = st.integers(0, prod(map(len, _CHOICES)) - 1).map(step)

@@ -1,0 +1,116 @@
+"""Logs of one partition, with what the oracle says they come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.trajectories import story
+from tests.builders.trajectories.happenings import (
+    ON_SESSIONS,
+    ON_TURNS,
+    OUTPUTS,
+    RIGHT,
+    SESSIONS,
+    Step,
+    dispatch,
+)
+from tests.builders.trajectories.oracle import SessionTold
+
+
+@dataclass
+class History:
+    """The log so far and what it has come to."""
+
+    log: list[Record] = field(default_factory=list)
+    accepted: list[bool] = field(default_factory=list)
+    sessions: dict[str, SessionTold] = field(default_factory=dict)
+    """Those not finalized."""
+    finalized: list[SessionTold] = field(default_factory=list)
+    epoch: int = 1
+
+    def __post_init__(self) -> None:
+        self._numbers = count(1)
+        self.accepted.append(True)
+        self.log.append(r.PartitionClaimed(partition=0, epoch=1, manager="first", at_ms=0))
+
+    def happen(self, step: Step) -> None:
+        """Appends what the step means now, if anything."""
+        if step.action == "claim":
+            return self.claim(step)
+        session = self.sessions.get(self._name(step))
+        if session is None:
+            return self.write(self._about(step, story.opened()), step)
+        turns = [turn for turn in session.turns if not turn.end] or session.turns
+        if step.action in ON_SESSIONS:
+            self.write(
+                self._about(step, ON_SESSIONS[step.action](self._numbers, session, step)), step
+            )
+        elif turns:
+            turn = turns[step.which // SESSIONS % len(turns)]
+            waits = turn.sampler is None and step.fault == RIGHT and step.action in OUTPUTS
+            make = dispatch if waits else ON_TURNS[step.action]
+            self.write(self._about(step, make(self._numbers, session, turn, step)), step)
+
+    def finish(self) -> None:
+        """Ends every session."""
+        for session_id in list(self.sessions):
+            self.append(replace(story.closed(), session_id=session_id, epoch=self.epoch))
+            self.append(replace(story.finalized(), session_id=session_id, epoch=self.epoch))
+
+    def claim(self, step: Step) -> None:
+        """Another manager takes over, or comes too late."""
+        epoch = self.epoch + (step.fault == RIGHT)
+        self.append(r.PartitionClaimed(partition=0, epoch=epoch, manager="other", at_ms=0))
+
+    def write(self, event: Record, step: Step) -> None:
+        """Appends the event; `twice` delivers it again."""
+        for _ in range(1 + (step.fault == "twice")):
+            self.append(event)
+
+    def append(self, event: Record) -> None:
+        """Appends, and works out what it comes to."""
+        self.accepted.append(self._take(event, len(self.log)))
+        self.log.append(event)
+
+    def _name(self, step: Step) -> str:
+        """A session's id is never used again."""
+        slot = f"s{step.which % SESSIONS}."
+        return slot + str(sum(one.opened.session_id.startswith(slot) for one in self.finalized))
+
+    def _about(self, step: Step, event: Any) -> Record:
+        more: dict[str, Any] = {"session_id": self._name(step)}
+        if getattr(event, "epoch", None) is not None:
+            more["epoch"] = self.epoch - (step.fault == "epoch")
+        if getattr(event, "command_id", None) is not None:
+            more["command_id"] = f"c{next(self._numbers)}"
+        return replace(event, **more)  # type: ignore[no-any-return]
+
+    def _take(self, event: Any, offset: int) -> bool:
+        if isinstance(event, r.PartitionClaimed):
+            newer = event.epoch > self.epoch
+            self.epoch = max(self.epoch, event.epoch)
+            return newer
+        if getattr(event, "epoch", None) is not None and event.epoch < self.epoch:
+            return False
+        session = self.sessions.get(event.session_id)
+        if session is None:
+            if opens := isinstance(event, r.SessionOpened):
+                self.sessions[event.session_id] = SessionTold(event, offset)
+            return opens or isinstance(event, r.CommandRefused)
+        counts = session.take(event, offset)
+        if session.finalized:
+            self.finalized.append(self.sessions.pop(event.session_id))
+        return counts
+
+
+def told(steps: Sequence[Step], finish: bool = True) -> History:
+    """The history of the steps."""
+    history = History()
+    for step in steps:
+        history.happen(step)
+    if finish:
+        history.finish()
+    return history

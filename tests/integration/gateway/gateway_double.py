@@ -1,0 +1,216 @@
+"""A trajectory manager that says what a test tells it to, and a gateway process before it."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
+from infra.ports import free_port
+from infra.settings import KafkaSettings
+from producers.gateway.calls.keys import Keys, derived_admin_key
+from schemas.records import (
+    CommandAnswered,
+    CountTokens,
+    OpenSession,
+    Record,
+    ReplyAddress,
+    ReplyDelta,
+    ReplyFinished,
+    RequestTurn,
+)
+from schemas.topics import FLEET, REPLIES, REQUESTS
+from tests.paths import ROOT
+from tests.waiting import until
+
+SECRET = "the secret of these tests"
+DEADLINE_S = 60.0
+Script = Callable[[RequestTurn], Sequence[Record]]
+R = TypeVar("R", bound=Record)
+
+
+def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> ReplyFinished:
+    """The whole answer to a turn."""
+    message = {"role": "assistant", "content": text} | more.pop("message", {})
+    given = {
+        "turn_id": turn.turn_id,
+        "message": orjson.dumps(message),
+        "finish_reason": "stop",
+        "prompt_tokens": 5,
+        "completion_tokens": len(text or ""),
+        "version": 3,
+    }
+    assert turn.reply is not None
+    return ReplyFinished(
+        gateway=turn.reply.gateway, session_id=turn.session_id, **{**given, **more}
+    )
+
+
+def deltas(turn: RequestTurn, *texts: str) -> list[ReplyDelta]:
+    """Streamed pieces of an answer, a token a character."""
+    assert turn.reply is not None
+    offset, made = 0, []
+    for text in texts:
+        made.append(
+            ReplyDelta(
+                gateway=turn.reply.gateway,
+                session_id=turn.session_id,
+                turn_id=turn.turn_id,
+                token_offset=offset,
+                token_count=len(text),
+                delta=orjson.dumps({"content": text}),
+            )
+        )
+        offset += len(text)
+    return made
+
+
+def answered(command: Any, status: int = 200, reason: str = "", **more: Any) -> CommandAnswered:
+    """What became of a command."""
+    return CommandAnswered(
+        gateway=command.reply.gateway,
+        session_id=command.session_id,
+        command_id=command.command_id,
+        status=status,
+        reason=reason,
+        **more,
+    )
+
+
+def _hello(turn: RequestTurn) -> list[Record]:
+    return [finished(turn)]
+
+
+class ScriptedManager:
+    """Answers sessions' commands with 200 and turns as `scripts` say, by session.
+
+    It counts a token a message.
+    """
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        create_topics(kafka, [REQUESTS, REPLIES, FLEET])
+        self.scripts: dict[str, Script] = {}
+        self.ids: dict[str, str] = {}
+        """Of sessions that commands name."""
+        self.received: list[Record] = []
+        self.headers: dict[str, dict[str, bytes]] = {}
+        """Kafka headers of the last command of each session."""
+        self._producer = Producer(kafka, "scripted-manager")
+        self._reader = Reader(kafka, "scripted-manager")
+        self._reader.assign({(REQUESTS.name, n): 0 for n in range(REQUESTS.partitions)})
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def send(self, address: ReplyAddress | None, *replies: Record) -> None:
+        """Writes replies to a gateway."""
+        assert address is not None
+        for reply in replies:
+            self._producer.send(REPLIES.name, reply, partition=address.partition)
+
+    def find(self, kind: type[R], session_id: str) -> list[R]:
+        """Commands of this kind and session that have come."""
+        return [
+            record
+            for record in list(self.received)
+            if isinstance(record, kind) and vars(record)["session_id"] == session_id
+        ]
+
+    def await_command(self, kind: type[R], session_id: str, number: int = 1) -> R:
+        """The `number`-th command of this kind and session."""
+        until(lambda: len(self.find(kind, session_id)) >= number, f"{kind.__name__} {number}")
+        return self.find(kind, session_id)[number - 1]
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._producer.close()
+
+    def _serve(self) -> None:
+        while not self._closed.is_set():
+            for item in self._reader.poll(0.05):
+                self.headers[str(item.key)] = dict(item.headers)
+                self.received.append(item.record)
+                self._answer(item.record)
+        self._reader.close()
+
+    def _answer(self, record: Record) -> None:
+        address = vars(record).get("reply")
+        if isinstance(record, RequestTurn):
+            script = self.scripts.get(record.session_id, _hello)
+            self.send(address, *script(record))
+        elif isinstance(record, OpenSession) and record.policy == "unknown":
+            self.send(address, answered(record, 503, "unknown_policy"))
+        elif isinstance(record, CountTokens):
+            self.send(address, answered(record, tokens=len(record.messages)))
+        elif address is not None:
+            answer = answered(record)
+            session_id = self.ids.get(answer.session_id, answer.session_id)
+            self.send(address, replace(answer, session_id=session_id))
+
+
+@dataclass(frozen=True)
+class GatewayProcess:
+    """A running gateway."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    keys = Keys(SECRET)
+
+    @property
+    def admin(self) -> dict[str, str]:
+        """Headers of an administrator's call."""
+        return {"authorization": f"Bearer {derived_admin_key(SECRET)}"}
+
+    def bearing(self, session: str) -> dict[str, str]:
+        """Headers of a session's call."""
+        return {"authorization": f"Bearer {self.keys.session_token(session)}"}
+
+
+@contextmanager
+def gateway_process(
+    kafka: KafkaSettings, otlp_endpoint: str | None = None, **settings: object
+) -> Iterator[GatewayProcess]:
+    """A gateway in a process of its own, ready; ended by SIGTERM."""
+    port = free_port()
+    environment = {
+        **os.environ,
+        **_variables({"kafka__bootstrap_servers": kafka.bootstrap_servers}),
+        **_variables({"kafka__topic_prefix": kafka.topic_prefix}),
+        **_variables({"gateway__secret": SECRET, "gateway__port": port}),
+        **_variables({f"gateway__{name}": value for name, value in settings.items()}),
+    }
+    if otlp_endpoint is not None:
+        environment |= _variables({"telemetry__otlp_endpoint": otlp_endpoint})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "producers.gateway"], cwd=ROOT, env=environment
+    )
+    gateway = GatewayProcess(f"http://127.0.0.1:{port}", process)
+    try:
+        until(lambda: _ready(gateway), "the gateway to be ready")
+        yield gateway
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+
+def _variables(values: Mapping[str, object]) -> dict[str, str]:
+    return {f"SEAMLESSFLOW_{name.upper()}": str(value) for name, value in values.items()}
+
+
+def _ready(gateway: GatewayProcess) -> bool:
+    assert gateway.process.poll() is None, "the gateway ended"
+    try:
+        return httpx.get(f"{gateway.url}/ready").status_code == 200
+    except httpx.ConnectError:
+        return False

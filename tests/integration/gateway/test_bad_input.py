@@ -1,0 +1,336 @@
+"""Calls that are wrong in form, before a real gateway: each gets a clear answer and harms none."""
+
+import gzip
+import socket
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import orjson
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas.records import RequestTurn
+from schemas.topics import REQUESTS
+from tests.builders.gateway.bodies import BODIES
+from tests.builders.gateway.damage import damaged
+from tests.integration.gateway.gateway_double import (
+    DEADLINE_S,
+    GatewayProcess,
+    ScriptedManager,
+    gateway_process,
+)
+from tests.waiting import until
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+LIMIT = 200_000
+COMMANDS = {
+    "/sessions": {"policy": "p", "metadata": {"a": "b"}, "sample": 1, "max_age_s": 60},
+    "/sessions/s/reward": {"value": 0.5, "name": "n", "turn": "chatcmpl-1", "final": True},
+    "/sessions/s/close": {"status": "complete", "reason": "r", "await_reward_s": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def prefixed(broker: KafkaSettings) -> KafkaSettings:
+    return broker.model_copy(update={"topic_prefix": f"bad-{uuid.uuid4().hex[:8]}."})
+
+
+@pytest.fixture(scope="module")
+def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
+    scripted = ScriptedManager(prefixed)
+    yield scripted
+    scripted.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
+    with gateway_process(prefixed, max_body_bytes=LIMIT, body_timeout_s=0.5) as running:
+        yield running
+
+
+@pytest.fixture
+def session() -> str:
+    return f"s-{uuid.uuid4().hex[:8]}"
+
+
+def raw_answer(gateway: GatewayProcess, *parts: bytes) -> bytes:
+    """What comes back for bytes that no client would send."""
+    place = httpx.URL(gateway.url)
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        for part in parts:
+            connection.sendall(part)
+        return connection.recv(65_536)
+
+
+def head(gateway: GatewayProcess, session: str, *lines: str) -> bytes:
+    token = gateway.keys.session_token(session)
+    begin = [f"POST {CHAT} HTTP/1.1", "host: x", f"authorization: Bearer {token}"]
+    return "\r\n".join([*begin, *lines, "", ""]).encode()
+
+
+@pytest.mark.parametrize("length", ["content-length: 100", "transfer-encoding: chunked"])
+def test_a_body_of_which_nothing_comes_ends_with_408(
+    gateway: GatewayProcess, session: str, length: str
+) -> None:
+    answer = raw_answer(gateway, head(gateway, session, length))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"type":"timeout_error"' in answer
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "gzip, identity"])
+def test_an_encoded_body_is_refused(gateway: GatewayProcess, session: str, encoding: str) -> None:
+    answer = httpx.post(
+        gateway.url + CHAT,
+        headers={**gateway.bearing(session), "content-encoding": encoding},
+        content=gzip.compress(orjson.dumps(BODY)),
+    )
+    assert answer.status_code == 415
+    assert answer.json()["error"]["code"] == "unsupported_encoding"
+    plain = {**gateway.bearing(session), "content-encoding": "identity"}
+    assert httpx.post(gateway.url + CHAT, headers=plain, json=BODY).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/sessions", "/sessions/s/close"])
+def test_another_method_is_refused(gateway: GatewayProcess, method: str, path: str) -> None:
+    answer = httpx.request(method, gateway.url + path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    if method != "HEAD":
+        assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_a_key_too_long_to_be_kept_is_refused(gateway: GatewayProcess, session: str) -> None:
+    headers = {**gateway.bearing(session), "idempotency-key": "k" * 257}
+    answer = httpx.post(gateway.url + CHAT, headers=headers, json=BODY)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "idempotency-key"
+
+
+def test_keys_that_differ_stay_different(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    bearing = [(name.encode(), value.encode()) for name, value in gateway.bearing(session).items()]
+    for key in (b"k\xe4", b"k\xf6"):
+        headers = [*bearing, (b"idempotency-key", key)]
+        assert httpx.post(gateway.url + CHAT, headers=headers, json=BODY).status_code == 200
+    turns = [manager.await_command(RequestTurn, session, number) for number in (1, 2)]
+    assert turns[0].idempotency_key != turns[1].idempotency_key
+
+
+@pytest.mark.parametrize("count", ["", "-1", "1e3", "many", "9" * 400, "²"])
+def test_a_strange_retry_count_does_no_harm(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, count: str
+) -> None:
+    headers = [
+        (b"authorization", gateway.bearing(session)["authorization"].encode()),
+        (b"x-stainless-retry-count", count.encode()),
+    ]
+    assert httpx.post(gateway.url + CHAT, headers=headers, json=BODY).status_code == 200
+    assert 0 <= manager.await_command(RequestTurn, session).retry_count < 10**9
+
+
+@pytest.mark.parametrize("named", ["%ff", "%00", "ä", "%2e%2e", "a%2fb", "x" * 5000, "", "\ud800"])
+def test_a_strange_session_is_answered(gateway: GatewayProcess, named: str) -> None:
+    path = f"/sessions/{named}/v1/chat/completions".encode("utf-8", "surrogatepass")
+    token = gateway.admin["authorization"]
+    body = orjson.dumps(BODY)
+    lines = f"host: x\r\nauthorization: {token}\r\ncontent-length: {len(body)}\r\n\r\n"
+    answer = raw_answer(gateway, b"POST " + path + b" HTTP/1.1\r\n" + lines.encode() + body)
+    assert answer.split(b" ", 2)[1] in (b"200", b"400", b"404")
+
+
+def test_a_head_without_end_is_refused(gateway: GatewayProcess, session: str) -> None:
+    endless = head(gateway, session)[:-2] + b"x-more: " + b"a" * 1_000_000
+    answer = raw_answer(gateway, endless)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST /v1/chat"], ids=["nothing", "a piece"])
+def test_a_head_that_does_not_come_ends_with_408(gateway: GatewayProcess, begun: bytes) -> None:
+    assert raw_answer(gateway, begun).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_second_head_that_does_not_come_ends_with_408(
+    gateway: GatewayProcess, session: str
+) -> None:
+    place = httpx.URL(gateway.url)
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(head(gateway, session)[:50])
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_may_rest_between_calls(gateway: GatewayProcess) -> None:
+    place, call = httpx.URL(gateway.url), b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    with socket.create_connection((place.host, place.port or 0), DEADLINE_S) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.sendall(call)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert raw_answer(gateway, b"").startswith(b"HTTP/1.1 408 ")
+        connection.sendall(call)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_call_is_named_as_its_client_wants(gateway: GatewayProcess, session: str) -> None:
+    named = {**gateway.bearing(session), "x-request-id": "my-call.1"}
+    whole = httpx.post(gateway.url + CHAT, headers=named, json=BODY)
+    streamed = httpx.post(gateway.url + CHAT, headers=named, json={**BODY, "stream": True})
+    refused = httpx.post(gateway.url + CHAT, headers=named, json={})
+    for answer in (whole, streamed, refused):
+        assert answer.headers["x-request-id"] == "my-call.1"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ä"])
+def test_a_name_that_is_none_is_not_repeated(
+    gateway: GatewayProcess, session: str, name: str
+) -> None:
+    headers = [
+        (b"authorization", gateway.bearing(session)["authorization"].encode()),
+        (b"x-request-id", name.encode()),
+    ]
+    answer = httpx.post(gateway.url + CHAT, headers=headers, json=BODY)
+    assert f"chatcmpl-{answer.headers['x-request-id']}" == answer.json()["id"]
+
+
+def assert_told(answer: httpx.Response, path: str) -> None:
+    """An error in the shape of who is spoken to at this path."""
+    told = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert told["error"]["message"] and told["error"]["type"]
+    if path.startswith("/v1/messages"):
+        assert told["type"] == "error"
+    else:
+        assert told["error"].keys() == {"message", "type", "param", "code"}
+
+
+def assert_unharmed(
+    gateway: GatewayProcess, manager: ScriptedManager, kafka: KafkaSettings
+) -> None:
+    """The gateway goes on, and all it wrote can be read."""
+    assert gateway.process.poll() is None
+    assert httpx.get(f"{gateway.url}/health").status_code == 200
+    answer = httpx.post(gateway.url + CHAT, headers=gateway.bearing("well"), json=BODY)
+    assert answer.status_code == 200
+    reader = Reader(kafka, "ends-of-requests")
+    partitions = [(REQUESTS.name, number) for number in range(REQUESTS.partitions)]
+    written = sum(reader.ends(partitions).values())
+    reader.close()
+    until(lambda: len(manager.received) >= written, "all records to be read")
+    assert len(manager.received) == written
+
+
+@pytest.mark.parametrize("path", [*BODIES, "/v1/messages/count_tokens"])
+def test_damaged_bodies_are_answered_and_do_no_harm(
+    gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings, path: str
+) -> None:
+    whole = BODIES.get(path, BODIES["/v1/messages"])
+    session = f"damaged-{uuid.uuid4().hex[:8]}"
+    with httpx.Client(
+        base_url=gateway.url, headers=gateway.bearing(session), timeout=DEADLINE_S
+    ) as client:
+
+        @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+        @given(damaged(whole))
+        def answers(body: bytes) -> None:
+            assume(len(body) < LIMIT)
+            answer = client.post(path, content=body)
+            if answer.status_code != 200:
+                assert 400 <= answer.status_code < 500
+                assert_told(answer, path)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)
+
+
+@pytest.mark.parametrize("path", [*BODIES, "/sessions"])
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "chunked"])
+def test_a_body_over_the_limit_is_refused_at_every_path(
+    gateway: GatewayProcess, path: str, announced: bool
+) -> None:
+    body = b" " * (LIMIT + 1)
+    headers = gateway.admin if path == "/sessions" else gateway.bearing("s")
+    answer = httpx.post(
+        gateway.url + path,
+        headers=headers,
+        content=body if announced else iter([body[:LIMIT], body[LIMIT:]]),
+    )
+    assert answer.status_code == 413
+    assert_told(answer, path)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_missing_key_is_told_in_the_shape_of_each_dialect(
+    gateway: GatewayProcess, path: str
+) -> None:
+    answer = httpx.post(gateway.url + path, json={})
+    assert answer.status_code == 401
+    assert_told(answer, path)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_damaged_session_commands_are_answered(
+    gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings, path: str
+) -> None:
+    with httpx.Client(base_url=gateway.url, headers=gateway.admin, timeout=DEADLINE_S) as client:
+
+        @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+        @given(damaged(COMMANDS[path]))
+        def answers(body: bytes) -> None:
+            assume(len(body) < LIMIT)
+            answer = client.post(path, content=body)
+            if answer.status_code not in (200, 201):
+                assert answer.status_code == 400
+                assert_told(answer, path)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)
+
+
+def test_strange_headers_do_no_harm(
+    gateway: GatewayProcess,
+    manager: ScriptedManager,
+    prefixed: KafkaSettings,
+) -> None:
+    names = (
+        "x-session-id",
+        "x-seamlessflow-module",
+        "x-seamlessflow-agent",
+        "user-agent",
+        "idempotency-key",
+        "x-stainless-retry-count",
+        "x-request-id",
+        "traceparent",
+        "tracestate",
+        "content-type",
+        "content-encoding",
+        "accept-encoding",
+        "expect",
+        "x-api-key",
+        "anthropic-version",
+    )
+    printable = st.binary(max_size=300).map(
+        lambda value: bytes(byte for byte in value if byte >= 32 and byte != 127).strip()
+    )
+    body = orjson.dumps(BODY)
+    with httpx.Client(base_url=gateway.url, timeout=DEADLINE_S) as client:
+
+        @settings(max_examples=150, suppress_health_check=list(HealthCheck))
+        @given(st.dictionaries(st.sampled_from(names), printable, max_size=4))
+        def answers(headers: dict[str, bytes]) -> None:
+            sent = [(name.encode(), value) for name, value in headers.items()]
+            bearing = gateway.bearing("headers")["authorization"].encode()
+            answer = client.post(CHAT, content=body, headers=[*sent, (b"authorization", bearing)])
+            if answer.status_code != 200:
+                assert 400 <= answer.status_code < 500
+                assert_told(answer, CHAT)
+
+        answers()
+    assert_unharmed(gateway, manager, prefixed)

@@ -1,0 +1,157 @@
+"""What the gateway does when there is too much, too late or nobody there."""
+
+import socket
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from infra.broker.broker import Broker
+from infra.settings import KafkaSettings
+from schemas.records import RequestTurn
+from tests.integration.gateway.gateway_double import (
+    DEADLINE_S,
+    GatewayProcess,
+    ScriptedManager,
+    finished,
+    gateway_process,
+)
+from tests.waiting import until
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture(scope="module")
+def prefixed(broker: KafkaSettings) -> KafkaSettings:
+    return broker.model_copy(update={"topic_prefix": f"limits-{uuid.uuid4().hex[:8]}."})
+
+
+@pytest.fixture(scope="module")
+def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
+    scripted = ScriptedManager(prefixed)
+    yield scripted
+    scripted.close()
+
+
+@pytest.fixture(scope="module")
+def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
+    """A gateway that takes two calls at once and waits for nothing long."""
+    with gateway_process(
+        prefixed, max_in_flight=2, turn_timeout_s=1.5, command_timeout_s=0.3, body_timeout_s=0.3
+    ) as running:
+        yield running
+
+
+def chat(gateway: GatewayProcess, session: str) -> httpx.Response:
+    return httpx.post(
+        f"{gateway.url}/v1/chat/completions",
+        headers=gateway.bearing(session),
+        json=BODY,
+        timeout=DEADLINE_S,
+    )
+
+
+def answer_all(manager: ScriptedManager, session: str, number: int) -> None:
+    manager.await_command(RequestTurn, session, number)
+    for turn in manager.find(RequestTurn, session):
+        manager.send(turn.reply, finished(turn))
+
+
+def test_calls_over_the_limit_are_asked_to_come_again(
+    narrow: GatewayProcess, manager: ScriptedManager
+) -> None:
+    manager.scripts["busy"] = lambda turn: []
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(chat, narrow, "busy") for _ in range(2)]
+        manager.await_command(RequestTurn, "busy", 2)
+        refused = chat(narrow, "busy")
+        answer_all(manager, "busy", 2)
+        assert [call.result().status_code for call in calls] == [200, 200]
+    assert refused.status_code == 429
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert chat(narrow, "free").status_code == 200
+
+
+def test_a_turn_that_is_never_answered_ends_with_504(
+    narrow: GatewayProcess, manager: ScriptedManager
+) -> None:
+    manager.scripts["silent"] = lambda turn: []
+    late = chat(narrow, "silent")
+    assert late.status_code == 504
+    assert late.json()["error"]["code"] == "timeout"
+
+
+def test_a_body_that_does_not_come_ends_with_408(narrow: GatewayProcess) -> None:
+    place = urlsplit(narrow.url)
+    token = narrow.keys.session_token("slow")
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+        f"authorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n{{"
+    )
+    with socket.create_connection((place.hostname or "", place.port or 0), DEADLINE_S) as slow:
+        slow.sendall(head.encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
+    prefixed: KafkaSettings, manager: ScriptedManager
+) -> None:
+    manager.scripts["last"] = lambda turn: []
+    with gateway_process(prefixed) as gateway, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(chat, gateway, "last")
+        manager.await_command(RequestTurn, "last")
+        gateway.process.terminate()
+        until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 503, "the gateway to drain")
+        assert chat(gateway, "last").status_code == 503
+        answer_all(manager, "last", 1)
+        assert call.result().status_code == 200
+        assert gateway.process.wait(DEADLINE_S) == 0
+
+
+def test_a_call_that_outlasts_the_shutdown_is_told_to_come_again(
+    prefixed: KafkaSettings, manager: ScriptedManager
+) -> None:
+    manager.scripts["endless"] = lambda turn: []
+    with (
+        gateway_process(prefixed, shutdown_timeout_s=0.2) as gateway,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        call = pool.submit(chat, gateway, "endless")
+        manager.await_command(RequestTurn, "endless")
+        gateway.process.terminate()
+        refused = call.result()
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert gateway.process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.slow
+def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        manager = ScriptedManager(broker.settings)
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with gateway_process(broker.settings, kafka_timeout_s=2) as gateway:
+            assert chat(gateway, "s").status_code == 200
+            broker.stop()
+            assert chat(gateway, "s").status_code == 503
+            until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 503, "not ready")
+            refused = chat(gateway, "s")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert httpx.get(f"{gateway.url}/health").status_code == 200
+            with Broker(tmp_path / "kafka", port, short_lived=True):
+                until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 200, "ready")
+                until(lambda: chat(gateway, "s").status_code == 200, "an answer")
+                manager.close()
+
+
+def test_a_gateway_without_kafka_does_not_start(tmp_path: Path) -> None:
+    nowhere = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+    with (
+        pytest.raises(AssertionError, match="the gateway ended"),
+        gateway_process(nowhere, start_timeout_s=0.5),
+    ):
+        pass

@@ -1,0 +1,398 @@
+"""The gateway before Anthropic's official client: real Kafka, a manager with a script."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import httpx
+import orjson
+import pytest
+from pydantic import BaseModel
+
+from infra.settings import KafkaSettings
+from schemas.records import CancelTurn, CountTokens, Record, ReplyDelta, RequestTurn, Sampling
+from tests.integration.gateway.gateway_double import (
+    GatewayProcess,
+    ScriptedManager,
+    answered,
+    deltas,
+    finished,
+    gateway_process,
+)
+
+USER: Any = {"role": "user", "content": "hi"}
+CALL = {"id": "call_x_0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+TOOL: Any = {"name": "f", "description": "does", "input_schema": {"type": "object"}}
+ASKED: Any = {"model": "m", "max_tokens": 9, "messages": [USER]}
+
+
+@pytest.fixture(scope="module")
+def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
+    with gateway_process(prefixed, disconnect_grace_s=0.5, max_body_bytes=200_000) as running:
+        yield running
+
+
+@pytest.fixture
+def client(gateway: GatewayProcess, session: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(
+        base_url=gateway.url, api_key=gateway.keys.session_token(session), max_retries=0
+    ) as made:
+        yield made
+
+
+def thinking(turn: RequestTurn) -> list[Record]:
+    """An answer with all that a message can hold, streamed in pieces of a token each."""
+    assert turn.reply is not None
+    parts: list[dict[str, Any]] = [
+        {"reasoning_content": "h"},
+        {"reasoning_content": "m"},
+        {"content": "let me"},
+        {"content": " see"},
+        {"tool_calls": [{"index": 0, **CALL}]},
+    ]
+    sent = [
+        ReplyDelta(
+            gateway=turn.reply.gateway,
+            session_id=turn.session_id,
+            turn_id=turn.turn_id,
+            token_offset=offset,
+            token_count=1,
+            delta=orjson.dumps(part),
+            prompt_tokens=5,
+        )
+        for offset, part in enumerate(parts)
+    ]
+    message = {"reasoning_content": "hm", "tool_calls": [CALL]}
+    end = finished(turn, "let me see", message=message, finish_reason="tool_calls")
+    return [*sent, end]
+
+
+def test_the_official_client_gets_an_answer(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    answer = client.messages.create(
+        model="m",
+        max_tokens=9,
+        system="be kind",
+        messages=[USER],
+        stop_sequences=["END"],
+        extra_body={"temperature": 1, "top_k": 5},
+    )
+    turn = manager.await_command(RequestTurn, session)
+    assert answer.id == f"msg_{turn.turn_id}"
+    assert answer._request_id == turn.turn_id
+    assert [block.to_dict() for block in answer.content] == [{"type": "text", "text": "hello"}]
+    assert (answer.stop_reason, answer.model, answer.role) == ("end_turn", "m", "assistant")
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (5, 5)
+    assert turn.dialect == "anthropic.messages"
+    assert turn.messages == (
+        b'{"content":"be kind","role":"system"}',
+        b'{"content":"hi","role":"user"}',
+    )
+    assert turn.sampling == Sampling(max_tokens=9, temperature=1, top_k=5, stop=("END",))
+
+
+def test_a_bearer_token_does_as_well(gateway: GatewayProcess, session: str) -> None:
+    token = gateway.keys.session_token(session)
+    with anthropic.Anthropic(base_url=gateway.url, auth_token=token, api_key=None) as client:
+        assert client.messages.create(**ASKED).stop_reason == "end_turn"
+
+
+def test_the_path_may_name_the_session(gateway: GatewayProcess, session: str) -> None:
+    base_url = f"{gateway.url}/sessions/{session}"
+    token = gateway.admin["authorization"].removeprefix("Bearer ")
+    with anthropic.Anthropic(base_url=base_url, api_key=token) as client:
+        assert client.messages.create(**ASKED).stop_reason == "end_turn"
+        assert client.beta.messages.create(**ASKED, betas=["context-management-2025-06-27"])
+
+
+def test_the_asynchronous_client_is_answered_many_times_at_once(
+    gateway: GatewayProcess, session: str
+) -> None:
+    async def talk() -> set[str]:
+        async with anthropic.AsyncAnthropic(
+            base_url=gateway.url, api_key=gateway.keys.session_token(session)
+        ) as client:
+            calls = [client.messages.create(**ASKED) for _ in range(50)]
+            return {answer.id for answer in await asyncio.gather(*calls)}
+
+    assert len(asyncio.run(talk())) == 50
+
+
+def test_tool_calls_come_whole_and_go_back(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = thinking
+    answer = client.messages.create(**ASKED, tools=[TOOL], tool_choice={"type": "any"})
+    assert answer.stop_reason == "tool_use"
+    assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
+    use = answer.content[2]
+    assert use.type == "tool_use"
+    assert (use.id, use.name, use.input) == ("call_x_0", "f", {"a": 1})
+    result: Any = {"type": "tool_result", "tool_use_id": use.id, "content": "42"}
+    client.messages.create(
+        model="m",
+        max_tokens=9,
+        messages=[USER, answer.to_param(), {"role": "user", "content": [result]}],
+        tools=[TOOL],
+    )
+    first, second = (manager.await_command(RequestTurn, session, n) for n in (1, 2))
+    assert first.tool_choice == "required"
+    assert orjson.loads(second.messages[1]) == {
+        "role": "assistant",
+        "content": "let me see",
+        "reasoning_content": "hm",
+        "tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"a": 1}'}}],
+    }
+    assert orjson.loads(second.messages[2]) == {
+        "role": "tool",
+        "tool_call_id": "call_x_0",
+        "content": "42",
+    }
+    function = {"name": "f", "description": "does", "parameters": {"type": "object"}}
+    assert second.tools == first.tools == orjson.dumps([{"type": "function", "function": function}])
+
+
+def test_a_stream_gives_each_block_as_it_comes(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = thinking
+    with client.messages.stream(**ASKED, tools=[TOOL]) as stream:
+        told = list(stream)
+        whole = stream.get_final_message()
+    turn = manager.await_command(RequestTurn, session)
+    assert turn.stream
+    assert stream.request_id == turn.turn_id
+    assert [event.type for event in told if not event.type.startswith("content_block_delta")] == [
+        "message_start",
+        *["content_block_start", "thinking", "thinking", "signature", "content_block_stop"],
+        *["content_block_start", "text", "text", "content_block_stop"],
+        *["content_block_start", "input_json", "content_block_stop"],
+        "message_delta",
+        "message_stop",
+    ]
+    assert told[0].type == "message_start" and told[0].message.usage.input_tokens == 5
+    assert [block.to_dict() for block in whole.content] == [
+        {"type": "thinking", "thinking": "hm", "signature": turn.turn_id},
+        {"type": "text", "text": "let me see"},
+        {"type": "tool_use", "id": "call_x_0", "name": "f", "input": {"a": 1}},
+    ]
+    assert whole.stop_reason == "tool_use"
+    assert whole.usage.output_tokens == len("let me see")
+
+
+def test_the_asynchronous_client_streams(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [*deltas(turn, "a", "b"), finished(turn, "abc")]
+
+    async def talk() -> str:
+        async with (
+            anthropic.AsyncAnthropic(
+                base_url=gateway.url, api_key=gateway.keys.session_token(session)
+            ) as client,
+            client.messages.stream(**ASKED) as stream,
+        ):
+            return "".join([text async for text in stream.text_stream])
+
+    assert asyncio.run(talk()) == "abc"
+
+
+def test_a_raw_stream_can_be_read_as_well(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [
+        *deltas(turn, ""),  # Says that it is alive.
+        *deltas(turn, "he"),
+        finished(turn),
+    ]
+    kinds = [event.type for event in client.messages.create(**ASKED, stream=True)]
+    assert kinds[0] == "message_start" and kinds[-1] == "message_stop"
+    assert "ping" not in kinds
+
+
+def test_an_answer_that_reached_its_length_says_so(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [finished(turn, finish_reason="length")]
+    assert client.messages.create(**ASKED).stop_reason == "max_tokens"
+
+
+def test_a_form_of_the_answer_can_be_asked_for(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    class City(BaseModel):
+        name: str
+
+    manager.scripts[session] = lambda turn: [finished(turn, '{"name": "Ulm"}')]
+    answer = client.messages.parse(**ASKED, output_format=City)
+    assert answer.parsed_output == City(name="Ulm")
+    schema = manager.await_command(RequestTurn, session).sampling.json_schema
+    assert schema is not None and orjson.loads(schema)["required"] == ["name"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error", "kind"),
+    [
+        (400, "prompt_too_long", anthropic.BadRequestError, "invalid_request_error"),
+        (404, "unknown_session", anthropic.NotFoundError, "not_found_error"),
+        (409, "session_closed", anthropic.ConflictError, "conflict_error"),
+        (429, "too_many_turns", anthropic.RateLimitError, "rate_limit_error"),
+        (500, "internal_error", anthropic.InternalServerError, "api_error"),
+        (503, "no_worker", anthropic.InternalServerError, "overloaded_error"),
+        (504, "deadline", anthropic.InternalServerError, "timeout_error"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_has_its_status_streamed_or_not(
+    client: anthropic.Anthropic,
+    manager: ScriptedManager,
+    session: str,
+    stream: bool,
+    status: int,
+    reason: str,
+    error: type[anthropic.APIStatusError],
+    kind: str,
+) -> None:
+    manager.scripts[session] = lambda turn: [
+        answered(turn, status, reason, turn_id=turn.turn_id, detail="in words")
+    ]
+    with pytest.raises(error) as raised:
+        client.messages.create(**ASKED, stream=stream)
+    told = raised.value
+    assert (told.status_code, told.type, told.api_message) == (status, kind, "in words")
+    assert told.error_code == reason
+    turn = manager.await_command(RequestTurn, session)
+    assert told.request_id == told.body["request_id"] == turn.turn_id  # type: ignore[index]
+
+
+def test_a_stream_that_fails_after_it_began_ends_with_an_error(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [
+        *deltas(turn, "he"),
+        finished(turn, status=504, reason="deadline"),
+    ]
+    texts = []
+    with pytest.raises(anthropic.APIStatusError) as raised, client.messages.stream(**ASKED) as told:
+        for text in told.text_stream:
+            texts.append(text)
+    assert "".join(texts) == "he"
+    assert (raised.value.type, raised.value.error_code) == ("timeout_error", "deadline")
+
+
+def test_an_error_before_there_is_a_turn_names_the_call(client: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        client.messages.create(model="m", max_tokens=0, messages=[USER])
+    told = raised.value
+    assert told.request_id == told.body["request_id"]  # type: ignore[index]
+    assert str(told.request_id).startswith("req_")
+
+
+def test_other_paths_answer_this_client_in_its_shape(client: anthropic.Anthropic) -> None:
+    for ask in (client.messages.batches.list, client.beta.files.list):
+        with pytest.raises(anthropic.NotFoundError) as raised:
+            ask()
+        assert raised.value.type == "not_found_error"
+    with pytest.raises(anthropic.NotFoundError, match="there is no model 'other'") as raised:
+        client.models.retrieve("other")
+    assert raised.value.type == "not_found_error"
+
+
+def test_a_retry_is_told_from_a_first_try(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    def script(turn: RequestTurn) -> list[Record]:
+        if turn.retry_count == 0:
+            return [answered(turn, 503, "no_worker", turn_id=turn.turn_id)]
+        return [finished(turn)]
+
+    manager.scripts[session] = script
+    key = gateway.keys.session_token(session)
+    with anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=2) as client:
+        assert client.messages.create(**ASKED).stop_reason == "end_turn"
+    first, second = (manager.await_command(RequestTurn, session, n) for n in (1, 2))
+    assert (first.retry_count, second.retry_count) == (0, 1)
+    assert first.body_hash == second.body_hash
+
+
+def test_a_closed_session_is_not_tried_again(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [answered(turn, 409, "session_closed")]
+    key = gateway.keys.session_token(session)
+    client = anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=3)
+    with client, pytest.raises(anthropic.ConflictError):
+        client.messages.create(**ASKED)
+    assert len(manager.find(RequestTurn, session)) == 1
+
+
+def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> None:
+    with anthropic.Anthropic(base_url=gateway.url, api_key="sk-no", max_retries=0) as client:
+        with pytest.raises(anthropic.AuthenticationError) as raised:
+            client.messages.create(**ASKED)
+        assert raised.value.type == "authentication_error"
+        with pytest.raises(anthropic.AuthenticationError) as raised:
+            client.messages.count_tokens(model="m", messages=[USER])
+        assert raised.value.type == "authentication_error"
+
+
+def test_what_a_text_model_cannot_take_is_named(client: anthropic.Anthropic) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "AA=="}
+    image: Any = {"type": "image", "source": source}
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        client.messages.create(
+            model="m", max_tokens=9, messages=[{"role": "user", "content": [image]}]
+        )
+    assert "messages.0.content.0 is of type 'image'" in str(raised.value.api_message)
+
+
+def test_too_large_a_body_is_refused(client: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.APIStatusError) as raised:
+        client.messages.create(
+            model="m", max_tokens=9, messages=[{"role": "user", "content": "x" * 200_000}]
+        )
+    assert raised.value.status_code == 413
+    assert raised.value.body["error"]["type"] == "request_too_large"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model": "\xff"}', b"[" * 50_000])
+def test_a_malformed_body_is_refused(
+    gateway: GatewayProcess, session: str, path: str, body: bytes
+) -> None:
+    key = {"x-api-key": gateway.keys.session_token(session)}
+    answer = httpx.post(gateway.url + path, headers=key, content=body)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert httpx.get(gateway.url + path, headers=key).status_code == 405
+
+
+def test_tokens_of_a_prompt_are_counted(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    counted = client.messages.count_tokens(
+        model="m", system="be kind", messages=[USER], tools=[TOOL]
+    )
+    asked = manager.await_command(CountTokens, session)
+    assert counted.input_tokens == len(asked.messages) == 2
+    assert asked.messages[1] == b'{"content":"hi","role":"user"}'
+    assert asked.tools is not None and orjson.loads(asked.tools)[0]["function"]["name"] == "f"
+    assert client.beta.messages.count_tokens(model="m", messages=[USER]).input_tokens == 1
+
+
+def test_models_are_listed(client: anthropic.Anthropic) -> None:
+    assert [model.id for model in client.models.list()] == ["policy"]
+    assert client.models.retrieve("policy").display_name == "policy"
+
+
+def test_a_call_whose_client_left_is_cancelled(
+    client: anthropic.Anthropic, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: deltas(turn, "he")
+    with client.messages.stream(**ASKED) as stream:
+        next(stream.text_stream)
+    turn = manager.await_command(RequestTurn, session)
+    assert manager.await_command(CancelTurn, session).turn_id == turn.turn_id

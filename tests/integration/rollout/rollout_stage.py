@@ -1,0 +1,274 @@
+"""What is around a rollout worker, played by a test: scheduler, manager, trainer and the log."""
+
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.clock import now_ms
+from infra.kafka.client import BEGINNING, Headers, Received
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import create_topics
+from infra.rendering.settings import RendererSettings
+from infra.rendering.tokenizer import pack
+from infra.settings import KafkaSettings, TelemetrySettings
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import telemetry
+from producers.rollout.bootstrap import build
+from producers.rollout.roles.device import EngineFactory
+from producers.rollout.settings import RolloutSection, RolloutSettings
+from schemas import records as r
+from schemas.records import Record, Sampling
+from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from tests.paths import ROOT
+
+DEADLINE_S = 60.0
+PARTITION, OTHER_PARTITION = 5, 6
+R = TypeVar("R", bound=Record)
+
+
+class RunningWorker:
+    """A worker in a thread of this process."""
+
+    def __init__(self, settings: RolloutSettings, engines: EngineFactory | None) -> None:
+        self.name = settings.rollout.worker
+        self.error: BaseException | None = None
+        self._stop = threading.Event()
+        traces = telemetry(TelemetrySettings(), "rollout", self.name)
+        self._worker = build(settings, traces, Metrics(), engines)
+        self._thread = threading.Thread(target=self._run, name=self.name)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks it to end and waits."""
+        self._stop.set()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), f"{self.name} did not end"
+
+    def _run(self) -> None:
+        try:
+            self._worker.run(self._stop)
+        except BaseException as error:  # looked at by the test
+            self.error = error
+
+
+class Stage:
+    """Topics of its own. Every worker of a test has its own name, slot and policy."""
+
+    def __init__(self, broker: KafkaSettings, tokenizer: Path, max_record_bytes: int) -> None:
+        prefix = f"rollout-{uuid.uuid4().hex[:8]}."
+        self.kafka = broker.model_copy(update={"topic_prefix": prefix})
+        self._tokenizer = tokenizer
+        sessions = replace(SESSIONS, max_record_bytes=max_record_bytes)
+        create_topics(self.kafka, [PROMPTS, sessions, CONTROL, FLEET])
+        self.producer = Producer(self.kafka, "stage")
+        self.log: list[Received] = []
+        self._news = threading.Condition()
+        self._errors: list[BaseException] = []
+        self._workers: list[RunningWorker] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        reader = Reader(self.kafka, "stage-log")
+        reader.assign(
+            {(SESSIONS.name, partition): BEGINNING for partition in (PARTITION, OTHER_PARTITION)}
+            | {(topic.name, 0): BEGINNING for topic in (CONTROL, FLEET)}
+        )
+        self._reader = ReaderThread("stage-log", reader, self._take, self._errors.append).start()
+        self._assignments = 0
+        self.deadline_s = DEADLINE_S
+        """How long any wait may take."""
+        self.max_context = 512
+        """Most tokens of prompt and completion."""
+
+    def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
+        """The trainer's announcement, on both topics."""
+        weights = r.WeightsPublished(
+            at_ms=now_ms(),
+            policy=policy,
+            version=version,
+            step=version,
+            lineage="l",
+            directory=str(directory),
+            manifest_sha256=digest,
+        )
+        self.producer.send(CONTROL.name, weights, partition=0)
+        self.producer.send(FLEET.name, self._policy(weights), key=f"PolicyWeights/{policy}")
+
+    def start(
+        self,
+        name: str,
+        policy: str,
+        engines: EngineFactory | None = None,
+        **changes: Any,
+    ) -> RunningWorker:
+        """A worker in a thread; `changes` are its settings."""
+        section = RolloutSection(worker=name, policy=policy, **changes)
+        settings = RolloutSettings(kafka=self.kafka, rollout=section)
+        self._workers.append(RunningWorker(settings, engines))
+        return self._workers[-1]
+
+    def start_process(self, name: str, policy: str, **changes: str) -> subprocess.Popen[bytes]:
+        """A worker in a process; `changes` are variables of the section."""
+        section = {"worker": name, "policy": policy, **changes}
+        environment = {
+            f"SEAMLESSFLOW_ROLLOUT__{key.upper()}": value for key, value in section.items()
+        } | {
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
+        }
+        command = [sys.executable, "-m", "producers.rollout"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | environment, stderr=subprocess.PIPE
+        )
+        self._processes.append(process)
+        return process
+
+    def incarnation(self, name: str, other_than: str = "") -> str:
+        """Of the rollout process of a worker, as its heartbeat says."""
+        return self.wait(
+            r.WorkerHeartbeat,
+            lambda beat: beat.worker == name and beat.incarnation != other_than,
+        ).incarnation
+
+    def assign(self, name: str, role: str, slot: int | None = None, incarnation: str = "") -> int:
+        """The scheduler's decision; returns the assignment."""
+        self._assignments += 1
+        record = r.RoleAssigned(
+            epoch=1,
+            at_ms=now_ms(),
+            assignment=self._assignments,
+            worker=name,
+            incarnation=incarnation or self.incarnation(name),
+            role=role,
+            slot=slot,
+            reason="test",
+            deadline_ms=now_ms() + 60_000,
+        )
+        self.producer.send(CONTROL.name, record, partition=0)
+        return self._assignments
+
+    def serve(self, name: str, slot: int, incarnation: str = "") -> r.RoleAcquired:
+        """Gives the worker the rollout role and waits until it has it."""
+        assignment = self.assign(name, "rollout", slot, incarnation)
+        return self.wait(r.RoleAcquired, lambda got: got.assignment == assignment)
+
+    def generate(
+        self,
+        role: r.RoleAcquired,
+        turn_id: str,
+        prompt: Sequence[int] = (5, 6, 7),
+        headers: Headers | None = None,
+        **changes: Any,
+    ) -> r.GenerateTurn:
+        """Sends a turn to a worker that has its role."""
+        fields: dict[str, Any] = {
+            "session_id": f"session-{turn_id}",
+            "turn_id": turn_id,
+            "dispatch": 1,
+            "epoch": 1,
+            "partition": PARTITION,
+            "worker": role.worker,
+            "incarnation": role.incarnation,
+            "prompt_ids": pack(list(prompt)),
+            "prompt_hash": b"",
+            "completion_ids": b"",
+            "sampling": Sampling(max_tokens=100),
+            "stream": False,
+            "policy": f"policy-{role.worker}",
+            "deadline_ms": now_ms() + 60_000,
+        }
+        record = r.GenerateTurn(**{**fields, **changes})
+        self.producer.send(PROMPTS.name, record, partition=role.slot, headers=headers)
+        return record
+
+    def wait(self, kind: type[R], wanted: Callable[[R], bool]) -> R:
+        """The first record of this kind that is wanted, now or later."""
+        found: list[R] = []
+
+        def there() -> bool:
+            found.extend(
+                item.record
+                for item in self.log
+                if isinstance(item.record, kind) and wanted(item.record)
+            )
+            return bool(found or self._errors)
+
+        with self._news:
+            assert self._news.wait_for(there, self.deadline_s), f"no such {kind.__name__}"
+        assert not self._errors, self._errors
+        return found[0]
+
+    def outputs(self, turn_id: str) -> list[Record]:
+        """All that was written of a turn so far."""
+        with self._news:
+            return [item.record for item in self.log if _turn(item.record) == turn_id]
+
+    def completed(self, turn_id: str) -> r.TurnCompleted:
+        return self.wait(r.TurnCompleted, lambda done: done.turn_id == turn_id)
+
+    def interrupted(self, turn_id: str) -> r.TurnInterrupted:
+        return self.wait(r.TurnInterrupted, lambda done: done.turn_id == turn_id)
+
+    def progressed(self, turn_id: str, tokens: int) -> None:
+        """Waits until so many tokens of a turn were written."""
+        self.wait(
+            r.TurnProgressed,
+            lambda some: (
+                some.turn_id == turn_id and some.token_offset + len(some.token_ids) // 4 >= tokens
+            ),
+        )
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+        self._reader.close()
+        self.producer.close()
+
+    def _take(self, received: list[Received]) -> None:
+        with self._news:
+            self.log += received
+            self._news.notify_all()
+
+    def _policy(self, weights: r.WeightsPublished) -> r.PolicyWeights:
+        return r.PolicyWeights(
+            policy=weights.policy,
+            version=weights.version,
+            step=weights.step,
+            directory=weights.directory,
+            manifest_sha256=weights.manifest_sha256,
+            tokenizer_directory=str(self._tokenizer),
+            tokenizer_hash="",
+            renderer=RendererSettings("qwen3").to_json(),
+            max_context=self.max_context,
+            overrides=Sampling(),
+            at_ms=now_ms(),
+        )
+
+
+def _turn(record: Record) -> str | None:
+    return getattr(record, "turn_id", None)
+
+
+@contextmanager
+def staged(
+    broker: KafkaSettings, tokenizer: Path, max_record_bytes: int = SESSIONS.max_record_bytes
+) -> Iterator[Stage]:
+    """A stage that is closed, its workers first."""
+    stage = Stage(broker, tokenizer, max_record_bytes)
+    try:
+        yield stage
+    finally:
+        stage.close()

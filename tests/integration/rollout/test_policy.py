@@ -1,0 +1,217 @@
+"""The rollout worker with the torch engine: what is on the log is what the policy says."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from infra.rendering.tokenizer import unpack
+from infra.settings import KafkaSettings
+from infra.weights.manifest import Manifest, WeightsInvalid, publish
+from schemas import records as r
+from schemas.records import Record
+from seamlessflow.demo.model import make_model
+from tests.builders.models import plain_logprobs, plain_top
+from tests.integration.rollout.rollout_stage import Stage, staged
+
+pytestmark = pytest.mark.kafka
+
+TURNS = 12
+LONG = r.Sampling(max_tokens=300)
+ONE_THREAD = {"threads": 1, "kv_bytes": 64 * 1024 * 1024}
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Version:
+    """Published weights, and the same as a plain model."""
+
+    number: int
+    directory: Path
+    digest: str
+
+    def model(self) -> PreTrainedModel:
+        loaded: PreTrainedModel = AutoModelForCausalLM.from_pretrained(self.directory)
+        return loaded
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
+    """Two versions of a random model, with tokenizer."""
+    root = tmp_path_factory.mktemp("weights")
+    made = []
+    for number in (0, 1):
+        facts = Manifest(
+            policy="any", version=number, optimizer_step=number, lineage="l", dtype="float32"
+        )
+        directory, digest = publish(root, facts, partial(make_model, seed=number), False)
+        made.append(Version(number, directory, digest))
+    return made
+
+
+@pytest.fixture(scope="module")
+def stage(broker: KafkaSettings, versions: list[Version]) -> Iterator[Stage]:
+    with staged(broker, versions[0].directory) as made:
+        yield made
+
+
+def serving(stage: Stage, name: str, slot: int, version: Version) -> r.RoleAcquired:
+    """A worker that samples with this version."""
+    announce(stage, name, version)
+    stage.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
+    return stage.serve(name, slot)
+
+
+def announce(stage: Stage, name: str, version: Version) -> None:
+    stage.publish(f"policy-{name}", version.number, version.directory, version.digest)
+
+
+def prompt(number: int) -> list[int]:
+    """Each turn has its own."""
+    return [number + 20, 40, 41, 42, number + 60]
+
+
+def ids_and_logprobs(records: Sequence[Record]) -> tuple[list[int], npt.NDArray[np.float32]]:
+    """The completion that the output records of a turn make up, which must have no hole."""
+    ids, logprobs = b"", b""
+    for record in records:
+        assert isinstance(record, r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted)
+        assert record.token_offset == len(ids) // 4
+        ids += record.token_ids
+        logprobs += record.logprobs
+    return unpack(ids), np.frombuffer(logprobs, "<f4")
+
+
+def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
+    stage: Stage, versions: list[Version]
+) -> None:
+    first = serving(stage, "first", 1, versions[0])
+    turns = [f"t-moved-{number}" for number in range(TURNS)]
+    for number, turn_id in enumerate(turns):
+        stage.generate(first, turn_id, prompt(number), sampling=LONG, stream=True)
+    stage.progressed(turns[0], 1)
+    stage.assign("first", "train")
+    stage.wait(r.RoleReleased, lambda gone: gone.worker == "first")
+    second = serving(stage, "second", 2, versions[0])
+    moved = 0
+    for number, turn_id in enumerate(turns):
+        written = stage.outputs(turn_id)
+        if isinstance(written[-1], r.TurnInterrupted):
+            ids, _ = ids_and_logprobs(written)
+            moved += bool(ids)
+            stage.generate(
+                second,
+                turn_id,
+                prompt(number),
+                sampling=LONG,
+                dispatch=2,
+                completion_ids=np.array(ids, "<i4").tobytes(),
+            )
+    assert moved, "no turn was interrupted in its middle"
+    plain = versions[0].model()
+    for number, turn_id in enumerate(turns):
+        done = stage.completed(turn_id)
+        ids, logprobs = ids_and_logprobs(stage.outputs(turn_id))
+        expected = plain_logprobs(plain, prompt(number) + ids, len(prompt(number)))
+        np.testing.assert_allclose(logprobs, expected, atol=TOLERANCE)
+        assert done.finish_reason in ("stop", "length")
+
+
+def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
+    stage: Stage, versions: list[Version]
+) -> None:
+    role = serving(stage, "learns", 3, versions[0])
+    turns = [f"t-learns-{number}" for number in range(TURNS)]
+    for number, turn_id in enumerate(turns):
+        stage.generate(role, turn_id, prompt(number), sampling=LONG, stream=True)
+    stage.progressed(turns[0], 1)
+    announce(stage, "learns", versions[1])
+    stage.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
+    plain = [version.model() for version in versions]
+    mixed = 0
+    for number, turn_id in enumerate(turns):
+        stage.completed(turn_id)
+        records = stage.outputs(turn_id)
+        ids, logprobs = ids_and_logprobs(records)
+        version_of = versions_by_token(records, len(ids))
+        mixed += len(set(version_of)) > 1
+        start = len(prompt(number))
+        expected = [plain_logprobs(model, prompt(number) + ids, start) for model in plain]
+        chosen = [expected[version][place] for place, version in enumerate(version_of)]
+        np.testing.assert_allclose(logprobs, chosen, atol=TOLERANCE)
+    assert mixed, "no turn was in its middle at the update"
+
+
+def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
+    """The version that each token of a completion was sampled with."""
+    found = [-1] * count
+    for record in records:
+        assert isinstance(record, r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted)
+        end = record.token_offset + len(record.token_ids) // 4
+        for span in record.spans:
+            assert span.version_min == span.version_max
+            found[span.start : end] = [span.version_min] * (end - span.start)
+    return found
+
+
+def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
+    stage: Stage, versions: list[Version]
+) -> None:
+    role = serving(stage, "tells", 5, versions[0])
+    asked = r.Sampling(max_tokens=200, temperature=1.7, top_logprobs=5)
+    stage.generate(role, "t-tells", prompt(0), sampling=asked, stream=True)
+    stage.completed("t-tells")
+    records = stage.outputs("t-tells")
+    ids, _ = ids_and_logprobs(records)
+    found: dict[str, list[bytes]] = {"topk_ids": [], "topk_logprobs": []}
+    for record in records:
+        assert isinstance(record, r.TurnProgressed | r.TurnCompleted)
+        tokens = len(record.token_ids) // 4
+        for tensor in record.tensors:
+            assert tensor.from_token == record.token_offset
+            assert tensor.to_token == record.token_offset + tokens
+            assert tensor.shape == (tokens, 5)
+            found[tensor.name].append(tensor.data or b"")
+    top_ids, top_logprobs = plain_top(versions[0].model(), prompt(0) + ids, 5, 5)
+    assert unpack(b"".join(found["topk_ids"])) == [token for row in top_ids for token in row]
+    told = np.frombuffer(b"".join(found["topk_logprobs"]), "<f4").reshape(-1, 5)
+    np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
+
+
+def test_a_seeded_turn_that_begins_anew_is_the_same(stage: Stage, versions: list[Version]) -> None:
+    role = serving(stage, "draws", 6, versions[0])
+    asked = r.Sampling(max_tokens=40, seed=7)
+    stage.generate(role, "t-draws", prompt(0), sampling=asked)
+    first = stage.completed("t-draws")
+    stage.generate(role, "t-draws", prompt(0), sampling=asked, dispatch=2)
+    again = stage.wait(
+        r.TurnCompleted, lambda done: (done.turn_id, done.dispatch) == ("t-draws", 2)
+    )
+    stage.generate(role, "t-draws-else", prompt(0), sampling=asked)
+    assert first.token_ids == again.token_ids != stage.completed("t-draws-else").token_ids
+
+
+def test_spoilt_weights_are_never_served(stage: Stage, versions: list[Version]) -> None:
+    announce(stage, "refuses", versions[0])
+    worker = stage.start("refuses", "policy-refuses", torch=ONE_THREAD)
+    role = stage.serve("refuses", 4)
+    stage.generate(role, "t-before", prompt(0), sampling=r.Sampling(max_tokens=3))
+    stage.completed("t-before")
+    stage.publish("policy-refuses", 1, versions[1].directory, "0" * 64)
+    worker.join()
+    assert isinstance(worker.error, WeightsInvalid)
+    beats = [
+        item.record
+        for item in stage.log
+        if isinstance(item.record, r.WorkerHeartbeat) and item.record.worker == "refuses"
+    ]
+    assert (beats[-1].state, beats[-1].version) == ("failed", 0)
+    assert not any(
+        isinstance(item.record, r.GenerationResumed) and item.record.worker == "refuses"
+        for item in stage.log
+    )

@@ -1,0 +1,95 @@
+"""A scheduler whose Kafka goes away: it waits, takes nobody for lost, and ends when asked to."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.broker.broker import Broker
+from infra.clock import now_ms
+from infra.settings import KafkaSettings
+from schemas import records as r
+from tests.integration.scheduler.doubles import FakeWorker, Log
+from tests.waiting import until
+
+END_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """`python -m scheduler` and what it says."""
+
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    @property
+    def words(self) -> str:
+        return self.file.read_text()
+
+    def says(self, words: str) -> None:
+        """Waits until it does."""
+        until(lambda: words in self.words or self.process.poll() is not None, words)
+        assert words in self.words
+
+
+@contextmanager
+def scheduler(kafka: KafkaSettings, directory: Path) -> Iterator[Scheduler]:
+    environment = {
+        **os.environ,
+        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SEAMLESSFLOW_SCHEDULER__HEARTBEAT_TIMEOUT_S": "5",
+    }
+    file = directory / "scheduler.log"
+    with file.open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "scheduler"], env=environment, stderr=words
+        )
+    try:
+        yield Scheduler(process, file)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
+    tmp_path: Path,
+) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        log, port = Log(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
+        worker = FakeWorker(broker.settings, "a", ("rollout", "train"))
+        with scheduler(broker.settings, tmp_path) as running:
+            until(lambda: "acts as of epoch 1" in running.words, "the claim")
+            log.wait(r.WorkerJoined, count=2)
+            broker.stop()
+            running.says("no answer from Kafka")
+            with Broker(tmp_path / "kafka", port, short_lived=True):
+                running.says("Kafka answers again")
+                log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+                log.wait(r.StepStarted)
+                assert not log.all(r.WorkerLost)
+                assert len(log.all(r.SchedulerClaimed)) == 1
+                log.write(r.SchedulerClaimed(epoch=2, scheduler="another", at_ms=now_ms()))
+                assert running.process.wait(END_S) == 1
+                assert "scheduler another claimed epoch 2" in running.words
+                worker.close()
+                log.close()
+
+
+@pytest.mark.slow
+def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        Log(broker.settings).close()
+        with scheduler(broker.settings, tmp_path) as running:
+            running.says("acts as of epoch 1")
+            broker.stop()
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(END_S) == 1
+            assert "ended without telling Kafka all it had to" in running.words
+            assert "Traceback" not in running.words

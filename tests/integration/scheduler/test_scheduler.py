@@ -1,0 +1,279 @@
+"""The scheduler process on a real broker: claims, take-over, gangs, tasks."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from infra.clock import now_ms
+from infra.settings import KafkaSettings
+from scheduler.controller import Superseded, serve
+from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
+from schemas import records as r
+from tests.integration.scheduler.doubles import LIMIT_S, FakeWorker, Log
+
+B, SIZE = 2, 2
+
+
+class Running:
+    """A scheduler in a thread."""
+
+    def __init__(self, settings: SchedulerSettings) -> None:
+        self.error: BaseException | None = None
+        self._settings = settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="scheduler")
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def ended_within(self, seconds: float) -> bool:
+        """Whether it ends in that time."""
+        self._thread.join(seconds)
+        return not self.alive
+
+    def stop(self) -> None:
+        """Asks it to end and waits for it."""
+        self._stop.set()
+        self._thread.join(LIMIT_S)
+        assert not self.alive
+
+    def _serve(self) -> None:
+        try:
+            serve(self._settings, self._stop)
+        except Superseded as error:
+            self.error = error
+
+
+Start = Callable[..., Running]
+Join = Callable[..., FakeWorker]
+
+
+@pytest.fixture
+def log(kafka: KafkaSettings) -> Iterator[Log]:
+    """The log, with weights published."""
+    log = Log(kafka)
+    log.write(
+        r.WeightsPublished(
+            at_ms=now_ms(),
+            policy="policy",
+            version=0,
+            step=0,
+            lineage="a",
+            directory="",
+            manifest_sha256="",
+        )
+    )
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Start]:
+    """Starts a scheduler with tasks; all are stopped at the end."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(f'{{"id": "task-{number}"}}\n' for number in range(10)))
+    begun: list[Running] = []
+
+    def start(**scheduler: object) -> Running:
+        settings = SchedulerSettings(
+            kafka=kafka,
+            run=RunSection(groups_per_step=B, group_size=SIZE, lag=1, steps=10),
+            scheduler=SchedulerSection.model_validate({"min_dwell_s": 0, **scheduler}),
+            pacing=PacingSection(tasks=path),
+        )
+        begun.append(Running(settings))
+        return begun[-1]
+
+    yield start
+    for running in begun:
+        running.stop()
+
+
+@pytest.fixture
+def join(kafka: KafkaSettings) -> Iterator[Join]:
+    """Starts a worker; all are stopped at the end."""
+    with ExitStack() as stack:
+
+        def join(name: str, *tags: str, refuses: tuple[str, ...] = ()) -> FakeWorker:
+            worker = FakeWorker(kafka, name, tags, refuses)
+            stack.callback(worker.close)
+            return worker
+
+        yield join
+
+
+def test_a_run_goes_from_rollout_through_training_back_to_rollout(
+    log: Log, start: Start, join: Join
+) -> None:
+    join("a", "rollout")
+    join("b", "rollout", "train")
+    start()
+
+    tasks = log.wait(r.Task, count=2 * B * SIZE)
+    assert {(task.group_id, task.sample) for task in tasks} == {
+        (f"run-{group}", sample) for group in range(2 * B) for sample in range(SIZE)
+    }
+    slots = log.wait(r.RoleAcquired, lambda acquired: acquired.role == "rollout", count=2)
+    assert {acquired.slot for acquired in slots} == {0, 1}
+
+    log.write(ready("run-0"), ready("run-1"))
+    log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+    (step,) = log.wait(r.StepStarted)
+    assert (step.step, step.workers) == (0, ("b",))
+
+    log.write(*step_over(0, "run-0", "run-1"))
+    back = log.wait(r.RoleAssigned, lambda given: given.assignment > 1 and given.role == "rollout")
+    assert back[0].worker == "b"
+    log.wait(r.Task, lambda task: task.group_id == f"run-{3 * B - 1}", count=SIZE)
+
+
+def test_of_two_schedulers_at_once_one_acts_and_the_other_stops(
+    log: Log, start: Start, join: Join
+) -> None:
+    join("a", "rollout")
+    both = start(), start()
+
+    loser = first_to_end(both)
+    (winner,) = (running for running in both if running is not loser)
+    assert isinstance(loser.error, Superseded)
+    tasks = log.wait(r.Task, count=2 * B * SIZE)
+    assert {task.group_id for task in tasks} == {f"run-{number}" for number in range(2 * B)}
+    assert winner.alive
+    newest = max(log.all(r.SchedulerClaimed), key=lambda claim: claim.epoch)
+    assert (newest.epoch, newest.scheduler) == (loser.error.newer, loser.error.scheduler)
+
+
+def first_to_end(schedulers: Sequence[Running]) -> Running:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        for running in schedulers:
+            if running.ended_within(0.05):
+                return running
+    raise AssertionError("both go on")
+
+
+@pytest.mark.parametrize("snapshot", [True, False], ids=["from a snapshot", "from the beginning"])
+def test_a_scheduler_that_starts_again_goes_on_and_sends_the_tasks_again(
+    log: Log, start: Start, join: Join, snapshot: bool
+) -> None:
+    join("a", "rollout")
+    first = start()
+    tasks = log.wait(r.Task, count=2 * B * SIZE)
+    first.stop()
+    log.write(ready("run-0"))
+    if not snapshot:
+        log.keep(r.SchedulerSnapshot(epoch=1, control_offset=0, state=b"{}", at_ms=now_ms()))
+
+    start()
+    running = 2 * B - 1
+    again = log.wait(r.Task, count=(2 * B + running) * SIZE)[len(tasks) :]
+    assert {task.group_id for task in again} == {"run-1", "run-2", "run-3"}
+    assert set(map(str, again)) <= set(map(str, tasks))
+    assert [claim.epoch for claim in log.all(r.SchedulerClaimed)] == [1, 2]
+    assert len(log.all(r.GroupAdmitted)) == 2 * B
+    assert len(log.all(r.RoleAssigned)) == 1
+
+
+def test_a_stand_by_acts_once_the_other_is_silent(log: Log, start: Start, join: Join) -> None:
+    join("a", "rollout")
+    first = start(snapshot_s=0.1)
+    log.wait(r.Task, count=2 * B * SIZE)
+    start(snapshot_s=0.1, standby_s=1)
+    log.wait(r.SchedulerSnapshot, count=len(log.all(r.SchedulerSnapshot)) + 20)
+    assert len(log.all(r.SchedulerClaimed)) == 1
+
+    first.stop()
+    assert log.wait(r.SchedulerClaimed, count=2)[1].epoch == 2
+    assert first.error is None
+
+
+def test_a_gang_that_is_not_complete_in_time_is_released(
+    log: Log, start: Start, join: Join
+) -> None:
+    join("a", "rollout")
+    join("b", "rollout", "train")
+    join("c", "rollout", "train", refuses=("train",))
+    start(gang_size=2, gang_timeout_s=0.5)
+    log.wait(r.RoleAcquired, count=3)
+
+    log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+    (late,) = log.wait(r.AssignmentTimedOut)
+    assert late.worker == "c"
+    gang = [given for given in log.all(r.RoleAssigned) if given.role == "train"]
+    number = max(given.assignment for given in gang[:2])
+    back = log.wait(r.RoleAssigned, lambda given: given.assignment > number, count=2)
+    assert {(given.worker, given.role) for given in back[:2]} == {
+        ("b", "rollout"),
+        ("c", "rollout"),
+    }
+    assert not log.all(r.StepStarted)
+
+
+def test_a_worker_without_a_sign_of_life_is_lost(log: Log, start: Start, join: Join) -> None:
+    worker = join("a", "rollout")
+    start(heartbeat_timeout_s=1)
+    log.wait(r.RoleAcquired)
+    worker.fall_silent()
+
+    (lost,) = log.wait(r.WorkerLost)
+    assert (lost.worker, lost.process, lost.reason) == ("a", "rollout", "no_heartbeat")
+
+
+def test_the_process_ends_in_order_when_asked_to(log: Log, kafka: KafkaSettings) -> None:
+    environment = {
+        **os.environ,
+        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+    }
+    command = [sys.executable, "-m", "scheduler"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            log.wait(r.SchedulerClaimed)
+            log.wait(r.SchedulerSnapshot)
+            process.send_signal(signal.SIGTERM)
+            _, words = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, words
+    assert "acts as of epoch 1" in words
+
+
+def ready(group: str) -> r.GroupReady:
+    return r.GroupReady(
+        at_ms=now_ms(), group_id=group, reward_mean=0, reward_std=0, trainable_tokens=1
+    )
+
+
+def step_over(step: int, *groups: str) -> list[r.Record]:
+    at_ms = now_ms()
+    return [
+        r.StepCommitted(
+            at_ms=at_ms,
+            step=step,
+            lineage="a",
+            version=step + 1,
+            groups=tuple(r.StepGroup(group_id=group) for group in groups),
+        ),
+        *(r.GroupConsumed(at_ms=at_ms, group_id=group, step=step) for group in groups),
+        r.WeightsPublished(
+            at_ms=at_ms,
+            policy="policy",
+            version=step + 1,
+            step=step + 1,
+            lineage="a",
+            directory="",
+            manifest_sha256="",
+        ),
+        r.StepCompleted(at_ms=at_ms, step=step, lineage="a", version=step + 1, took_ms=5),
+    ]

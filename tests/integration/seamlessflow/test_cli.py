@@ -1,0 +1,171 @@
+"""The command line on a real broker."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from consumers.trajectories.sessions.assemble import trajectory
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics, partition_counts
+from infra.settings import KafkaSettings
+from schemas.records import Task
+from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
+from seamlessflow.__main__ import app
+from tests.builders.trajectories import story
+from tests.builders.trajectories.story import Story
+from tests.waiting import until
+
+LIMIT_S = 30
+HEAVY = "torch transformers renderers confluent_kafka openai matplotlib pydantic"
+
+
+@pytest.fixture
+def cluster(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """The broker, as the command line finds it."""
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
+    monkeypatch.setenv("COLUMNS", "200")
+    return kafka
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def created(cluster: KafkaSettings, topics: Iterable[Topic]) -> None:
+    """Creates topics and waits until the broker's metadata tells of them."""
+    names = set(create_topics(cluster, topics))
+    until(lambda: names <= set(partition_counts(cluster)), "the topics", LIMIT_S)
+
+
+def test_help_answers_without_anything_heavy() -> None:
+    program = f"""
+import sys
+from seamlessflow.__main__ import app
+from tests.unit.trajectories import story
+from tests.builders.trajectories.story import Story
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+sys.exit(" ".join(sorted(set({HEAVY!r}.split()) & set(sys.modules))))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "\n")
+    assert "doctor" in done.stdout
+
+
+def test_topics_are_created_once_and_then_as_they_should_be(cluster: KafkaSettings) -> None:
+    assert "seamlessflow topics create" in run("topics", "list").output
+    missing = run("topics", "check")
+    assert missing.exit_code == 1
+    assert f"{cluster.topic_prefix}sessions.dlq: missing" in missing.output
+    assert run("topics", "create").output.count("created") == 2 * len(TOPICS)
+    assert run("topics", "create").output == "all topics are there\n"
+    assert run("topics", "check").exit_code == 0
+
+
+def test_a_topic_with_another_partition_count_is_found(cluster: KafkaSettings) -> None:
+    created(cluster, [replace(TASKS, partitions=3)])
+    assert f"{cluster.topic_prefix}tasks: 3 partitions, not 16" in run("topics", "check").output
+    failed = run("topics", "create")
+    assert failed.exit_code == 1
+    assert "tasks has 3 partitions" in str(failed.exception)
+
+
+def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
+    created(cluster, [TASKS, CONTROL])
+    producer = Producer(cluster, "test")
+    for number in range(3):
+        task = Task(policy="p", payload=b"{}", issued_at_ms=number, deadline_ms=number)
+        producer.send(TASKS.name, task, key="one")
+    producer.close()
+    listed = run("topics", "list")
+    assert listed.exception is None, listed.exception
+    [row] = [line for line in listed.output.splitlines() if "tasks" in line]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+        "tasks",
+        "16",
+        "3",
+        "",
+        "agents",
+        "3",
+    ]
+
+
+def a_session(cluster: KafkaSettings) -> None:
+    """A finished session on the log, and beside it others."""
+    created(cluster, [SESSIONS, TRAJECTORIES, FLEET])
+    events: list[Any] = [
+        story.opened(),
+        story.started(),
+        story.dispatched(),
+        story.completed(story.ids(3, 4, 5)),
+        story.rewarded(0.5),
+        story.closed(),
+        story.finalized(),
+    ]
+    told = Story().tell(*events)
+    producer = Producer(cluster, "test")
+    for event in events:
+        producer.send(SESSIONS.name, event, key=story.SESSION)
+        for other in range(100):
+            name = f"other-{other}"
+            producer.send(SESSIONS.name, replace(event, session_id=name), key=name)
+    producer.send(TRAJECTORIES.name, trajectory(told.known, 0), key="group")
+    producer.close()
+
+
+def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
+    a_session(cluster)
+    said = run("show", story.SESSION).output
+    assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in said
+    assert "3 4 5" in said
+    [row] = [line.split() for line in run("show").output.splitlines() if "complete" in line]
+    assert row == [story.SESSION, "complete", "0.5", "1", "5", "3", "0"]
+
+
+def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:
+    a_session(cluster)
+    failed = run("show", "nobody")
+    assert "no session nobody" in str(failed.exception)
+
+
+def test_a_directory_without_a_run_is_told(tmp_path: Path) -> None:
+    assert "holds no run" in str(run("show", "x", "--out", str(tmp_path)).exception)
+
+
+def test_a_session_is_shown_from_kept_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        a_session(broker.settings)
+    assert "turn a, 3 tokens" in run("show", story.SESSION, "--out", str(tmp_path)).output
+
+
+def test_the_doctor_finds_the_broker(cluster: KafkaSettings, tmp_path: Path) -> None:
+    said = run("doctor", "--out", str(tmp_path)).output
+    assert f"✓ broker {cluster.bootstrap_servers}" in said
+    assert "✓ Java openjdk" in said
+
+
+def test_the_doctor_says_what_to_do_about_a_model_that_is_none(tmp_path: Path) -> None:
+    done = run("doctor", "--out", str(tmp_path), "--model", str(tmp_path))
+    assert done.exit_code == 1
+    assert "config.json and tokenizer.json not there" in done.output
+    assert "→ name a Hugging Face model directory" in done.output
+
+
+def test_a_broker_that_is_away_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    done = run("doctor", "--out", str(tmp_path))
+    assert done.exit_code == 1
+    assert "✗ broker 127.0.0.1:1" in done.output

@@ -1,0 +1,189 @@
+"""The check of `trained/` against a real log: events through the fold, the trainer's own files."""
+
+import gzip
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from consumers.trajectories.sessions.assemble import trajectory
+from infra.kafka.partitioner import partition_of
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.records import Record
+from schemas.topics import CONTROL, SESSIONS
+from seamlessflow.verification.verify import verify
+from tests.builders.trajectories import story
+from tests.builders.trajectories.story import ids
+from trainer.data.chains import chains
+from trainer.data.packing import pack
+from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
+
+SESSION_IDS = [f"run-{number // 2}.{number % 2}.0" for number in range(8)]
+STEPS = 2
+COMPLETION = [3, 5, 6, 7]
+"""What every turn samples: two tokens, then the rest elsewhere under a newer version."""
+
+OUSTED = "x"
+"""The worker that a manager chose which did not own the session any more."""
+
+LATE = [8, 9]
+"""What the first worker sampled behind the two tokens when the turn was no longer its own."""
+
+
+def logprobs(tokens: list[int], session: str) -> bytes:
+    """Different for each session and token, and no round numbers."""
+    seed = SESSION_IDS.index(session)
+    return np.array([-np.log(1 + token + seed) for token in tokens], "<f4").tobytes()
+
+
+def events(session: str) -> list[Record]:
+    """A turn that goes on elsewhere, with late output and a manager that has lost the session."""
+    lost: dict[str, Any] = {"session_id": session, "epoch": 2 * SESSION_IDS.index(session)}
+    now: dict[str, Any] = {"session_id": session, "epoch": lost["epoch"] + 1}
+    partition = partition_of(session, SESSIONS.partitions)
+    second: dict[str, Any] = {"dispatch": 2, "worker": "v", "incarnation": "j"}
+    return [
+        story.opened(**lost),
+        story.started(**lost),
+        story.dispatched(**lost),
+        sampled(story.progressed, session, COMPLETION[:2], version=0),
+        r.PartitionClaimed(partition=partition, epoch=now["epoch"], manager="m", at_ms=0),
+        story.dispatched(dispatch=2, from_offset=2, worker=OUSTED, **lost),
+        story.dispatched(from_offset=2, **second, **now),
+        sampled(story.completed, session, LATE, version=0, token_offset=2),
+        sampled(story.completed, session, COMPLETION[2:], version=1, token_offset=2, **second),
+        replace(story.rewarded(), **now),
+        story.closed(**now),
+        replace(story.finalized(), **now),
+    ]
+
+
+def sampled(
+    make: Callable[..., Record], session: str, tokens: list[int], version: int, **more: Any
+) -> Record:
+    start = more.get("token_offset", 0)
+    span = r.VersionSpan(start=start, version_min=version, version_max=version)
+    output = {"logprobs": logprobs(tokens, session), "spans": (span,), **more}
+    return make(ids(*tokens), session_id=session, **output)
+
+
+def committed(step: int) -> r.StepCommitted:
+    return r.StepCommitted(at_ms=0, step=step, lineage="l", version=step + 1)
+
+
+@pytest.fixture(scope="module")
+def log(broker: KafkaSettings) -> KafkaSettings:
+    """The events of all sessions and the steps that trained on them."""
+    kafka = broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
+    create_topics(kafka, [CONTROL, SESSIONS])
+    producer = Producer(kafka, "test-log")
+    for session in SESSION_IDS:
+        for event in events(session):
+            partition = partition_of(session, SESSIONS.partitions)
+            producer.send(SESSIONS.name, event, key=session, partition=partition)
+    for step in range(STEPS):
+        producer.send(CONTROL.name, committed(step))
+    producer.close()
+    return kafka
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """What the trainer writes for half of the sessions in each step."""
+    for step in range(STEPS):
+        half = SESSION_IDS[step::STEPS]
+        found = [one for session in half for one in chains(built(session), "p").chains]
+        batches = pack(found, [0.5] * len(found), 64, "padded")
+        tokens = sum(len(batch) for batch in batches)
+        header = Header(step=step, version=step + 1, lineage="l", policy="p", tokens=tokens)
+        write_trained(tmp_path, header, found, batches)
+    return tmp_path
+
+
+def built(session: str) -> r.Trajectory:
+    """The trajectory as the manager makes it, which sees no decisions but its own."""
+    heard = [one for one in events(session) if getattr(one, "worker", "") != OUSTED]
+    told = story.Story().tell(*(one for one in heard if not isinstance(one, r.PartitionClaimed)))
+    return trajectory(told.known, 0)
+
+
+def change(directory: Path, step: int, altered: Callable[[TrainedRun], TrainedRun]) -> None:
+    """Alters the first line of the file of a step."""
+    [path] = directory.glob(f"step-{step:08d}-*")
+    header, [first, *rest] = read_trained(path)
+    lines = [asdict(header), *(asdict(run) for run in (altered(first), *rest))]
+    path.write_bytes(gzip.compress(b"\n".join(map(orjson.dumps, lines))))
+
+
+def test_what_was_sampled_was_trained(log: KafkaSettings, trained: Path) -> None:
+    found = verify(log, trained)
+
+    assert found.clean
+    assert found.tokens_checked == len(SESSION_IDS) * len(COMPLETION)
+
+
+def test_another_id_is_found(log: KafkaSettings, trained: Path) -> None:
+    change(trained, 0, lambda run: replace(run, ids=[*run.ids[:-1], run.ids[-1] ^ 1]))
+
+    found = verify(log, trained)
+
+    assert (found.mismatches, found.trained_twice) == (1, 0)
+    assert (found.deviations[0].session, found.deviations[0].offset) == (SESSION_IDS[0], 3)
+
+
+def test_the_neighbouring_log_prob_is_found(log: KafkaSettings, trained: Path) -> None:
+    def altered(run: TrainedRun) -> TrainedRun:
+        next_one = np.nextafter(np.float32(run.logprobs[0]), np.float32(0))
+        return replace(run, logprobs=[float(next_one), *run.logprobs[1:]])
+
+    change(trained, 1, altered)
+
+    assert verify(log, trained).mismatches == 1
+
+
+def test_another_version_is_found(log: KafkaSettings, trained: Path) -> None:
+    change(trained, 0, lambda run: replace(run, versions=[0, 0, 0, 1]))
+
+    assert verify(log, trained).mismatches == 1
+
+
+def test_a_token_trained_twice_is_found(log: KafkaSettings, trained: Path) -> None:
+    path = sorted(trained.iterdir())[0]
+    _, [theirs, *_] = read_trained(path)
+    change(trained, 1, lambda _: theirs)
+
+    found = verify(log, trained)
+
+    assert (found.mismatches, found.trained_twice) == (0, len(COMPLETION))
+    assert "in steps 0, 1" in str(found.deviations[0])
+
+
+def test_tokens_of_a_dispatch_that_had_been_replaced_are_found(
+    log: KafkaSettings, trained: Path
+) -> None:
+    def altered(run: TrainedRun) -> TrainedRun:
+        late = np.frombuffer(logprobs(LATE, run.session), "<f4").tolist()
+        return replace(
+            run,
+            ids=[*run.ids[:2], *LATE],
+            logprobs=[*run.logprobs[:2], *late],
+            versions=[0, 0, 0, 0],
+        )
+
+    change(trained, 0, altered)
+
+    assert verify(log, trained).mismatches == len(LATE)
+
+
+def test_a_step_whose_file_is_gone_is_missed(log: KafkaSettings, trained: Path) -> None:
+    sorted(trained.iterdir())[1].unlink()
+
+    assert verify(log, trained).steps_missing == (1,)

@@ -1,0 +1,28 @@
+"""A rank that follows until three rests.
+
+python -m tests.integration.trainer.gang_rank MODEL PLACE
+"""
+
+import sys
+from pathlib import Path
+
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.settings import TrainerSection
+
+
+def settings(rank: int, rendezvous: str) -> TrainerSection:
+    """Two ranks on the CPU."""
+    return TrainerSection(
+        backend="fsdp2", rank=rank, ranks=2, rendezvous=rendezvous, device="cpu", threads=1
+    )
+
+
+def main() -> None:
+    backend = FsdpBackend(Path(sys.argv[1]), settings(1, sys.argv[2]))
+    for _ in range(3):
+        backend.follow()
+    backend.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Two ranks train as one: the same weights, checkpoints and metrics, whoever computes what."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from infra.ports import free_port
+from tests.builders.trainer.models import open_tiny, write_tiny
+from tests.integration.trainer.gang_rank import settings
+from tests.unit.trainer.backends.test_torch_backend import sampled, some_chains
+from trainer.backends.backend import Backend, StepInput
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.packing import pack
+from trainer.settings import TrainerSection
+
+TIMEOUT_S = 120
+ADVANTAGES = [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def leader(model: Path) -> Iterator[FsdpBackend]:
+    rendezvous = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "tests.integration.trainer.gang_rank", str(model), rendezvous]
+    with subprocess.Popen(command) as other:
+        backend = FsdpBackend(model, settings(0, rendezvous))
+        yield backend
+        assert other.wait(TIMEOUT_S) == 0
+        backend.close()
+
+
+def step(model: Path, seed: int) -> StepInput:
+    """Made-up chains of version 1 to train, sampled ones of version 0 to measure."""
+    batches = pack(some_chains(seed), ADVANTAGES, 16, "padded")
+    old = pack(sampled(model, version=0), [0.0] * 4, 64, "padded")
+    return StepInput(batches, old, 1, 0.05)
+
+
+def trained(backend: Backend, model: Path, out: Path) -> list[dict[str, float]]:
+    """Two steps, a checkpoint between them, a third step after going back to it."""
+    backend.load(None, 0)
+    backend.rest()
+    metrics = [dict(backend.train(step(model, 0)))]
+    backend.remember(1)
+    backend.save(out)
+    metrics.append(dict(backend.train(step(model, 1))))
+    metrics.append(dict(backend.train(StepInput([], [], 2, 0.05))))
+    backend.rest()
+    backend.load(out, 1)
+    metrics.append(dict(backend.train(step(model, 2))))
+    backend.write_weights(out)
+    backend.rest()
+    return metrics
+
+
+@pytest.mark.slow
+def test_two_ranks_train_what_one_does(leader: FsdpBackend, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    alone = TorchBackend(model, TrainerSection(device="cpu", threads=1))
+    one, two = trained(alone, model, tmp_path / "one"), trained(leader, model, tmp_path / "two")
+    for expected, found in zip(one, two, strict=True):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert one[0]["mismatch_tokens"] == 24
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        whole, sharded = (load_file(tmp_path / of / name) for of in ("one", "two"))
+        assert whole.keys() == sharded.keys()
+        for key in whole:
+            torch.testing.assert_close(sharded[key], whole[key], atol=1e-4, rtol=1e-3)
+    models = [open_tiny(tmp_path / of) for of in ("one", "two")]
+    assert models[0].config.architectures == models[1].config.architectures
+    for left, right in zip(*(of.parameters() for of in models), strict=True):
+        torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-3)

@@ -1,0 +1,40 @@
+"""A trainer that is told to end while its Kafka is away."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.broker.broker import Broker
+from infra.kafka.topics import create_topics
+from schemas import records as r
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.trainer.models import write_tiny
+from tests.integration.trainer.test_trainer import Scheduler, environment
+
+END_S = 60.0
+
+
+@pytest.mark.slow
+def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        create_topics(broker.settings, [CONTROL, FLEET, TRAJECTORIES])
+        scheduler = Scheduler(broker.settings)
+        settings = environment(broker.settings, write_tiny(tmp_path / "tiny"), tmp_path)
+        with subprocess.Popen(
+            [sys.executable, "-m", "trainer"], env=os.environ | settings, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                scheduler.wait_for_count(r.RoleAcquired, 1)
+                scheduler.close()
+                broker.stop()
+                process.send_signal(signal.SIGTERM)
+                _, words = process.communicate(timeout=END_S)
+            finally:
+                process.kill()
+        assert process.returncode == 1
+        assert b"ended without telling Kafka all it had to" in words
+        assert b"Traceback" not in words

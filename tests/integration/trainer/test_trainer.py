@@ -1,0 +1,419 @@
+"""The trainer on a real broker: a recorded topic in, steps and weights out, also after kill -9."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer, TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.kafka.topics import create_topics
+from infra.ports import free_port
+from infra.settings import KafkaSettings, TelemetrySettings
+from infra.telemetry.tracing import telemetry
+from infra.weights.manifest import verify
+from schemas import records as r
+from schemas.records import Record, Trajectory
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from trainer.bootstrap import build
+from trainer.recovery.resume import surviving
+from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
+from trainer.settings import TrainerSettings
+from trainer.steps.trained import read_trained
+
+R = TypeVar("R", bound=Record)
+TIMEOUT_S = 240
+GROUP_SIZE = 6
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def sessions(model: Path) -> list[Trajectory]:
+    """24 groups sampled from the initial weights."""
+    return bandit(model, 24, GROUP_SIZE)
+
+
+@pytest.fixture
+def log(kafka: KafkaSettings) -> KafkaSettings:
+    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    return kafka
+
+
+def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> None:
+    """Writes them as the trajectory manager does, in transactions."""
+    producer = TransactionalProducer(kafka, "test-manager")
+    reader = Reader(kafka, "test-manager-reader")
+
+    def send() -> None:
+        for one in sessions:
+            producer.send(TRAJECTORIES.name, one, key=one.group_id)
+
+    producer.commit(send, {}, reader)
+    producer.close()
+    reader.close()
+
+
+class Scheduler:
+    """The least that trainers need of a scheduler: their roles, and a start for each batch."""
+
+    def __init__(
+        self, kafka: KafkaSettings, workers: Sequence[str] = ("w",), others: Sequence[str] = ()
+    ) -> None:
+        """`others`: workers that are in the gang and never answer."""
+        self._producer = Producer(kafka, "test-scheduler")
+        self._reader = Reader(kafka, "test-scheduler-reader")
+        self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING})
+        self._workers = workers
+        self._others = others
+        self._incarnations: dict[str, str] = {}
+        self._assignment = 0
+        self._gang_epoch = 0
+        self._acquired: set[int] = set()
+        self._batch: r.BatchReady | None = None
+        self.heard: list[Record] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def send(self, record: Record) -> None:
+        self._producer.send(CONTROL.name, record)
+
+    def assign(self, role: str = "train") -> None:
+        self._gang_epoch += 1
+        self._acquired.clear()
+        for worker in self._workers:
+            self._assignment += 1
+            self.send(
+                r.RoleAssigned(
+                    epoch=1,
+                    at_ms=0,
+                    assignment=self._assignment,
+                    worker=worker,
+                    incarnation=self._incarnations[worker],
+                    role=role,
+                    gang_epoch=self._gang_epoch,
+                    reason="test",
+                    deadline_ms=2**60,
+                )
+            )
+
+    def of(self, kind: type[R]) -> list[R]:
+        return [record for record in self.heard if isinstance(record, kind)]
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"heard only {[type(one).__name__ for one in self.heard]}")
+            self._stop.wait(0.02)
+
+    def wait_for_count(self, kind: type[Record], count: int) -> None:
+        self.wait_for(lambda: len(self.of(kind)) >= count)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        self._reader.close()
+        self._producer.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for received in self._reader.poll(0.1):
+                self.heard.append(received.record)
+                self._react(received.record)
+
+    def _react(self, record: Record) -> None:
+        match record:
+            case r.WorkerHeartbeat() if self._incarnations.get(record.worker) != record.incarnation:
+                self._incarnations[record.worker] = record.incarnation
+                if len(self._incarnations) == len(self._workers):
+                    self.assign()
+            case r.RoleAcquired():
+                self._acquired.add(record.assignment)
+            case r.BatchReady():
+                self._batch = record
+        newest = set(range(self._assignment - len(self._workers) + 1, self._assignment + 1))
+        if self._batch is not None and self._assignment and newest <= self._acquired:
+            self.send(
+                r.StepStarted(
+                    epoch=1,
+                    at_ms=0,
+                    step=self._batch.step,
+                    gang="g",
+                    gang_epoch=self._gang_epoch,
+                    workers=(*self._workers, *self._others),
+                )
+            )
+            self._batch = None
+
+
+@pytest.fixture
+def scheduler(log: KafkaSettings) -> Iterator[Scheduler]:
+    scheduler = Scheduler(log)
+    yield scheduler
+    scheduler.close()
+
+
+def environment(kafka: KafkaSettings, model: Path, data: Path, **more: object) -> dict[str, str]:
+    settings: dict[str, object] = {
+        "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+        "DATA_DIR": data,
+        "RUN__POLICY": "tiny",
+        "RUN__STEPS": 6,
+        "RUN__GROUPS_PER_STEP": 4,
+        "RUN__LAG": 100,
+        "POLICY__MODEL": model,
+        "TRAINER__WORKER": "w",
+        "TRAINER__DEVICE": "cpu",
+        "TRAINER__THREADS": 1,
+        "TRAINER__OPTIMIZER__LR": 0.02,
+        "TRAINER__HEARTBEAT_S": 0.2,
+        **more,
+    }
+    return {f"SEAMLESSFLOW_{name}": str(value) for name, value in settings.items()}
+
+
+class Running:
+    """A trainer in a thread of the test."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self._stop = threading.Event()
+        self.error: BaseException | None = None
+        self._settings = settings
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.join()
+
+    def _run(self) -> None:
+        try:
+            build(self._settings, telemetry(TelemetrySettings(), "trainer", "w")).run(self._stop)
+        except BaseException as error:
+            self.error = error
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings, model: Path, data: Path, **more: object
+) -> Running:
+    for name, value in environment(kafka, model, data, **more).items():
+        monkeypatch.setenv(name, value)
+    return Running(TrainerSettings())
+
+
+def test_a_recorded_topic_is_learned_from_to_the_last_step(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_sessions(log, sessions)
+    running = started(monkeypatch, log, model, tmp_path)
+    running.join()
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+    completed = scheduler.of(r.StepCompleted)
+    assert [one.step for one in completed] == list(range(6))
+    assert [one.version for one in completed] == list(range(1, 7))
+    trained = [group.group_id for one in scheduler.of(r.StepCommitted) for group in one.groups]
+    assert sorted(trained) == sorted(f"run-{number}" for number in range(24))
+    assert sorted(one.group_id for one in scheduler.of(r.GroupConsumed)) == sorted(trained)
+    weights = scheduler.of(r.WeightsPublished)
+    assert [one.version for one in weights] == list(range(7))
+    last = verify(Path(weights[-1].directory), weights[-1].manifest_sha256)
+    assert (last.version, last.optimizer_step, last.policy) == (6, 6, "tiny")
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
+    assert completed[0].metrics["mismatch_max"] < 1e-4
+    assert completed[3].metrics["staleness_max"] == 3
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 7
+
+
+def test_each_step_is_told_in_the_order_that_survives_a_kill(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_sessions(log, sessions)
+    started(monkeypatch, log, model, tmp_path, RUN__STEPS=1).join()
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
+    told = [type(one).__name__ for one in scheduler.heard if not isinstance(one, r.WorkerHeartbeat)]
+    order = ["BatchReady", "StepStarted", "StepCommitted", "WeightsPublished", "GroupConsumed"]
+    order += ["GroupConsumed"] * 3 + ["StepCompleted", "RunFinished", "RoleReleased"]
+    begun = told[told.index("BatchReady") :]
+    assert [name for name in begun if name in order] == order
+    weights = scheduler.of(r.PolicyWeights)
+    assert [one.version for one in weights] == [0, 1]
+    assert weights[1].overrides.temperature == 1
+    assert len(weights[1].tokenizer_hash) == 64
+    tokens = sum(len(one.loss_mask) - 1 for one in sessions[: 4 * GROUP_SIZE])
+    (file,) = (tmp_path / "trained").iterdir()
+    header, runs = read_trained(file)
+    assert (header.step, header.version) == (0, 1)
+    assert header.tokens == sum(len(run.ids) for run in runs) <= tokens
+    by_session = {one.session_id: one for one in sessions}
+    for run in runs:
+        ids = by_session[run.session].tokens[4 * (1 + run.offset) :]
+        assert b"".join(i.to_bytes(4, "little") for i in run.ids) == ids[: 4 * len(run.ids)]
+
+
+@pytest.mark.slow
+def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+) -> None:
+    record_sessions(log, sessions)
+    more = {"TRAINER__CHECKPOINT_EVERY": 2}
+    env = os.environ | environment(log, model, tmp_path, **more)
+    command = [sys.executable, "-m", "trainer"]
+    for kill_after in (4, 7):
+        process = subprocess.Popen(command, env=env)
+        scheduler.wait_for_count(r.StepCommitted, kill_after)
+        process.send_signal(signal.SIGKILL)
+        process.wait(TIMEOUT_S)
+    assert subprocess.run(command, env=env, timeout=TIMEOUT_S).returncode == 0
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+    commits = scheduler.of(r.StepCommitted)
+    assert len({one.version for one in commits}) == len(commits)
+    final = surviving(commits)
+    assert [one.step for one in final] == list(range(6))
+    groups = [group.group_id for one in final for group in one.groups]
+    assert sorted(groups) == sorted(f"run-{number}" for number in range(24))
+    members = {(one.step, group) for one in commits for group in one.groups}
+    assert len(members) == 24, "a step that is done again trains on the same sessions"
+    assert len({one.lineage for one in commits}) == 3
+    assert scheduler.of(r.RunFinished)[0].steps == 6
+    consumed = [one.group_id for one in scheduler.of(r.GroupConsumed)]
+    assert sorted(set(consumed)) == sorted(groups)
+    for one in final:
+        name = f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
+        header, _ = read_trained(tmp_path / "trained" / name)
+        assert header.lineage == one.lineage
+
+
+def test_the_device_goes_to_rollout_and_comes_back(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    running = started(monkeypatch, log, model, tmp_path)
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleAcquired)))
+    assert "trainer w is ready at step 0, version 0" in caplog.text
+    assert "role train acquired" in caplog.text
+    scheduler.assign("rollout")
+    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
+    scheduler.send(
+        r.RoleAcquired(
+            at_ms=0, worker="w", incarnation="x", role="rollout", assignment=2, took_ms=0
+        )
+    )
+    scheduler.assign()
+    scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].assignment == 3)
+    assert len(scheduler.of(r.RoleAcquired)) == 2
+    scheduler.send(
+        r.RoleReleased(
+            at_ms=0,
+            worker="w",
+            incarnation="x",
+            role="rollout",
+            assignment=3,
+            free_bytes=1,
+            took_ms=0,
+        )
+    )
+    scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
+    running.stop()
+    scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
+
+
+@pytest.mark.slow
+def test_two_trainer_processes_train_as_a_gang(
+    log: KafkaSettings, sessions: list[Trajectory], model: Path, tmp_path: Path
+) -> None:
+    record_sessions(log, sessions)
+    rendezvous = f"127.0.0.1:{free_port()}"
+    processes = []
+    for rank in range(2):
+        gang = {"BACKEND": "fsdp2", "RANK": rank, "RANKS": 2, "RENDEZVOUS": rendezvous}
+        more = {f"TRAINER__{name}": value for name, value in gang.items()}
+        more |= {"RUN__STEPS": 3, "TRAINER__WORKER": f"w{rank}"}
+        env = os.environ | environment(log, model, tmp_path, **more)
+        processes.append(subprocess.Popen([sys.executable, "-m", "trainer"], env=env))
+    scheduler = Scheduler(log, ["w0", "w1"])
+    try:
+        assert [process.wait(2 * TIMEOUT_S) for process in processes] == [0, 0]
+        scheduler.wait_for_count(r.RunFinished, 1)
+    finally:
+        scheduler.close()
+        for process in processes:
+            process.kill()
+    completed = scheduler.of(r.StepCompleted)
+    assert [one.version for one in completed] == [1, 2, 3]
+    assert completed[0].metrics["mismatch_max"] < 1e-4
+    assert {one.worker for one in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
+    assert bandit_return(Path(scheduler.of(r.WeightsPublished)[-1].directory)) > bandit_return(
+        model
+    )
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+
+
+def test_a_second_leader_on_the_same_log_ends_with_an_error(
+    log: KafkaSettings,
+    scheduler: Scheduler,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = started(monkeypatch, log, model, tmp_path)
+    scheduler.wait_for_count(r.RoleAcquired, 1)
+    scheduler.send(r.StepCommitted(at_ms=0, step=0, lineage="another", version=1))
+    with pytest.raises(AnotherTrainer, match="another"):
+        running.join()
+    assert scheduler.of(r.WorkerHeartbeat)[-1].worker == "w"
+
+
+def test_a_gang_larger_than_the_back_end_is_a_typed_error(
+    log: KafkaSettings,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record_sessions(log, sessions)
+    scheduler = Scheduler(log, others=["w2"])
+    running = started(monkeypatch, log, model, tmp_path)
+    with pytest.raises(GangMismatch, match="w, w2"):
+        running.join()
+    scheduler.close()

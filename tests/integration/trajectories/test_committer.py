@@ -1,0 +1,108 @@
+"""The committer on a real broker that stands still for longer than a transaction may take."""
+
+import logging
+import os
+import queue
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from consumers.trajectories.bus.committer import Committer, Job
+from consumers.trajectories.sessions.partition import Progress
+from infra.broker.broker import Broker
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.topics import create_topics
+from infra.settings import KafkaSettings
+from schemas.records import Trajectory
+from schemas.topics import REQUESTS, TRAJECTORIES
+from tests.builders.trainer.trajectories import one_turn
+from tests.waiting import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+GROUP = "managers"
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A committer, and how to reach its broker."""
+
+    kafka: KafkaSettings
+    broker: int
+    committer: Committer
+    reader: ReaderThread
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Broker(tmp_path, short_lived=True) as broker:
+        assert broker.pid is not None
+        kafka = broker.settings
+        create_topics(kafka, [REQUESTS, TRAJECTORIES])
+        assigned = threading.Event()
+        reader = Reader(kafka, "requests", group=GROUP)
+        reader.subscribe([REQUESTS.name], on_assigned=lambda _: assigned.set())
+        failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+        thread = ReaderThread("requests", reader, lambda _: None, failures.put).start()
+        assert assigned.wait(DEADLINE_S)
+        producer = Producer(kafka, "manager")
+        committer = Committer(kafka, "0", producer, thread, GROUP)
+        yield Stage(kafka, broker.pid, committer, thread)
+        committer.close()
+        producer.close()
+        thread.close()
+        assert failures.empty(), failures.get()
+
+
+def committed(stage: Stage, job: Job) -> bool:
+    outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    stage.committer.submit(job, outcomes.put)
+    return outcomes.get(timeout=DEADLINE_S)
+
+
+def test_a_transaction_that_met_an_outage_is_committed_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job({3: [one_turn("s")]}, {3: (7, Progress(1, 5, 6, 1))}, 0)
+    outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    with caplog.at_level(logging.WARNING):
+        os.kill(stage.broker, signal.SIGSTOP)
+        try:
+            stage.committer.submit(job, outcomes.put)
+            until(lambda: "not known yet" in caplog.text, "a try in vain")
+        finally:
+            os.kill(stage.broker, signal.SIGCONT)
+    took = outcomes.get(timeout=DEADLINE_S)
+    while not took:
+        took = committed(stage, job)
+    assert committed(stage, Job({3: [one_turn("last")]}, {3: (8, Progress(1, 5, 7, 1))}, 0))
+
+    assert sorted(read_to(stage.kafka, "last")) == ["last", "s"]
+    assert threads("trajectories-0 deliveries") == 1
+
+
+def read_to(kafka: KafkaSettings, last: str) -> list[str]:
+    """Sessions of all committed trajectories up to the one of `last`."""
+    reader = Reader(kafka, "trainer")
+    reader.assign({(TRAJECTORIES.name, n): BEGINNING for n in range(TRAJECTORIES.partitions)})
+    found: list[str] = []
+
+    def there() -> bool:
+        records = [item.record for item in reader.poll(0.1)]
+        found.extend(record.session_id for record in records if isinstance(record, Trajectory))
+        return last in found
+
+    until(there, f"the trajectory of {last}")
+    reader.close()
+    return found
+
+
+def threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())

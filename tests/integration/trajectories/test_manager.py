@@ -1,0 +1,149 @@
+"""The trajectory manager as a process on a real broker: turns, retries, takeovers, dead letters."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.kafka.client import BEGINNING
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.topics import REQUESTS
+from tests.integration.trajectories.manager_bench import Bench, bench, message
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def tokenizer_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokenizer")
+
+
+@pytest.fixture
+def stage(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[Bench]:
+    """Topics of its own and no manager yet."""
+    with bench(broker, tokenizer_directory) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def served(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[Bench]:
+    """A manager that serves, and the worker w0 on slot 3."""
+    with bench(broker, tokenizer_directory) as made:
+        made.start_manager()
+        made.announce("w0", 3)
+        yield made
+
+
+def test_turns_of_a_session_become_one_trajectory_token_for_token(served: Bench) -> None:
+    served.open_session("s1")
+    history, sampled, prompts = [message("user", "key 7")], [], []
+    for text in ("code 3", "code 4"):
+        asked = served.generate(served.request("s1", history).turn_id)
+        sampled.append(served.complete(asked, text))
+        prompts.append(asked.prompt_ids)
+        answer = served.finished(asked.turn_id)
+        assert answer.status == 200 and answer.message is not None
+        history += [answer.message, message("user", "again")]
+
+    trajectory = served.reward_and_close("s1", 0.5)
+
+    assert prompts[1].startswith(prompts[0] + sampled[0])
+    assert trajectory.tokens == prompts[1] + sampled[1]
+    policy = [node for node in trajectory.nodes if node.origin == "policy"]
+    assert [
+        trajectory.tokens[4 * node.start : 4 * (node.start + node.length)] for node in policy
+    ] == sampled
+    assert sum(trajectory.loss_mask) == sum(len(one) // 4 for one in sampled)
+    assert [reward.value for reward in trajectory.rewards] == [0.5]
+
+
+def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(served: Bench) -> None:
+    served.open_session("s2")
+    asked = served.generate(served.request("s2", [message("user", "key 7")], stream=True).turn_id)
+    some = served.renderer.encode("code 3")[:4]
+    served.output(r.TurnInterrupted, asked, some, reason="preempted", delta=b'{"content":"code"}')
+    again = served.generate(asked.turn_id)
+    sampled = served.complete(again, "code 3")
+    served.finished(asked.turn_id)
+
+    trajectory = served.reward_and_close("s2", 1.0)
+
+    assert (again.dispatch, again.completion_ids) == (2, some)
+    assert trajectory.interrupted_turns == 1
+    assert trajectory.tokens == again.prompt_ids + sampled
+
+
+def test_a_killed_manager_costs_the_agent_only_time(stage: Bench) -> None:
+    first = stage.start_manager(slot="0")
+    stage.announce("w0", 3)
+    stage.open_session("s")
+    before = stage.request("s", [message("user", "key 7")])
+    asked = stage.generate(before.turn_id)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    stage.complete(asked, "code 3")
+    while_away = stage.request("s", [message("user", "key 8")])
+
+    stage.announce("w0", 3)
+    stage.start_manager(slot="1")
+
+    assert stage.finished(before.turn_id).status == 200
+    stage.complete(stage.generate(while_away.turn_id), "code 4")
+    assert stage.finished(while_away.turn_id).status == 200
+    assert stage.reward_and_close("s", 1.0).turns == 2
+
+
+def test_a_retry_gets_the_recorded_answer_and_is_trained_once(served: Bench) -> None:
+    served.open_session("s3")
+    history = [message("user", "key 7")]
+    first = served.request("s3", history, idempotency_key="k")
+    served.complete(served.generate(first.turn_id), "code 3")
+    answer = served.finished(first.turn_id)
+
+    retry = served.request("s3", history, idempotency_key="k", retry_count=1)
+
+    assert served.answer(retry.command_id).turn_id == first.turn_id
+    assert served.finished(first.turn_id).message == answer.message
+    assert served.reward_and_close("s3", 1.0).turns == 1
+
+
+@pytest.mark.parametrize(("status", "closed"), [(404, False), (409, True)])
+def test_what_cannot_be_done_is_refused(served: Bench, status: int, closed: bool) -> None:
+    if closed:
+        served.open_session("s4")
+        served.reward_and_close("s4", 0.0)
+
+    command = served.request("s4", [message("user", "key 7")])
+
+    assert served.answer(command.command_id).status == status
+
+
+def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
+    served: Bench,
+) -> None:
+    served.producer.send_bytes(REQUESTS.name, b"garbage", "s6", partition=0)
+    served.open_session("s6")
+
+    letters = Reader(served.kafka, "letters")
+    letters.assign({(REQUESTS.dead_letters, 0): BEGINNING})
+    raw = letters.poll_bytes(20)
+    letters.close()
+
+    assert raw is not None
+    value, headers = raw
+    assert value == b"garbage"
+    assert dict(headers)["source-topic"] == REQUESTS.name.encode()
+    assert b"no schema" in dict(headers)["error"]
+
+
+def test_a_turn_nobody_can_take_waits_for_a_worker(stage: Bench) -> None:
+    stage.start_manager()
+    stage.open_session("s")
+    asked = stage.request("s", [message("user", "key 7")])
+    stage.announce("w0", 3)
+
+    assert stage.generate(asked.turn_id).worker == "w0"

@@ -1,0 +1,129 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.paths import ROOT
+
+SYNC = """
+import signal
+from infra.process import run_sync
+def main(stop):
+    print("up", flush=True)
+    {body}
+run_sync(main)
+"""
+ASYNC = """
+import uvloop
+from infra.process import run
+async def main(stop):
+    print("up", flush=True)
+    {body}
+run(main{loop})
+"""
+
+
+def started(code: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it")
+@pytest.mark.parametrize("code", [SYNC, ASYNC.replace("{loop}", "")], ids=["sync", "asyncio"])
+@pytest.mark.parametrize(
+    ("chosen", "kept"), [("SCHED_OTHER", "SCHED_BATCH"), ("SCHED_IDLE", "SCHED_IDLE")]
+)
+def test_a_process_interrupts_nobody_when_it_wakes_unless_its_user_chose(
+    code: str, chosen: str, kept: str
+) -> None:
+    choose = f"import os\nos.sched_setscheduler(0, os.{chosen}, os.sched_param(0))"
+    process = started(choose + code.format(body=f"assert os.sched_getscheduler(0) == os.{kept}"))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "code",
+    [
+        SYNC.format(body="stop.wait(); print('ended in order')"),
+        ASYNC.format(body="await stop.wait(); print('ended in order')", loop=""),
+        ASYNC.format(
+            body="await stop.wait(); print('ended in order')", loop=", uvloop.new_event_loop"
+        ),
+    ],
+    ids=["sync", "asyncio", "uvloop"],
+)
+def test_a_signal_ends_the_process_in_order_with_status_0(
+    code: str, number: signal.Signals
+) -> None:
+    process = started(code)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "ended in order\n"), err
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    process = started(SYNC.format(body="stop.wait(); print('up', flush=True); signal.pause()"))
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC.replace("{loop}", "")], ids=["sync", "asyncio"])
+def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(code: str) -> None:
+    wait = "await stop.wait()" if "async" in code else "stop.wait()"
+    away = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    process = started(code.format(body=f"{wait}; {away}"))
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    last = err.splitlines()[-1]
+    assert "ended without telling Kafka all it had to: no Kafka broker answered at a:1" in last
+    assert "Traceback" not in err
+
+
+def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
+    process = started(ASYNC.format(body="raise ValueError('broken')", loop=""))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "ValueError: broken" in err
+
+
+OURS = "from infra.errors import SeamlessFlowError; {}raise SeamlessFlowError('no such file')"
+READY = "import logging; from infra.process import ready; ready(logging.getLogger(), 'ready'); "
+
+
+def test_an_error_of_ours_before_the_process_is_ready_is_told_in_one_line() -> None:
+    process = started(SYNC.format(body=OURS.format("")))
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, "not started: no such file\n")
+
+
+def test_an_error_of_ours_after_the_process_is_ready_is_told_with_its_traceback() -> None:
+    process = started(SYNC.format(body=OURS.format(READY)))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "INFO root: ready" in err
+    assert "Traceback" in err
+
+
+def test_the_error_of_a_thread_ends_the_process_with_status_1() -> None:
+    body = "import threading; threading.Thread(target=lambda: 1 / 0).start(); stop.wait()"
+    process = started(SYNC.format(body=body))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "ZeroDivisionError" in err

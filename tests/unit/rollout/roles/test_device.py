@@ -1,0 +1,190 @@
+"""The order inside each step, and what becomes of failures."""
+
+from queue import SimpleQueue
+
+import pytest
+
+from infra.errors import SeamlessFlowError
+from producers.rollout.engine.contract import Engine
+from producers.rollout.probe.answers import EngineProbeFailed
+from producers.rollout.roles.device import Device
+from producers.rollout.roles.outcomes import (
+    Acquired,
+    Failed,
+    Loaded,
+    NotStarted,
+    Outcome,
+    Paused,
+    Released,
+)
+from producers.rollout.roles.steps import Acquire, Load, Release, Step, Weights
+from producers.rollout.turns.message_reader import MessageReader
+from schemas.records import PolicyWeights
+from tests.builders.engines.manual import ManualEngine
+from tests.builders.rollout.records import LetterReader
+from tests.unit.rollout.roles.test_roles import policy
+
+
+class Spoilt(SeamlessFlowError):
+    """The files are not what was published."""
+
+
+class Bench:
+    """A device over a manual engine; `calls` of the engine also hold what the device did else.
+
+    It is factory and probe at once.
+    """
+
+    def __init__(self) -> None:
+        self.engine = ManualEngine()
+        self.spoilt: set[int] = set()
+        self.untrusted: set[int] = set()
+        self.outcomes: SimpleQueue[Outcome] = SimpleQueue()
+        self.device = Device(self, self._load_reader, self._follow, self.outcomes.put, self)
+
+    def verify(self, weights: Weights) -> None:
+        self.engine.calls.append(("verify", weights.version))
+        if weights.version in self.spoilt:
+            raise Spoilt
+
+    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+        self.engine.calls.append(("build", weights.version))
+        self.engine.version = weights.version
+        return self.engine
+
+    def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
+        self._probe("whole", version)
+
+    def short(self, engine: Engine, prompt: bytes, version: int) -> None:
+        self._probe("short", version)
+
+    def _probe(self, length: str, version: int) -> None:
+        self.engine.calls.append((length, version))
+        if version in self.untrusted:
+            raise EngineProbeFailed("greedy", "version", version, 0)
+
+    def do(self, step: Step) -> Outcome:
+        """Carries a step out and forgets the calls before it."""
+        assert isinstance(step, Acquire | Load | Release)
+        self.engine.calls.clear()
+        self.device.begin(step)
+        return self.outcomes.get(timeout=10)
+
+    def _load_reader(self, policy: PolicyWeights) -> LetterReader:
+        self.engine.calls.append(("reader",))
+        return LetterReader()
+
+    def _follow(self, slot: int) -> int:
+        self.engine.calls.append(("follow", slot))
+        return 99
+
+
+def acquire(version: int = 0, assignment: int = 1) -> Acquire:
+    return Acquire(assignment, 4, weights(version), policy())
+
+
+def weights(version: int) -> Weights:
+    return Weights(version, f"v{version}", "sha")
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(bench: Bench) -> None:
+    outcome = bench.do(acquire())
+    assert isinstance(outcome, Acquired)
+    assert (outcome.slot_offset, outcome.engine) == (99, bench.engine)
+    assert bench.engine.calls == [
+        ("verify", 0),
+        ("reader",),
+        ("build", 0),
+        ("whole", 0),
+        ("follow", 4),
+    ]
+
+
+def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(bench: Bench) -> None:
+    bench.do(acquire())
+    assert isinstance(bench.do(Load(weights(1), policy())), Paused)
+    outcome = bench.outcomes.get(timeout=10)
+    assert isinstance(outcome, Loaded)
+    assert bench.engine.calls == [
+        ("verify", 1),
+        ("pause", "keep"),
+        ("load_weights", "v1", 1),
+        ("resume",),
+    ]
+
+
+def test_a_release_ends_the_turns_and_puts_the_engine_to_sleep(bench: Bench) -> None:
+    bench.do(acquire())
+    outcome = bench.do(Release(2))
+    assert isinstance(outcome, Released)
+    assert outcome.free_bytes == 1_234
+    assert bench.engine.calls == [("pause", "abort"), ("sleep",)]
+
+
+def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(bench: Bench) -> None:
+    bench.do(acquire(0))
+    bench.do(Release(2))
+    bench.do(acquire(5))
+    assert bench.engine.calls == [
+        ("verify", 5),
+        ("wake",),
+        ("load_weights", "v5", 5),
+        ("resume",),
+        ("short", 5),
+        ("follow", 4),
+    ]
+    bench.do(Release(3))
+    bench.do(acquire(5))
+    assert ("load_weights", "v5", 5) not in bench.engine.calls
+
+
+def test_a_role_confirmed_leaves_the_engine_alone(bench: Bench) -> None:
+    bench.do(acquire(0, assignment=1))
+    assert isinstance(bench.do(acquire(0, assignment=2)), Acquired)
+    assert bench.engine.calls == [("verify", 0), ("follow", 4)]
+
+
+def test_spoilt_weights_are_noticed_before_the_engine_is_touched(bench: Bench) -> None:
+    bench.do(acquire())
+    bench.spoilt.add(1)
+    outcome = bench.do(Load(weights(1), policy()))
+    assert isinstance(outcome, NotStarted)
+    assert isinstance(outcome.error, Spoilt)
+    assert bench.engine.calls == [("verify", 1)]
+
+
+def test_an_engine_that_fails_to_load_is_never_resumed(bench: Bench) -> None:
+    def fail(call: str) -> None:
+        if call == "load_weights":
+            raise OSError("no space")
+
+    bench.do(acquire())
+    bench.engine.before = fail
+    assert isinstance(bench.do(Load(weights(1), policy())), Paused)
+    outcome = bench.outcomes.get(timeout=10)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, OSError)
+    assert bench.engine.calls == [("verify", 1), ("pause", "keep")]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["built", "woken"])
+def test_an_engine_that_fails_its_probe_gets_no_slot(bench: Bench, again: bool) -> None:
+    if again:
+        bench.do(acquire(0))
+        bench.do(Release(2))
+    bench.untrusted.add(1)
+    outcome = bench.do(acquire(1))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, EngineProbeFailed)
+    assert ("follow", 4) not in bench.engine.calls
+
+
+def test_closing_ends_the_engine(bench: Bench) -> None:
+    bench.do(acquire())
+    bench.device.close(10)
+    assert bench.engine.calls[-1] == ("close",)

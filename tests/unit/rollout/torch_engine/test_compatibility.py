@@ -1,0 +1,55 @@
+"""Models that the torch engine would get wrong are refused when it is built."""
+
+from typing import Any
+
+import pytest
+from torch import nn
+
+from producers.rollout.engine.errors import ModelUnsupported
+from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from tests.builders.models import config, model, random_model
+
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "reason"),
+    [
+        (
+            "qwen2",
+            {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1},
+            "sliding_attention",
+        ),
+        ("mistral", {"sliding_window": 16}, "window of 16"),
+        ("qwen2", {"rope_parameters": DYNAMIC}, "dynamic"),
+    ],
+)
+def test_what_needs_more_than_keys_and_values_is_refused(
+    kind: str, changes: dict[str, Any], reason: str
+) -> None:
+    refused = random_model(config(kind, **changes))
+    with pytest.raises(ModelUnsupported, match=reason):
+        TorchEngine(refused, TorchEngineSettings())
+
+
+def test_a_model_whose_cached_forward_differs_is_refused() -> None:
+    def misplace(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {**kwargs, "position_ids": None}
+
+    source = model()
+    source.register_forward_pre_hook(misplace, with_kwargs=True)
+    with pytest.raises(ModelUnsupported, match="differ"):
+        TorchEngine(source, TorchEngineSettings())
+
+
+def test_kv_memory_bounds_the_slots() -> None:
+    source = model()
+    token_bytes = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, head_dim, float32
+    slot_bytes = token_bytes * 512
+    engine = TorchEngine(source, TorchEngineSettings(kv_bytes=3 * slot_bytes + 1))
+    assert engine.health().kv_slots == 3
+    engine.close()
+    with pytest.raises(ModelUnsupported, match=str(slot_bytes)):
+        TorchEngine(source, TorchEngineSettings(kv_bytes=slot_bytes - 1))

@@ -1,0 +1,108 @@
+"""KV of finished and running requests is reused by prompts that start with the same tokens."""
+
+from pathlib import Path
+
+import numpy as np
+
+from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.torch_engine.engine import TorchEngine
+from tests.builders.models import model, plain_logprobs, prompt, saved
+from tests.builders.rollout.generation import Generation
+from tests.unit.rollout.torch_engine.conftest import StartEngine
+
+
+def run(
+    engine: TorchEngine, tokens: list[int], count: int = 12, request_id: str = "request"
+) -> Generation:
+    generation = Generation(engine, tokens, SamplingParams(count), request_id)
+    generation.finish()
+    return generation
+
+
+def assert_plain(generation: Generation, seed: int = 0) -> None:
+    expected = plain_logprobs(model(seed=seed), generation.tokens, len(generation.prompt))
+    np.testing.assert_allclose(generation.logprobs, expected, rtol=0, atol=1e-4)
+
+
+def test_the_next_turn_computes_only_what_is_new(start: StartEngine) -> None:
+    engine = start(model())
+    history = prompt(40)
+    reused = 0
+    for turn in range(5):
+        answer = run(engine, history)
+        assert_plain(answer)
+        if turn:
+            # All but the last sampled token, which was never an input.
+            reused += len(history) - 9 - 1
+        assert engine.health().reused_tokens == reused
+        history = answer.tokens + prompt(9, seed=turn + 1)
+
+
+def test_samples_of_one_prompt_share_its_kv(start: StartEngine) -> None:
+    engine = start(model())
+    shared = prompt(50)
+    first = run(engine, shared)
+    before = engine.health().reused_tokens
+    others = [Generation(engine, shared, SamplingParams(15), f"r{i}") for i in range(6)]
+    for each in others:
+        each.finish()
+        assert_plain(each)
+    assert_plain(first)
+    assert engine.health().reused_tokens - before == 6 * 49
+
+
+def test_a_fork_leaves_the_longer_branch_intact(start: StartEngine) -> None:
+    engine = start(model())
+    trunk = prompt(60)
+    main = run(engine, trunk, 30)
+    fork = run(engine, trunk[:40] + prompt(10, 1))
+    before = engine.health().reused_tokens
+    assert_plain(fork)
+    extended = run(engine, main.tokens + prompt(5, 2))
+    assert_plain(extended)
+    assert engine.health().reused_tokens - before == 60 + 30 - 1
+
+
+def test_a_prompt_that_ends_inside_what_is_cached_still_gets_its_own_logits(
+    start: StartEngine,
+) -> None:
+    engine = start(model())
+    main = run(engine, prompt(60), 30)
+    for length in (1, 2, 60, 75, 89):
+        assert_plain(run(engine, main.tokens[:length]))
+
+
+def test_slots_are_taken_from_the_ones_released_longest_ago(start: StartEngine) -> None:
+    engine = start(model(), max_running=2, max_slots=3)
+    sessions = [prompt(30, seed) for seed in range(3)]
+    turns = [run(engine, session) for session in sessions]
+    run(engine, prompt(30, 9))
+    before = engine.health().reused_tokens
+    for index in (2, 1):
+        assert_plain(run(engine, turns[index].tokens + prompt(4)))
+    assert engine.health().reused_tokens - before == 2 * (30 + 12 - 1)
+
+
+def test_reuse_under_churn_stays_exact(start: StartEngine) -> None:
+    engine = start(model(), max_running=4, max_slots=6, prefill_tokens=48)
+    histories = [prompt(10 + 7 * i, i) for i in range(8)]
+    for turn in range(4):
+        answers = [
+            Generation(engine, history, SamplingParams(5 + 3 * i), f"{turn} {i}")
+            for i, history in enumerate(histories)
+        ]
+        for each in answers:
+            each.finish()
+            assert_plain(each)
+        histories = [each.tokens + prompt(6, turn) for each in reversed(answers)]
+    assert engine.health().reused_tokens > 0
+
+
+def test_new_weights_never_reuse_old_kv(start: StartEngine, tmp_path: Path) -> None:
+    engine = start(model(seed=0))
+    old = run(engine, prompt(40))
+    engine.pause("keep")
+    engine.load_weights(saved(model(seed=1), tmp_path), version=1)
+    engine.resume()
+    assert_plain(run(engine, old.tokens), seed=1)
+    assert engine.health().reused_tokens == 0

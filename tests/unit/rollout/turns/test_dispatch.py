@@ -1,0 +1,425 @@
+"""Chunks of an engine in, records of `sessions` out."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.rendering.completion import MessageDelta, ParsedMessage
+from infra.rendering.tokenizer import pack, unpack
+from infra.rendering.tool_calls import ToolCall
+from producers.rollout.engine.contract import FinishReason
+from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.turns.dispatch import Turn, unstarted
+from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
+from schemas.records import (
+    Sampling,
+    TokenTensor,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    TurnProgressed,
+    VersionSpan,
+)
+from tests.builders.rollout.records import Letters, chunk, codes, request
+
+
+def span(start: int, version: int) -> VersionSpan:
+    return VersionSpan(start=start, version_min=version, version_max=version)
+
+
+def test_a_whole_answer_becomes_one_record() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("hello"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.session_id, record.turn_id, record.dispatch) == ("session", "turn", 1)
+    assert (record.worker, record.incarnation) == ("worker-0", "inc-1")
+    assert record.token_offset == 0
+    assert unpack(record.token_ids) == codes("hello")
+    assert len(record.logprobs) == len(record.token_ids)
+    assert record.spans == (span(0, 7),)
+    assert record.finish_reason == "stop"
+    assert record.message == b'{"content":"hello","role":"assistant"}'
+    assert record.delta is None
+    assert record.prompt_length == 3
+    assert record.prompt_hash == xxhash.xxh3_128_digest(pack([1, 2, 3]))
+    assert record.at_ms == 1_001
+
+
+def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms() -> None:
+    turn = Turn(request(stream=True), Letters(), 1_000)
+    assert turn.urgent
+    first = turn.advance([chunk(0, codes("a"))], 1_010)
+    assert isinstance(first, TurnProgressed)
+    assert not turn.urgent
+    assert turn.due_ms == 1_110
+    assert turn.advance([chunk(1, codes("b"))], 1_050) is None
+    assert turn.advance([chunk(2, codes("c"))], 1_109) is None
+    second = turn.advance([chunk(3, codes("d"))], 1_110)
+    assert isinstance(second, TurnProgressed)
+    assert (second.token_offset, unpack(second.token_ids)) == (1, codes("bcd"))
+    last = turn.advance([chunk(4, codes("e"), "length")], 1_111)
+    assert isinstance(last, TurnCompleted)
+    assert (last.token_offset, unpack(last.token_ids)) == (4, codes("e"))
+    assert [first.delta, second.delta, last.delta] == [
+        b'{"content":"a"}',
+        b'{"content":"bcd"}',
+        b'{"content":"e"}',
+    ]
+    assert last.message == b'{"content":"abcde","role":"assistant"}'
+    assert last.finish_reason == "length"
+
+
+def test_an_unstreamed_turn_is_written_every_two_seconds_without_deltas() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    assert not turn.urgent
+    assert turn.due_ms == 3_000
+    assert turn.advance([chunk(0, codes("ab"))], 2_999) is None
+    record = turn.advance([], 3_000)
+    assert isinstance(record, TurnProgressed)
+    assert unpack(record.token_ids) == codes("ab")
+    assert record.delta is None
+
+
+def test_a_silent_turn_says_after_five_seconds_that_it_is_still_held() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    assert turn.advance([], 3_000) is None
+    assert turn.advance([], 5_000) is None
+    record = turn.advance([], 7_000)
+    assert isinstance(record, TurnProgressed)
+    assert (record.token_offset, record.token_ids) == (0, b"")
+
+
+def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("ab")), chunk(2, [], "abort")], 1_500)
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "engine_failed"
+    assert unpack(record.token_ids) == codes("ab")
+
+
+def test_what_the_engine_refuses_late_fails_the_turn() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    refused = replace(chunk(0, [], "abort"), refused="no such grammar")
+    record = turn.advance([refused], 1_500)
+    assert isinstance(record, TurnFailed)
+    assert (record.status, record.reason) == (400, "unsupported_value")
+    assert record.detail == "no such grammar"
+
+
+def test_ending_a_turn_hands_back_what_was_not_written() -> None:
+    turn = Turn(request(stream=True), Letters(), 1_000)
+    turn.advance([chunk(0, codes("a"))], 1_010)
+    record = turn.end([chunk(1, codes("b"))], "preempted", 1_020)
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "preempted"
+    assert (record.token_offset, unpack(record.token_ids)) == (1, codes("b"))
+    assert record.delta == b'{"content":"b"}'
+
+
+def test_ending_a_turn_that_was_just_sampled_to_its_end_completes_it() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    record = turn.end([chunk(0, codes("ab"), "stop")], "preempted", 1_020)
+    assert isinstance(record, TurnCompleted)
+
+
+def test_a_continuation_goes_on_where_the_tokens_end() -> None:
+    given = request(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
+    turn = Turn(given, Letters(), 1_000)
+    record = turn.advance([chunk(3, codes("de"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.token_offset, unpack(record.token_ids)) == (3, codes("de"))
+    assert record.spans == (span(3, 7),)
+    assert record.delta == b'{"content":"de"}'
+    assert record.message == b'{"content":"abcde","role":"assistant"}'
+
+
+def test_version_spans_of_a_record_cover_its_tokens() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    chunks = [chunk(0, [65], version=1), chunk(1, [65], version=1), chunk(2, [65], version=2)]
+    progressed = turn.advance(chunks, 3_000)
+    completed = turn.advance([chunk(3, [65], "stop", version=2)], 3_001)
+    assert isinstance(progressed, TurnProgressed)
+    assert isinstance(completed, TurnCompleted)
+    assert progressed.spans == (span(0, 1), span(2, 2))
+    assert completed.spans == (span(3, 2),)
+
+
+@given(
+    text=st.text("abE ND", min_size=1, max_size=30),
+    cuts=st.lists(st.integers(0, 30), max_size=6),
+    times=st.lists(st.integers(0, 300), min_size=7, max_size=7),
+    stops=st.sampled_from([(), ("END",), ("E", "ND")]),
+)
+def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_message(
+    text: str, cuts: list[int], times: list[int], stops: tuple[str, ...]
+) -> None:
+    sampling = Sampling(max_tokens=100, stop=stops)
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    ends = sorted({*(cut for cut in cuts if 0 < cut < len(text)), len(text)})
+    written: list[TurnProgressed | TurnCompleted] = []
+    now, start = 1_000, 0
+    for end, passed in zip(ends, times, strict=False):
+        now += passed
+        reason: FinishReason | None = "stop" if end == len(text) else None
+        record = turn.advance([chunk(start, codes(text[start:end]), reason)], now)
+        start = end
+        if isinstance(record, TurnProgressed | TurnCompleted):
+            written.append(record)
+        if isinstance(record, TurnCompleted):
+            break
+    assert isinstance(written[-1], TurnCompleted)
+    found = min((at + len(stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
+    ids = [token for record in written for token in unpack(record.token_ids)]
+    assert ids == codes(text[:found])
+    offsets = [record.token_offset for record in written]
+    lengths = [len(record.token_ids) // 4 for record in written]
+    assert offsets == [sum(lengths[:place]) for place in range(len(lengths))]
+    deltas = "".join(orjson.loads(record.delta)["content"] for record in written if record.delta)
+    content = orjson.loads(written[-1].message)["content"]
+    assert deltas.rstrip() == content.rstrip()
+    if found is None:
+        assert content == text
+
+
+def test_a_hole_in_the_tokens_is_an_error() -> None:
+    turn = Turn(request(), Letters(), 1_000)
+    with pytest.raises(ChunkOutOfOrder) as hole:
+        turn.advance([chunk(0, [65]), chunk(2, [65])], 1_001)
+    assert (hole.value.expected, hole.value.offset) == (1, 2)
+
+
+def test_a_turn_past_its_deadline_fails() -> None:
+    turn = Turn(request(deadline_ms=1_500), Letters(), 1_000)
+    assert turn.due_ms == 1_500
+    record = turn.advance([chunk(0, [65])], 1_500)
+    assert isinstance(record, TurnFailed)
+    assert (record.status, record.reason, record.cause) == (504, "deadline", "infrastructure")
+    assert (record.dispatch, record.epoch) == (1, None)
+
+
+def test_an_unstarted_turn_is_handed_back_without_tokens() -> None:
+    record = unstarted(request(completion_ids=pack([5, 6])), "preempted", 1_000)
+    assert (record.token_offset, record.token_ids, record.reason) == (2, b"", "preempted")
+
+
+class Calls(Letters):
+    """Every `c` is a tool call."""
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        new = tuple(ToolCall("look", '{"n": 1}') for token in unpack(ids) if chr(token) == "c")
+        self.calls = (*getattr(self, "calls", ()), *new)
+        return MessageDelta(tool_calls=new)
+
+    @property
+    def message(self) -> ParsedMessage:
+        return ParsedMessage(tool_calls=self.calls)
+
+
+def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
+    turn = Turn(request(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
+    record = turn.advance([chunk(1, codes("cc"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "tool_calls"
+    assert record.delta is not None
+    assert [(call["index"], call["id"]) for call in orjson.loads(record.delta)["tool_calls"]] == [
+        (1, "call_turn_1"),
+        (2, "call_turn_2"),
+    ]
+    message = orjson.loads(record.message)
+    assert message["content"] is None
+    assert [call["id"] for call in message["tool_calls"]] == [f"call_turn_{n}" for n in range(3)]
+    assert message["tool_calls"][0] == {
+        "id": "call_turn_0",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"n": 1}'},
+    }
+
+
+def test_a_tool_call_cut_by_length_is_no_end_by_tool_calls() -> None:
+    turn = Turn(request(), Calls(), 1_000)
+    record = turn.advance([chunk(0, codes("c"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "length"
+
+
+def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END", "zzz"))
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    assert turn.urgent
+    first = turn.advance([chunk(0, codes("abcE"))], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert turn.urgent
+    assert first.delta == b'{"content":"ab"}'
+    last = turn.advance([chunk(4, codes("ND and more"), version=8)], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert (last.token_offset, unpack(last.token_ids)) == (4, codes("ND"))
+    assert len(last.logprobs) == len(last.token_ids)
+    assert last.spans == (span(4, 8),)
+    assert (last.finish_reason, last.stop_sequence) == ("stop", "END")
+    assert last.delta == b'{"content":"c"}'
+    assert last.message == b'{"content":"abc","role":"assistant"}'
+
+
+def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("an EN"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.finish_reason, record.stop_sequence) == ("length", None)
+    assert record.delta == b'{"content":"an EN"}'
+    assert record.message == b'{"content":"an EN","role":"assistant"}'
+
+
+def test_a_stop_string_may_begin_before_a_continuation() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    given = request(completion_ids=pack(codes("abE")), sampling=sampling)
+    record = Turn(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
+    assert record.message == b'{"content":"ab","role":"assistant"}'
+
+
+class LateLetters(Letters):
+    """All text comes at the end."""
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        super().feed(ids)
+        return MessageDelta()
+
+    def finish(self) -> MessageDelta:
+        return MessageDelta(content=self._content)
+
+
+def test_a_stop_string_in_text_that_comes_late_ended_the_turn_too() -> None:
+    sampling = Sampling(max_tokens=3, stop=("b",))
+    turn = Turn(request(sampling=sampling), LateLetters(), 1_000)
+    record = turn.advance([chunk(0, codes("abc"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert (record.finish_reason, record.stop_sequence) == ("stop", "b")
+    assert record.message == b'{"content":"a","role":"assistant"}'
+
+
+class Thoughts(Letters):
+    """Every `t` is a thought."""
+
+    @property
+    def message(self) -> ParsedMessage:
+        thoughts = self._content.count("t")
+        return ParsedMessage(self._content, "t" * thoughts, reasoning_tokens=thoughts)
+
+
+def test_tokens_of_thinking_are_those_that_were_sampled() -> None:
+    given = request(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
+    record = Turn(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.reasoning_tokens == 2
+
+
+def test_tokens_of_thinking_that_nobody_can_tell_are_not_told() -> None:
+    record = Turn(request(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.reasoning_tokens is None
+
+
+FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}
+
+
+def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
+    turn = Turn(request(stream=True, **FORCED), Letters(), 1_000)
+    first = turn.advance([chunk(0, codes("od"))], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert (first.token_offset, unpack(first.token_ids)) == (0, codes("od"))
+    assert first.delta == b'{"content":"good"}'
+    last = turn.advance([chunk(2, codes("!"), "stop")], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert last.delta == b'{"content":"!"}'
+    assert last.message == b'{"content":"good!","role":"assistant"}'
+    assert last.prompt_length == 3
+    assert last.prompt_hash == xxhash.xxh3_128_digest(FORCED["prompt_ids"])
+
+
+def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
+    idle = Turn(request(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
+    assert idle.delta is None
+    begun = Turn(request(stream=True, **FORCED), Letters(), 1_000)
+    assert begun.end([chunk(0, codes("o"))], "preempted", 1_001).delta == b'{"content":"goo"}'
+    given = request(stream=True, completion_ids=pack(codes("o")), **FORCED)
+    record = Turn(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.delta == b'{"content":"d"}'
+    assert record.message == b'{"content":"good","role":"assistant"}'
+
+
+def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
+    given = request(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
+    record = Turn(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.finish_reason == "tool_calls"
+    assert record.delta is not None
+    assert [call["index"] for call in orjson.loads(record.delta)["tool_calls"]] == [0, 1]
+
+
+def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
+    sampling = Sampling(max_tokens=100, stop=("goodbye",))
+    turn = Turn(request(sampling=sampling, **FORCED), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("odbye and more"))], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert unpack(record.token_ids) == codes("odbye")
+    assert record.message == b'{"content":"","role":"assistant"}'
+
+
+def test_a_raw_answer_keeps_its_white_space() -> None:
+    sampling = Sampling(max_tokens=100, stop=("END",))
+    turn = Turn(request(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
+    record = turn.advance([chunk(0, codes("  a \nEND"), "length")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert record.delta == b'{"content":"  a \\n"}'
+    assert record.message == b'{"content":"  a \\n","role":"assistant"}'
+
+
+def tensors(from_token: int, tokens: list[int]) -> tuple[TokenTensor, ...]:
+    """Two most likely tokens beside each, as `chunk` makes them."""
+    rows = [10 * token + place for token in tokens for place in range(2)]
+    ids = TokenTensor(
+        name="topk_ids",
+        from_token=from_token,
+        to_token=from_token + len(tokens),
+        dtype="int32",
+        shape=(len(tokens), 2),
+        data=pack(rows),
+    )
+    data = logprobs(2 * len(tokens))
+    return ids, replace(ids, name="topk_logprobs", dtype="float32", data=data)
+
+
+def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
+    sampling = Sampling(max_tokens=100, top_logprobs=2, stop=("c",))
+    given = request(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
+    turn = Turn(given, Letters(), 1_000)
+    first = turn.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
+    assert isinstance(first, TurnProgressed)
+    assert first.tensors == tensors(2, [65, 66])
+    last = turn.advance([chunk(4, codes("bcd"), "length", top=2)], 1_002)
+    assert isinstance(last, TurnCompleted)
+    assert last.tensors == tensors(4, codes("bc"))
+
+
+def test_a_turn_handed_back_has_the_most_likely_tokens_of_what_it_hands_back() -> None:
+    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    assert turn.end([chunk(0, [65], top=2)], "preempted", 1_001).tensors == tensors(0, [65])
+    empty = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    assert empty.end([], "preempted", 1_001).tensors == ()
+
+
+@pytest.mark.parametrize("field", ["logprobs", "top_ids", "top_logprobs"])
+def test_tokens_without_all_that_belongs_to_them_are_an_error(field: str) -> None:
+    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    lacking: dict[str, Any] = {field: b""}
+    with pytest.raises(ChunkIncomplete) as incomplete:
+        turn.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)
+    assert incomplete.value.field == field

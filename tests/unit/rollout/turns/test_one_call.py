@@ -1,0 +1,149 @@
+"""One tool call a turn, on completions as models spell them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from infra.rendering.tokenizer import pack
+from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.turns.dispatch import Turn
+from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
+from tests.builders.rollout.records import chunk, request
+from tests.builders.tokenizers import make_renderer
+
+Message = Mapping[str, object]
+ASKED: Message = {"role": "user", "content": "one"}
+TOLD: Message = {"role": "tool", "tool_call_id": "c", "content": "four"}
+TOOLS: list[Message] = [
+    {"type": "function", "function": {"name": "act", "parameters": {"type": "object"}}}
+]
+THOUGHT = "<think>\nhm\n</think>\n\n"
+JSON_CALL = '<tool_call>\n{"name": "act", "arguments": {"a": 1}}\n</tool_call>'
+XML_CALL = "<tool_call>\n<function=act>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+END = "<|im_end|>"
+
+
+def asked(family: str, **changes: Any) -> GenerateTurn:
+    sampling = Sampling(max_tokens=999, one_tool_call=True)
+    prompt = make_renderer(family).render([ASKED], TOOLS)
+    return request(prompt_ids=prompt, sampling=sampling, stream=True, **changes)
+
+
+def turn(given: GenerateTurn, family: str = "qwen3") -> Turn:
+    renderer = make_renderer(family)
+    stream = renderer.stream(TOOLS, given.prompt_ids)
+    return Turn(given, stream, 1_000, renderer.stop_token_ids)
+
+
+def ids(text: str) -> list[int]:
+    return memoryview(make_renderer().encode(text)).cast("i").tolist()
+
+
+def completed(text: str, family: str = "qwen3") -> TurnCompleted:
+    """The whole turn of an engine that samples this, token by token."""
+    under_way, tokens, sampled = turn(asked(family), family), ids(text), list[int]()
+    for place, token in enumerate(tokens):
+        reason: Any = "stop" if place == len(tokens) - 1 else None
+        record = under_way.advance([chunk(place, [token], reason)], 1_001 + 1_000 * place)
+        sampled += ids_of(record)
+        if isinstance(record, TurnCompleted):
+            assert len(sampled) == record.token_offset + len(record.token_ids) // 4
+            return record
+    raise AssertionError("the turn did not end")
+
+
+def ids_of(record: object) -> list[int]:
+    return [] if record is None else memoryview(vars(record)["token_ids"]).cast("i").tolist()
+
+
+def calls(record: TurnCompleted) -> list[str]:
+    found = orjson.loads(record.message).get("tool_calls", [])
+    return [call["function"]["arguments"] for call in found]
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "call"),
+    [
+        ("qwen3", "", JSON_CALL),
+        ("qwen3", THOUGHT, JSON_CALL),
+        ("qwen3", f"{THOUGHT}Let me see.\n", JSON_CALL),
+        ("qwen3-vl", "", JSON_CALL),
+        ("qwen3.5", THOUGHT, XML_CALL),
+        ("prime-qwen3", THOUGHT, XML_CALL),
+    ],
+)
+@pytest.mark.parametrize("behind", ["\n", "{call}", "\n{call}" + END, " and more" + END])
+def test_a_turn_ends_behind_its_first_call(
+    family: str, before: str, call: str, behind: str
+) -> None:
+    record = completed(f"{before}{call}{behind.format(call=call)}{END}", family)
+    assert record.token_offset + len(record.token_ids) // 4 == len(ids(before + call))
+    assert record.finish_reason == "tool_calls"
+    assert record.stop_sequence is None
+    assert [orjson.loads(arguments) for arguments in calls(record)] == [{"a": 1}]
+    assert record.well_formed
+
+
+@pytest.mark.parametrize("text", [JSON_CALL, f"{THOUGHT}{JSON_CALL}", "no call", f"{THOUGHT}so"])
+def test_a_model_that_ends_its_turn_by_itself_samples_what_it_always_would(text: str) -> None:
+    record = completed(text + END)
+    assert record.token_offset + len(record.token_ids) // 4 == len(ids(text + END))
+
+
+def test_a_call_that_cannot_be_read_does_not_count() -> None:
+    record = completed(f"<tool_call>\nnot a call\n</tool_call>{JSON_CALL}\n{JSON_CALL}{END}")
+    assert calls(record) == ['{"a": 1}']
+    assert b"not a call" in record.message
+
+
+def test_the_second_call_of_a_turn_is_neither_streamed_nor_kept() -> None:
+    tokens = ids(f"{JSON_CALL}\n{JSON_CALL}{END}")
+    record = turn(asked("qwen3")).advance([chunk(0, tokens, "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert ids_of(record) == ids(JSON_CALL)
+    assert record.logprobs == logprobs(len(ids(JSON_CALL)))
+    assert record.delta is not None
+    assert len(orjson.loads(record.delta)["tool_calls"]) == 1
+
+
+@pytest.mark.parametrize("behind", ["", "\n"])
+def test_a_turn_that_goes_on_elsewhere_behind_its_call_ends_there_too(behind: str) -> None:
+    start = turn(asked("qwen3"))
+    record = start.end([chunk(0, ids(JSON_CALL))], "preempted", 1_001)
+    assert isinstance(record, TurnInterrupted)
+    given = asked("qwen3", dispatch=2, completion_ids=record.token_ids)
+    tokens = ids(behind + END)
+    last = turn(given).advance([chunk(len(ids(JSON_CALL)), tokens, "stop")], 2_000)
+    assert isinstance(last, TurnCompleted)
+    assert ids_of(last) == ([] if behind else ids(END))
+    assert calls(last) == ['{"a": 1}']
+    assert last.delta is None
+
+
+def test_a_call_that_the_prompt_began_is_the_only_one() -> None:
+    renderer = make_renderer()
+    prompt = renderer.render([ASKED], TOOLS)
+    begun = renderer.forced_call(prompt, [ASKED], TOOLS, "act")
+    given = asked("qwen3", prefill=len(begun) // 4)
+    given = request(**{**vars(given), "prompt_ids": prompt + begun})
+    rest = '"a":1}}\n</tool_call>'
+    stream = renderer.stream(TOOLS, prompt)
+    under_way = Turn(given, stream, 1_000, renderer.stop_token_ids)
+    record = under_way.advance([chunk(0, ids(f"{rest}\n{JSON_CALL}{END}"), "stop")], 1_001)
+    assert isinstance(record, TurnCompleted)
+    assert ids_of(record) == ids(rest)
+    assert calls(record) == ['{"a":1}']
+    assert record.reasoning_tokens == 0
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3.5"])
+def test_the_next_turn_goes_on_behind_a_turn_that_was_ended(family: str) -> None:
+    renderer = make_renderer(family, "all")
+    call = XML_CALL if family == "qwen3.5" else JSON_CALL
+    prompt, completion = renderer.render([ASKED], TOOLS), renderer.encode(call)
+    ended = renderer.bridge(prompt, completion, [TOLD], TOOLS)
+    by_itself = renderer.bridge(prompt, completion + pack(ids(END)), [TOLD], TOOLS)
+    assert ended is not None and by_itself is not None
+    assert ended == pack(ids(END)) + by_itself

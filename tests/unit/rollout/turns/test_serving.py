@@ -1,0 +1,310 @@
+"""Records of a slot in, requests to the engine and records of `sessions` out."""
+
+from typing import Any
+
+import pytest
+
+from infra.errors import DeliveryFailed
+from infra.kafka.client import Headers, Received
+from infra.kafka.producer import OnDelivery
+from infra.rendering.tokenizer import pack
+from infra.settings import TelemetrySettings
+from infra.telemetry.tracing import telemetry
+from producers.rollout.engine.errors import (
+    EngineStateInvalid,
+    PromptTooLong,
+    RequestInvalid,
+    no_structured_output,
+)
+from producers.rollout.turns.admission import Admission
+from producers.rollout.turns.dispatch import Output
+from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.serving import SCAN_MS, Service, Serving
+from schemas.records import (
+    CancelGeneration,
+    Record,
+    Sampling,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    TurnProgressed,
+)
+from tests.builders.engines.manual import ManualEngine
+from tests.builders.rollout.records import (
+    INCARNATION,
+    WORKER,
+    LetterReader,
+    chunk,
+    codes,
+    request,
+)
+
+NOW = 1_000
+TRACE: Headers = (("traceparent", b"00-aa-bb-01"),)
+
+
+class Desk:
+    """A `Serving` with all that it says."""
+
+    def __init__(self) -> None:
+        self.engine = ManualEngine()
+        self.reader = LetterReader()
+        self.written: list[Output] = []
+        self.places: list[tuple[int, Headers]] = []
+        self.deliveries: list[OnDelivery] = []
+        self.woken: list[LiveTurn] = []
+        self.undelivered: list[LiveTurn] = []
+        self.serving = Serving(
+            Admission(WORKER, INCARNATION),
+            self._write,
+            self.woken.append,
+            lambda live, error: self.undelivered.append(live),
+            telemetry(TelemetrySettings(), "rollout", "test"),
+        )
+
+    def serve(self, version: int = 7) -> "Desk":
+        self.serving.service = Service(self.engine, self.reader, "policy", 50, version)
+        return self
+
+    def send(self, record: Record, now_ms: int = NOW) -> None:
+        self.serving.receive(Received("prompts", 4, 0, 0, None, TRACE, record), now_ms)
+
+    def sample(self, text: str, reason: Any = None, request_id: str = "turn/1") -> None:
+        """The engine samples this; woken turns are looked after."""
+        asked = self.engine.submitted[request_id]
+        offset = len(asked.completion)
+        asked.completion += codes(text)
+        asked.on_chunk(chunk(offset, codes(text), reason))
+        while self.woken:
+            self.serving.advance(self.woken.pop(0), NOW)
+
+    def _write(
+        self, record: Output, partition: int, headers: Headers, on_delivery: OnDelivery
+    ) -> None:
+        self.written.append(record)
+        self.places.append((partition, headers))
+        self.deliveries.append(on_delivery)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk().serve()
+
+
+def test_a_turn_goes_to_the_engine_as_it_was_asked(desk: Desk) -> None:
+    desk.send(request(completion_ids=pack(codes("ab")), sampling=Sampling(max_tokens=9)))
+    asked = desk.engine.submitted["turn/1"]
+    assert (asked.prompt, asked.completion) == ([1, 2, 3], codes("ab"))
+    assert (asked.sampling.max_tokens, asked.sampling.stop_token_ids) == (9, (0,))
+
+
+def test_the_engine_gets_the_whole_prompt_and_the_reader_what_stands_before_the_answer(
+    desk: Desk,
+) -> None:
+    desk.send(request(prefill=2))
+    assert desk.engine.submitted["turn/1"].prompt == [1, 2, 3]
+    assert desk.reader.prompts == [pack([1])]
+
+
+def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
+    desk.send(request(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
+    desk.sample(" a \nEND", "stop")
+    (record,) = desk.written
+    assert isinstance(record, TurnCompleted)
+    assert record.message == b'{"content":" a \\n","role":"assistant"}'
+    assert desk.reader.prompts == []
+
+
+def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(desk: Desk) -> None:
+    desk.send(request(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
+    sampling = desk.engine.submitted["turn/1"].sampling
+    assert (sampling.top_logprobs, sampling.json_schema) == (5, "{}")
+
+
+def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(desk: Desk) -> None:
+    desk.send(request())
+    desk.sample("hi", "stop")
+    (record,) = desk.written
+    assert isinstance(record, TurnCompleted)
+    assert desk.places == [(5, TRACE)]
+    assert not desk.serving.running
+    assert desk.engine.calls == []
+    assert desk.serving.tokens == 2
+
+
+def test_tokens_that_nothing_depends_on_wake_nobody(desk: Desk) -> None:
+    desk.send(request())
+    desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a")))
+    assert desk.woken == []
+    desk.serving.advance_due(NOW + 1_999)
+    assert desk.written == []
+    desk.serving.advance_due(NOW + 2_000)
+    assert isinstance(desk.written[0], TurnProgressed)
+
+
+def test_the_first_token_of_a_streamed_turn_wakes_the_loop_later_ones_do_not(desk: Desk) -> None:
+    desk.send(request(stream=True))
+    desk.sample("a")
+    assert isinstance(desk.written[0], TurnProgressed)
+    desk.engine.submitted["turn/1"].on_chunk(chunk(1, codes("b")))
+    assert desk.woken == []
+    desk.serving.advance_due(NOW + 100)
+    assert len(desk.written) == 2
+
+
+def test_due_turns_are_looked_at_together(desk: Desk) -> None:
+    desk.send(request(turn_id="a", stream=True))
+    desk.send(request(turn_id="b", stream=True), NOW + 5)
+    assert desk.serving.due_ms == NOW + 100
+    desk.serving.advance_due(NOW + 100)
+    assert desk.serving.due_ms == NOW + 100 + SCAN_MS
+
+
+def test_a_repeat_of_a_running_dispatch_changes_nothing(desk: Desk) -> None:
+    desk.send(request())
+    desk.send(request())
+    assert desk.engine.calls == []
+    assert len(desk.engine.submitted) == 1
+
+
+def test_a_later_dispatch_replaces_the_running_one_in_silence(desk: Desk) -> None:
+    desk.send(request())
+    desk.send(request(dispatch=2, completion_ids=pack(codes("a"))))
+    assert desk.engine.calls == [("abort", "turn/1")]
+    desk.sample("x", "abort")
+    assert desk.written == []
+    desk.sample("b", "stop", "turn/2")
+    (record,) = desk.written
+    assert record.dispatch == 2
+
+
+def test_a_cancelled_turn_is_aborted_and_hands_its_tokens_back(desk: Desk) -> None:
+    desk.send(request())
+    desk.sample("ab")
+    desk.send(
+        CancelGeneration(
+            session_id="session",
+            turn_id="turn",
+            dispatch=1,
+            epoch=1,
+            worker=WORKER,
+            incarnation=INCARNATION,
+            reason="client_gone",
+        )
+    )
+    (record,) = desk.written
+    assert isinstance(record, TurnInterrupted)
+    assert (record.reason, len(record.token_ids)) == ("cancelled", 8)
+    assert desk.engine.calls == [("abort", "turn/1")]
+    desk.sample("", "abort")
+    assert len(desk.written) == 1
+
+
+def test_leaving_hands_every_turn_back_and_those_that_come_after(desk: Desk) -> None:
+    desk.send(request(turn_id="a"))
+    desk.send(request(turn_id="b"))
+    desk.sample("ab", None, "a/1")
+    assert desk.serving.leave("preempted", NOW) == 2
+    desk.send(request(turn_id="c", completion_ids=pack([1])))
+    assert [type(record) for record in desk.written] == [TurnInterrupted] * 3
+    assert [record.turn_id for record in desk.written] == ["a", "b", "c"]
+    reasons = {record.reason for record in desk.written if isinstance(record, TurnInterrupted)}
+    assert reasons == {"preempted"}
+
+
+def test_a_turn_that_just_ended_is_not_counted_as_handed_back(desk: Desk) -> None:
+    desk.send(request())
+    desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a"), "stop"))
+    assert desk.serving.leave("preempted", NOW) == 0
+    assert isinstance(desk.written[0], TurnCompleted)
+
+
+def test_a_turn_past_its_deadline_is_not_started(desk: Desk) -> None:
+    desk.send(request(deadline_ms=NOW))
+    (record,) = desk.written
+    assert isinstance(record, TurnFailed)
+    assert record.reason == "deadline"
+    assert desk.engine.submitted == {}
+
+
+def test_a_deadline_ends_a_running_turn(desk: Desk) -> None:
+    desk.send(request(deadline_ms=NOW + 500))
+    desk.serving.advance_due(NOW + 500)
+    (record,) = desk.written
+    assert isinstance(record, TurnFailed)
+    assert desk.engine.calls == [("abort", "turn/1")]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "cause"),
+    [
+        (PromptTooLong("turn/1", 60, 40), "prompt_too_long", "policy"),
+        (RequestInvalid("turn/1", "token 9999"), "bad_request", "environment"),
+        (no_structured_output("turn/1"), "unsupported_value", "environment"),
+    ],
+)
+def test_what_the_engine_refuses_fails(
+    desk: Desk, error: Exception, reason: str, cause: str
+) -> None:
+    desk.engine.refusal = error
+    desk.send(request())
+    (record,) = desk.written
+    assert isinstance(record, TurnFailed)
+    assert (record.status, record.reason, record.cause) == (400, reason, cause)
+    assert "turn/1" not in record.detail
+    assert not desk.serving.running
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sampling": Sampling(temperature=-1.0)}, {"tools": b"no json"}]
+)
+def test_what_cannot_be_read_fails_and_ends_nothing_else(
+    desk: Desk, changes: dict[str, Any]
+) -> None:
+    desk.send(request(**changes))
+    (record,) = desk.written
+    assert isinstance(record, TurnFailed)
+    assert record.reason == "bad_request"
+
+
+def test_a_broken_engine_hands_turns_back_and_is_noticed(desk: Desk) -> None:
+    desk.send(request())
+    desk.sample("a", "abort")
+    (record,) = desk.written
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "engine_failed"
+    assert desk.serving.engine_failed
+
+
+def test_an_engine_that_takes_no_more_turns_is_noticed(desk: Desk) -> None:
+    desk.engine.refusal = EngineStateInvalid("submit", "failed")
+    desk.send(request())
+    (record,) = desk.written
+    assert isinstance(record, TurnInterrupted)
+    assert record.reason == "engine_failed"
+    assert desk.serving.engine_failed
+
+
+def test_a_lost_record_ends_its_turn_without_another(desk: Desk) -> None:
+    desk.send(request(stream=True))
+    desk.sample("a")
+    error = DeliveryFailed("sessions", 5, "session", "timed out")
+    desk.deliveries[0](error, -1)
+    (live,) = desk.undelivered
+    desk.serving.drop(live)
+    assert desk.engine.calls == [("abort", "turn/1")]
+    desk.sample("b", "stop")
+    assert len(desk.written) == 1
+    desk.serving.drop(live)
+
+
+def test_turns_pinned_to_other_weights_go_back_when_these_change(desk: Desk) -> None:
+    desk.send(request(turn_id="pinned", pinned_version=7))
+    desk.send(request(turn_id="free"))
+    desk.serving.adopt(8, NOW)
+    (record,) = desk.written
+    assert (record.turn_id, getattr(record, "reason", "")) == ("pinned", "paused")
+    desk.send(request(turn_id="late", pinned_version=7))
+    assert isinstance(desk.written[1], TurnFailed)
+    assert desk.written[1].reason == "no_worker"
+    assert set(desk.serving.running) == {"free"}

@@ -1,0 +1,74 @@
+"""Predicted idle shares and warnings."""
+
+import pytest
+
+from scheduler.decisions import waste
+from scheduler.decisions.snapshot import snapshot
+from scheduler.settings import SchedulerSection
+from scheduler.state.fleet import Fleet
+from scheduler.state.state import State, apply
+from schemas.records import PlanWarning, Record
+from tests.builders.scheduler import events as e
+
+
+@pytest.mark.parametrize(("gang", "bubble"), [(1, True), (2, False), (3, False)])
+def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
+    gang: int, bubble: bool
+) -> None:
+    # T / (R + T) = 2 / 4
+    idle = waste.predicted_idle("multiplexed", 4, gang, rollout=200, train=200, lag=1)
+
+    assert (idle > 0) is bubble
+    assert waste.workers_that_train(4, 200, 200) == 2
+
+
+def test_a_lag_of_one_hides_training_behind_rollout() -> None:
+    def idle(policy: str, lag: int) -> float:
+        return waste.predicted_idle(policy, 4, 2, rollout=200, train=200, lag=lag)
+
+    assert idle("disaggregated", 0) == pytest.approx(0.5)
+    assert idle("disaggregated", 1) == pytest.approx(0)
+    assert idle("multiplexed", 0) == pytest.approx(1 / 3)
+    assert idle("colocated", 0) == pytest.approx(0)
+
+
+def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
+    records: list[Record] = [e.claimed(), *e.joined_both("a"), e.joined("b", tags=("rollout",))]
+    for step in range(steps):
+        records += [e.usage("b", decoding_ms=decoding_ms), e.completed(step, took_ms=1_000)]
+    return e.fold(*records)
+
+
+def warn(state: State, now_ms: int = 0, policy: str = "multiplexed") -> list[PlanWarning]:
+    settings = e.settings(scheduler=SchedulerSection(policy=policy))
+    return waste.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
+
+
+def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
+    (warning,) = warn(measured(decoding_ms=200))
+
+    assert warning.code == "idle_workers"
+    assert warning.predicted_idle_share == pytest.approx(0.4)
+    assert "2 or more workers that train" in warning.detail
+
+
+def test_a_warning_is_not_repeated() -> None:
+    state = measured(decoding_ms=200)
+
+    assert not warn(apply(state, warn(state)[0]))
+
+
+def test_a_plan_without_waste_or_without_measurements_is_not_warned_of() -> None:
+    assert not warn(measured(decoding_ms=1_000))
+    assert not warn(measured(decoding_ms=200, steps=2))
+    assert not warn(measured(decoding_ms=0))
+
+
+def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come() -> None:
+    state = e.fold(e.claimed(), e.joined("b", tags=("rollout",)))
+
+    assert not warn(state, now_ms=1_000)
+    assert [w.code for w in warn(state, now_ms=60_000)] == ["gang_too_small"]
+    only_train = e.fold(e.claimed(), e.joined("b", "train", ("train",)))
+    codes = {w.code for w in warn(only_train, now_ms=60_000, policy="colocated")}
+    assert codes == {"no_rollout_worker", "unused_workers"}

@@ -1,0 +1,103 @@
+"""Signs of life: whose heartbeat says that a process lives."""
+
+from scheduler.decisions import membership
+from scheduler.decisions.contact import OUTAGE_MS, Contact
+from scheduler.state.fleet import Fleet
+from tests.builders.scheduler import events as e
+
+NOW, TIMEOUT = 100_000, 10_000
+HEARD = Contact(0, NOW)
+
+
+def test_a_process_that_gave_a_sign_joins() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW - 1), now_ms=NOW)
+
+    assert [j.worker for j in membership.joined(e.fold(), fleet, NOW, TIMEOUT)] == ["w"]
+
+
+def test_an_old_heartbeat_read_at_start_is_no_sign_of_life() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=1), now_ms=NOW)
+
+    assert not membership.joined(e.fold(), fleet, NOW, TIMEOUT)
+
+
+def test_a_process_with_a_clock_behind_lives_once_its_heartbeat_moves() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=1), e.heartbeat("w", at_ms=1_001), now_ms=NOW)
+
+    assert membership.joined(e.fold(), fleet, NOW, TIMEOUT)
+
+
+def test_a_process_that_says_it_failed_is_lost() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW, state="failed"), now_ms=NOW)
+
+    assert reasons(fleet, HEARD) == ["failed"]
+
+
+def test_a_silent_process_is_lost() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+
+    assert not reasons(fleet, Contact(0, NOW + TIMEOUT))
+    assert reasons(fleet, Contact(0, NOW + TIMEOUT + 1)) == ["no_heartbeat"]
+
+
+def test_silence_does_not_grow_while_nothing_could_be_heard() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+
+    assert not reasons(fleet, HEARD, now_ms=NOW + 10 * TIMEOUT)
+
+
+def test_after_an_outage_a_process_has_the_full_time_again() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+    back_ms = NOW + 10 * TIMEOUT
+    back = HEARD.heard(back_ms)
+    on_time = listened(back, back_ms + TIMEOUT)
+
+    assert not reasons(fleet, back, back_ms)
+    assert not reasons(fleet, on_time, back_ms + TIMEOUT)
+    late = back_ms + TIMEOUT + 1
+    assert reasons(fleet, on_time.heard(late), late) == ["no_heartbeat"]
+
+
+def test_a_pause_too_short_for_an_outage_counts_as_silence() -> None:
+    assert HEARD.heard(NOW + OUTAGE_MS).silence_ms(NOW) == OUTAGE_MS
+    assert HEARD.heard(NOW + OUTAGE_MS + 1).silence_ms(NOW) == 0
+
+
+def test_contact_is_lost_until_something_is_heard() -> None:
+    later = NOW + OUTAGE_MS + 1
+
+    assert HEARD.lost(later)
+    assert not HEARD.heard(later).lost(later)
+
+
+def test_a_new_incarnation_replaces_the_old_one_before_it_joins() -> None:
+    fleet = e.fleet_of(e.heartbeat("w", incarnation="2", at_ms=NOW), now_ms=NOW)
+    before, after = e.fold(e.joined("w")), e.fold()
+
+    assert reasons(fleet, HEARD) == ["replaced"]
+    assert not membership.joined(before, fleet, NOW, TIMEOUT)
+    assert [x.incarnation for x in membership.joined(after, fleet, NOW, TIMEOUT)] == ["2"]
+
+
+def test_what_still_comes_from_a_replaced_incarnation_is_ignored() -> None:
+    fleet = e.fleet_of(
+        e.heartbeat("w", incarnation="1", at_ms=NOW),
+        e.heartbeat("w", incarnation="2", at_ms=NOW + 1),
+        e.heartbeat("w", incarnation="1", at_ms=NOW + 2),
+        now_ms=NOW,
+    )
+
+    assert fleet.signs[("w", "rollout")].heartbeat.incarnation == "2"
+
+
+def reasons(fleet: Fleet, contact: Contact, now_ms: int = NOW) -> list[str]:
+    """Why the process of "w" is lost."""
+    lost = membership.lost(e.fold(e.joined("w")), fleet, contact, now_ms, TIMEOUT)
+    return [record.reason for record in lost]
+
+
+def listened(contact: Contact, until_ms: int) -> Contact:
+    """Something is heard every second."""
+    for now_ms in range(contact.last_ms, until_ms, 1_000):
+        contact = contact.heard(now_ms)
+    return contact.heard(until_ms)

@@ -1,0 +1,92 @@
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+
+from schemas import records as r
+from seamlessflow.inspection.tree_view import session_view
+from tests.builders.trajectories import story
+from tests.builders.trajectories.story import Story, ids
+
+
+def spell(tokens: Sequence[int]) -> str:
+    return "".join(chr(ord("a") + token) for token in tokens)
+
+
+def shown(told: Story, every_token: bool = False, with_text: bool = True) -> str:
+    console = Console(width=160, file=StringIO())
+    with console.capture() as captured:
+        console.print(session_view(told.known, spell if with_text else None, every_token))
+    return captured.get()
+
+
+def a_session() -> Story:
+    second = story.started("b", ids(7), parent_node=1, parent_end=3, match_rule="extend")
+    told = story.told(
+        story.started("a"),
+        story.dispatched("a"),
+        story.completed(ids(3, 4, 5)),
+        second,
+        story.dispatched("b"),
+        story.interrupted(ids(8), "b"),
+        story.dispatched("b", 2, from_offset=1),
+        story.completed(
+            ids(9, 10),
+            "b",
+            ids(7),
+            dispatch=2,
+            token_offset=1,
+            spans=(r.VersionSpan(start=1, version_min=4, version_max=4),),
+        ),
+        story.rewarded(0.5),
+        story.closed(),
+        story.finalized(),
+    )
+    assert all(told.accepted)
+    return told
+
+
+def test_the_tree_says_who_said_what() -> None:
+    text = shown(a_session())
+    assert "s  policy p, train" in text
+    assert "complete, reward 0.5" in text
+    assert "node 0 prompt, 2 tokens, matched by root" in text
+    assert "node 2 prompt, 1 tokens, behind 3 tokens of node 1, matched by extend" in text
+    assert _token_lines(text) == ["bc", "def", "h", "ijk"]
+
+
+def test_versions_continuations_and_masks_are_told() -> None:
+    text = shown(a_session())
+    assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in text
+    assert "version 0 → 4, stop, continued 1 times" in text
+
+
+def test_a_turn_whose_prompt_is_not_confirmed_is_shown_as_masked() -> None:
+    told = story.told(
+        story.started(), story.dispatched(), story.completed(ids(3), prompt_hash=b"x" * 16)
+    )
+    assert "masked: prompt_mismatch" in shown(told)
+
+
+def test_every_token_has_a_row_where_that_is_asked_for() -> None:
+    rows = [line.split() for line in shown(a_session(), every_token=True).splitlines()]
+    assert any(row[-6:] == ["1", "9", "'j'", "-0.250000", "4", "1"] for row in rows)
+
+
+def test_without_a_tokenizer_ids_stand_for_tokens() -> None:
+    assert "3 4 5" in shown(a_session(), with_text=False)
+
+
+def _token_lines(text: str) -> list[str]:
+    lines = [line.strip("│└├─ ") for line in text.splitlines()]
+    return [line for line in lines if line.isalpha()]
+
+
+def test_another_sample_of_a_prompt_shows_no_empty_prompt() -> None:
+    again = story.started("b", b"", parent_node=0, parent_end=2, match_rule="render")
+    told = story.told(story.started("a"), again)
+
+    lines = [line.strip("│├└─ \n") for line in shown(told).splitlines()]
+
+    assert any("0 tokens, behind 2 tokens of node 0" in line for line in lines)
+    assert all(lines)

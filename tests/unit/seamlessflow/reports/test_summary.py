@@ -1,0 +1,284 @@
+"""The figures of a run, from the records it left."""
+
+from typing import Any
+
+import pytest
+
+from schemas import records as r
+from schemas.records import Record
+from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
+from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.verification.verify import Verification
+from tests.builders.trainer.trajectories import Run, trajectory
+
+FIELDS = [
+    "reward_first10",
+    "reward_last10",
+    "eval_before",
+    "eval_after",
+    "steps",
+    "trajectories",
+    "turns",
+    "tokens_sampled",
+    "tokens_trained",
+    "role_switches",
+    "max_staleness",
+    "interrupted_turns_continued",
+    "warmup_s",
+    "train_wall_s",
+    "idle_share",
+    "peak_rss_mb",
+    "checks",
+    "logprob_mismatch_max",
+]
+
+
+def committed(step: int, *sessions: str, version: int | None = None, **more: Any) -> Record:
+    fields: dict[str, Any] = {"lineage": "l", **more}
+    return r.StepCommitted(
+        at_ms=0,
+        step=step,
+        version=step + 1 if version is None else version,
+        groups=(r.StepGroup(group_id=f"g-{step}", sessions=sessions),),
+        **fields,
+    )
+
+
+def completed(step: int, at_ms: int = 0, **more: Any) -> r.StepCompleted:
+    fields: dict[str, Any] = {"lineage": "l", "version": step + 1, "took_ms": 1, **more}
+    return r.StepCompleted(at_ms=at_ms, step=step, **fields)
+
+
+def ready(group: str, *sessions: str) -> r.GroupReady:
+    return r.GroupReady(
+        at_ms=0,
+        group_id=group,
+        sessions=sessions,
+        reward_mean=0,
+        reward_std=0,
+        trainable_tokens=0,
+    )
+
+
+def dropped(group: str, reason: str) -> r.GroupDropped:
+    return r.GroupDropped(at_ms=0, group_id=group, reason=reason)
+
+
+def admitted(at_ms: int, purpose: str = "train") -> r.GroupAdmitted:
+    return r.GroupAdmitted(
+        epoch=1,
+        at_ms=at_ms,
+        group_id="g",
+        task_id="t",
+        version=0,
+        deadline_ms=9,
+        purpose=purpose,
+    )
+
+
+def usage(from_ms: int, to_ms: int, idle_ms: int) -> r.WorkerUsage:
+    return r.WorkerUsage(
+        at_ms=to_ms,
+        worker="w",
+        incarnation="i",
+        process="rollout",
+        from_ms=from_ms,
+        decoding_ms=to_ms - from_ms - idle_ms,
+        idle_ms=idle_ms,
+    )
+
+
+def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
+    return SessionFacts(
+        purpose=purpose, reward=reward, turns=2, tokens_sampled=14, interrupted_turns=1
+    )
+
+
+def rewards(control: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
+    sessions = {name: facts(reward) for name, reward in known.items()}
+    return [step.rewards for step in step_facts(control, sessions)]
+
+
+def test_a_trajectory_says_what_its_session_earned_and_sampled() -> None:
+    runs = [
+        Run([1, 2], "prompt"),
+        Run([3, 4, 5], parent=0, parent_end=2),
+        Run([6], "tool", turn="t1", parent=1, parent_end=3),
+        Run([7], turn="t1", parent=2, parent_end=1, trained=False),
+    ]
+    [(name, found)] = session_facts([trajectory(runs, session="s", reward=0.5)]).items()
+
+    assert (name, found.purpose, found.reward) == ("s", "train", 0.5)
+    assert found.tokens_sampled == 4
+
+
+def test_a_trajectory_that_is_repeated_counts_once() -> None:
+    first, again = (trajectory([Run([1])], session="s", reward=value) for value in (1.0, 0.0))
+    assert session_facts([first, again])["s"].reward == 1.0
+
+
+def test_a_step_has_the_rewards_of_all_sessions_of_its_groups() -> None:
+    control = [committed(0, "a", "b"), committed(1, "c")]
+    assert rewards(control, a=0.0, b=1.0, c=0.25) == [(0.0, 1.0), (0.25,)]
+
+
+def test_groups_that_a_filter_dropped_count_for_the_step_they_were_picked_for() -> None:
+    control = [
+        committed(0, "a"),
+        ready("x", "b", "c"),
+        dropped("x", "filtered"),
+        ready("y", "d"),
+        dropped("y", "stale"),
+        committed(1, "e"),
+        committed(2, "f"),
+    ]
+    found = rewards(control, a=0.0, b=1.0, c=1.0, d=0.0, e=0.5, f=0.5)
+    assert found == [(0.0,), (0.5, 1.0, 1.0), (0.5,)]
+
+
+def test_groups_that_a_filter_dropped_before_a_skipped_step_count_for_none() -> None:
+    skipped = r.StepSkipped(at_ms=0, step=0, reason="no_trainable_tokens")
+    control = [ready("x", "a"), dropped("x", "filtered"), skipped, committed(1, "b")]
+    assert rewards(control, a=0.0, b=1.0) == [(1.0,)]
+
+
+def test_a_step_done_again_counts_once_with_what_its_filter_had_dropped() -> None:
+    control = [
+        ready("x", "a"),
+        dropped("x", "filtered"),
+        committed(0, "b", version=1),
+        completed(0, at_ms=5, metrics={"loss": 1.0}),
+        committed(0, "b", version=2, lineage="m"),
+        completed(0, at_ms=9, metrics={"loss": 2.0}, version=2, lineage="m"),
+    ]
+    [step] = step_facts(control, {"a": facts(0.0), "b": facts(1.0)})
+
+    assert (step.version, step.rewards, step.at_ms) == (2, (1.0, 0.0), 9)
+    assert step.metrics == {"loss": 2.0}
+
+
+def test_a_mean_is_over_sessions_not_over_steps() -> None:
+    steps = step_facts(
+        [committed(0, "a"), committed(1, "b", "c", "d")],
+        {"a": facts(1.0), "b": facts(0.0), "c": facts(0.0), "d": facts(0.0)},
+    )
+    assert mean_reward(steps) == 0.25
+    assert [step.reward for step in steps] == [1.0, 0.0]
+
+
+def test_a_mean_is_not_known_where_a_reward_is_not() -> None:
+    steps = step_facts([committed(0, "a", "b")], {"a": facts(1.0)})
+    assert mean_reward(steps) is None
+    assert mean_reward([]) is None
+
+
+def test_the_first_and_the_last_ten_steps_are_told() -> None:
+    control = [committed(step, f"s{step}") for step in range(25)]
+    sessions = {f"s{step}": facts(float(step)) for step in range(25)}
+
+    told = summary(control, sessions, Measured(), None)
+
+    assert (told["reward_first10"], told["reward_last10"]) == (4.5, 19.5)
+    assert told["steps"] == 25
+
+
+def test_every_figure_of_a_run() -> None:
+    control: list[Record] = [
+        r.SchedulerClaimed(epoch=1, scheduler="s", at_ms=0),
+        admitted(500, "eval"),
+        admitted(1_000),
+        committed(0, "a"),
+        completed(0, 3_000, metrics={"tokens_trained": 20, "staleness_max": 0}),
+        committed(1, "b"),
+        completed(
+            1, 4_500, metrics={"tokens_trained": 8, "staleness_max": 1, "mismatch_max": 2e-5}
+        ),
+    ]
+    sessions = {
+        "a": facts(0.0),
+        "b": facts(1.0),
+        "never trained": facts(0.0),
+        "e": facts(1.0, "eval"),
+    }
+    measured = Measured(
+        eval_before=0.1, eval_after=0.9, warmup_s=5.5, peak_rss_mb={"trainer": 612.34}
+    )
+    checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
+
+    told = summary(control, sessions, measured, checked)
+
+    assert told == {
+        "reward_first10": 0.5,
+        "reward_last10": 0.5,
+        "eval_before": 0.1,
+        "eval_after": 0.9,
+        "steps": 2,
+        "trajectories": 3,
+        "turns": 6,
+        "tokens_sampled": 42,
+        "tokens_trained": 28,
+        "role_switches": 0,
+        "max_staleness": 1,
+        "interrupted_turns_continued": 3,
+        "warmup_s": 5.5,
+        "train_wall_s": 3.5,
+        "idle_share": {},
+        "peak_rss_mb": {"trainer": 612.3},
+        "checks": {"tokens_checked": 28, "mismatches": 0, "trained_twice": 0},
+        "logprob_mismatch_max": 2e-5,
+    }
+    assert list(told) == FIELDS
+
+
+def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
+    control: list[Record] = [
+        committed(0, "a"),
+        completed(0, metrics={"tokens_trained": 100, "staleness_max": 7, "mismatch_max": 1.0}),
+        committed(0, "a", version=2, lineage="m"),
+        completed(
+            0,
+            version=2,
+            lineage="m",
+            metrics={"tokens_trained": 10, "staleness_max": 0, "mismatch_max": 1e-6},
+        ),
+    ]
+    told = summary(control, {"a": facts(1.0)}, Measured(), None)
+
+    assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (1, 10, 0)
+    assert told["logprob_mismatch_max"] == 1e-6
+
+
+@pytest.mark.parametrize("control", [[], [committed(0, "a")]], ids=["nothing", "not completed"])
+def test_what_is_not_known_is_null(control: list[Record]) -> None:
+    told = summary(control, {}, Measured(), None)
+
+    unknown = {name for name, value in told.items() if value is None}
+    assert unknown == {
+        "reward_first10",
+        "reward_last10",
+        "eval_before",
+        "eval_after",
+        "tokens_trained",
+        "max_staleness",
+        "warmup_s",
+        "train_wall_s",
+        "logprob_mismatch_max",
+    }
+    assert told["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}
+
+
+def test_idle_shares_are_those_of_the_training() -> None:
+    control: list[Record] = [
+        usage(0, 900, idle_ms=900),
+        admitted(1_000),
+        usage(1_000, 2_000, idle_ms=250),
+        committed(0, "a"),
+        completed(0, 2_500),
+        usage(2_000, 3_000, idle_ms=1_000),
+    ]
+    assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.5}
+
+
+def test_training_shorter_than_a_report_has_an_idle_share_all_the_same() -> None:
+    control = [admitted(1_000), committed(0, "a"), completed(0, 1_500), usage(900, 2_900, 500)]
+    assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.25}

@@ -1,0 +1,82 @@
+from typing import Any
+
+from consumers.trajectories.sessions.assemble import trajectory
+from scheduler.decisions.task_source import TaskRow
+from schemas import records as r
+from schemas.records import Trajectory
+from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Measurement, Plan
+from tests.builders.trajectories import story
+
+ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
+
+
+def measurement(samples: int = 1) -> Measurement:
+    return Measurement(Plan("run-held", "p", "test", ROWS, samples, time_limit_s=10))
+
+
+def finalized(session: str, reward: float | None, cause: str = "policy") -> Trajectory:
+    rewards: list[Any] = [] if reward is None else [story.rewarded(reward)]
+    told = story.Story().tell(
+        story.opened(session_id=session),
+        *rewards,
+        story.closed(cause=cause),
+        story.finalized(),
+    )
+    return trajectory(told.known, 0)
+
+
+def test_every_task_is_issued_once_a_sample_as_an_evaluation() -> None:
+    tasks = measurement(samples=2).first(1_000)
+    assert [(task.group_id, task.sample) for task in tasks] == [
+        ("run-held-0", 0),
+        ("run-held-0", 1),
+        ("run-held-1", 0),
+        ("run-held-1", 1),
+    ]
+    assert {(task.purpose, task.split, task.group_size) for task in tasks} == {("eval", "test", 2)}
+    assert (tasks[0].payload, tasks[0].metadata, tasks[0].task_id) == (*_first_row(), "a")
+    assert tasks[0].deadline_ms == 11_000
+
+
+def _first_row() -> tuple[bytes, Any]:
+    return ROWS[0].payload, ROWS[0].metadata
+
+
+def test_the_result_is_the_mean_over_all_sessions() -> None:
+    measured = measurement()
+    measured.first(0)
+    assert measured.take(finalized("run-held-0.0.0", 1.0), 1) == []
+    assert not measured.done
+    measured.take(finalized("run-held-1.0.0", 0.0), 1)
+    assert measured.done
+    result = measured.result()
+    assert (result.reward, result.error, result.sessions, result.missing) == (0.5, 0.5, 2, 0)
+
+
+def test_sessions_of_others_and_repeated_ones_do_not_count() -> None:
+    measured = measurement()
+    measured.first(0)
+    measured.take(finalized("train-0.0.0", 1.0), 1)
+    for _ in range(2):
+        measured.take(finalized("run-held-0.0.0", 1.0), 1)
+    assert measured.result().sessions == 1
+
+
+def test_a_spoilt_session_is_tried_again_and_given_up_in_the_end() -> None:
+    measured = measurement()
+    measured.first(0)
+    measured.take(finalized("run-held-1.0.0", 1.0), 1)
+    for attempt in range(MOST_ATTEMPTS):
+        assert not measured.done
+        spoilt = finalized(f"run-held-0.0.{attempt}", None, cause="infrastructure")
+        again: list[r.Task] = measured.take(spoilt, 1)
+        assert [task.attempt for task in again] == [attempt + 1][: MOST_ATTEMPTS - attempt - 1]
+    assert measured.done
+    result = measured.result()
+    assert (result.sessions, result.failed, result.missing) == (1, MOST_ATTEMPTS, 1)
+
+
+def test_a_session_that_nobody_judged_does_not_count() -> None:
+    measured = measurement()
+    measured.first(0)
+    assert len(measured.take(finalized("run-held-0.0.0", None), 1)) == 1

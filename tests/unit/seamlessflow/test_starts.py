@@ -1,0 +1,105 @@
+"""A process that cannot start for a reason of the user's says that reason alone."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.ports import HOST
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.paths import ROOT
+
+SECRET = "0123456789abcdef0123456789abcdef"
+NOBODY = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": f"{HOST}:1"}
+
+
+def started(process: str, settings: Mapping[str, str], *arguments: str) -> str:
+    """What a process told that ended at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", process, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **NOBODY, **settings},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = {"SEAMLESSFLOW_GATEWAY__PORT": str(port), "SEAMLESSFLOW_GATEWAY__SECRET": SECRET}
+        told = started("producers.gateway", settings)
+    assert told == (
+        f"not started: cannot listen on {HOST} port {port} (gateway.host, gateway.port): "
+        "Address already in use\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("process", "settings", "reason"),
+    [
+        ("scheduler", {"SCHEDULER__POLICY": "nope"}, "no policy 'nope'"),
+        ("scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl: No such file"),
+        (
+            "scheduler",
+            {"KAFKA__OPTIONS": '{"nope": 1}'},
+            "SEAMLESSFLOW_KAFKA__OPTIONS: No such con",
+        ),
+        (
+            "producers.agents",
+            {"AGENTS__CALLABLE": "nope:solve", "AGENTS__ADMIN_KEY": SECRET},
+            "'nope:solve' cannot be called",
+        ),
+        (
+            "producers.rollout",
+            {"ROLLOUT__ENGINE": "vllm", "ROLLOUT__VLLM__PYTHON": "/nope/python"},
+            "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON: /nope/python",
+        ),
+    ],
+)
+def test_a_setting_that_leads_nowhere_is_told_in_one_line(
+    process: str, settings: Mapping[str, str], reason: str
+) -> None:
+    told = started(process, {f"SEAMLESSFLOW_{name}": value for name, value in settings.items()})
+    (line,) = (line for line in told.splitlines() if line.startswith("not started: "))
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("renderer", "reason"),
+    [
+        ('{"name": "nope"}', "renderer nope: "),
+        ('{"family": "qwen3"}', "renderer ?: settings: name: Field required; family: "),
+    ],
+)
+def test_a_trainer_refuses_a_policy_that_cannot_be_rendered(
+    tmp_path: Path, renderer: str, reason: str
+) -> None:
+    make_tokenizer(tmp_path)
+    told = started(
+        "trainer",
+        {
+            "SEAMLESSFLOW_DATA_DIR": str(tmp_path / "data"),
+            "SEAMLESSFLOW_POLICY__MODEL": str(tmp_path),
+            "SEAMLESSFLOW_POLICY__RENDERER": renderer,
+        },
+    )
+    assert told.startswith(f"not started: {reason}")
+    assert told.count("\n") == 1
+
+
+def test_a_broker_says_where_it_cannot_keep_its_data() -> None:
+    told = started("infra.broker", {}, "--data", "/proc/nope")
+    assert told == (
+        "embedded Kafka broker in /proc/nope: its directory cannot be made: "
+        "No such file or directory\n"
+    )

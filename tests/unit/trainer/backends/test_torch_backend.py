@@ -1,0 +1,248 @@
+"""The torch back end: the formula's gradients, of trained tokens only, however they are packed."""
+
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample, write_tiny
+from tests.builders.trainer.trajectories import Run, trajectory
+from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.chains import Chain, chains
+from trainer.data.packing import Layout, pack
+from trainer.settings import LossSection, TrainerSection
+
+SETTINGS = TrainerSection(device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
+    """Two-turn chains of uneven length with made-up log-probs near what a model might say."""
+    random = np.random.default_rng(seed)
+    return [one_chain(random) for _ in range(count)]
+
+
+def one_chain(random: np.random.Generator) -> Chain:
+    def ids() -> list[int]:
+        return [int(i) for i in random.integers(0, VOCABULARY, random.integers(1, 9))]
+
+    def run(origin: str, parent: int, before: list[int]) -> Run:
+        new = ids()
+        said = [float(x) for x in random.normal(-3.5, 0.5, len(new))]
+        return Run(new, origin, f"t{parent}", parent, len(before), logprobs=said)
+
+    runs = [run("prompt", -1, [])]
+    for number, origin in enumerate(["policy", "tool", "policy"]):
+        runs.append(run(origin, number, list(runs[-1].ids)))
+    return chains(trajectory(runs), "tiny").chains[0]
+
+
+def step(
+    found: list[Chain],
+    advantages: list[float],
+    budget: int = 64,
+    layout: Layout = "padded",
+    version: int = 0,
+) -> StepInput:
+    return StepInput(pack(found, advantages, budget, layout), [], version, 0.05)
+
+
+def reference(directory: Path, found: list[Chain], advantages: list[float]) -> dict[str, Tensor]:
+    """The gradient of clipped GRPO, written down directly: one chain at a time, no packing."""
+    model = open_tiny(directory)
+    total = sum(chain.trained() for chain in found)
+    for chain, advantage in zip(found, advantages, strict=True):
+        ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
+        table = model(input_ids=ids[None], use_cache=False).logits[0].log_softmax(-1)
+        loss = torch.zeros(())
+        for place in np.flatnonzero(chain.tokens.trained_T):
+            ratio = (table[place - 1, ids[place]] - float(chain.tokens.logprobs_T[place])).exp()
+            free, bound = ratio * advantage, ratio.clamp(0.8, 1.28) * advantage
+            loss = loss - torch.minimum(free, bound) / total
+        torch.autograd.backward(loss)
+    return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor], atol: float = 1e-6) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], atol=atol, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("budget", [16, 1000])
+def test_the_gradient_is_that_of_the_formula_however_chains_are_packed(
+    model_directory: Path, layout: Layout, budget: int
+) -> None:
+    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
+    backend = TorchBackend(model_directory, SETTINGS)
+    assert_equal(
+        backend.gradient(step(found, advantages, budget, layout)),
+        reference(model_directory, found, advantages),
+    )
+
+
+def test_packed_and_unpacked_losses_are_equal(model_directory: Path) -> None:
+    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
+    losses = [
+        TorchBackend(model_directory, SETTINGS).train(step(found, advantages, budget, layout))
+        for budget in (16, 1000)
+        for layout in get_args(Layout)
+    ]
+    for name in ("loss", "entropy", "policy_kl", "grad_norm", "effective_sample_size"):
+        assert [one[name] for one in losses] == pytest.approx([losses[0][name]] * 4, abs=1e-6)
+
+
+def test_what_masked_tokens_say_does_not_change_the_gradient(model_directory: Path) -> None:
+    found, advantages = some_chains(), [1.0] * 6
+    backend = TorchBackend(model_directory, SETTINGS)
+    before = backend.gradient(step(found, advantages))
+    for chain in found:
+        chain.tokens.logprobs_T[~chain.tokens.trained_T] = -7.0
+    assert_equal(backend.gradient(step(found, advantages)), before, atol=0)
+
+
+def test_tokens_without_advantage_leave_the_weights_alone(model_directory: Path) -> None:
+    backend = TorchBackend(model_directory, SETTINGS)
+    assert backend.train(step(some_chains(), [0.0] * 6))["grad_norm"] == 0
+
+
+def test_a_step_without_a_trained_token_leaves_the_weights_alone(
+    model_directory: Path, tmp_path: Path
+) -> None:
+    backend = TorchBackend(model_directory, SETTINGS)
+    assert backend.train(step([], []))["loss"] == 0
+    backend.write_weights(tmp_path)
+    before, after = (dict(open_tiny(at).named_parameters()) for at in (model_directory, tmp_path))
+    assert_equal({n: p.data for n, p in after.items()}, {n: p.data for n, p in before.items()}, 0)
+
+
+def sampled(directory: Path, version: int, seed: int = 0) -> list[Chain]:
+    """Chains sampled from the weights of a directory, with its exact log-probs."""
+    torch.manual_seed(seed)
+    model = open_tiny(directory)
+    found: list[Chain] = []
+    for first in range(4):
+        prompt = [first, 5]
+        answer = sample(model, prompt, 6)
+        said = logprobs(model, [*prompt, *answer])[2:]
+        runs = [
+            Run(prompt, "prompt"),
+            Run(answer, parent=0, parent_end=2, versions=[version] * 6, logprobs=said),
+        ]
+        found.extend(chains(trajectory(runs), "tiny").chains)
+    return found
+
+
+def test_an_engine_with_the_same_weights_has_no_mismatch(model_directory: Path) -> None:
+    found = sampled(model_directory, version=3)
+    metrics = TorchBackend(model_directory, SETTINGS).train(step(found, [1.0] * 4, version=3))
+    assert metrics["mismatch_tokens"] == 24
+    assert metrics["mismatch_max"] < 1e-5
+    assert metrics["effective_sample_size"] == pytest.approx(1)
+    assert metrics["ratio_mean"] == pytest.approx(1)
+
+
+def test_the_mismatch_of_an_older_version_is_measured_under_its_own_weights(
+    model_directory: Path,
+) -> None:
+    backend = TorchBackend(model_directory, SETTINGS)
+    backend.remember(0)
+    old = sampled(model_directory, version=0)
+    backend.train(step(some_chains(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
+    batches = pack(old, [0.0] * 4, 64, "padded")
+    metrics = backend.train(StepInput(batches, batches, 1, 0.05))
+    assert metrics["mismatch_tokens"] == 24
+    assert metrics["mismatch_max"] < 1e-5
+    assert metrics["policy_kl"] > 1e-3
+
+
+def test_a_wrong_engine_shows_as_mismatch(model_directory: Path) -> None:
+    found = sampled(model_directory, version=3)
+    for chain in found:
+        chain.tokens.logprobs_T[:] -= 0.1
+    metrics = TorchBackend(model_directory, SETTINGS).train(step(found, [1.0] * 4, version=3))
+    assert metrics["mismatch_mean"] == pytest.approx(0.1, abs=1e-4)
+    assert metrics["mismatch_kl"] == pytest.approx(np.exp(0.1) - 1.1, abs=1e-4)
+
+
+def test_only_so_many_versions_and_bytes_are_remembered(model_directory: Path) -> None:
+    settings = SETTINGS.model_copy(update={"mismatch_versions": 1})
+    backend = TorchBackend(model_directory, settings)
+    for version in range(4):
+        backend.remember(version)
+    assert backend.remembered() == (2, 3)
+    frugal = TorchBackend(model_directory, SETTINGS.model_copy(update={"mismatch_memory_mb": 0}))
+    frugal.remember(0)
+    assert frugal.remembered() == ()
+
+
+def test_a_checkpoint_goes_on_as_if_nothing_had_happened(
+    model_directory: Path, tmp_path: Path
+) -> None:
+    def after_two_more(backend: TorchBackend) -> dict[str, float]:
+        backend.train(step(some_chains(1), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
+        return backend.train(step(some_chains(2), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
+
+    first = TorchBackend(model_directory, SETTINGS)
+    first.train(step(some_chains(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
+    first.save(tmp_path)
+    second = TorchBackend(model_directory, SETTINGS)
+    second.load(tmp_path, 1)
+    assert after_two_more(second) == after_two_more(first)
+
+
+def test_weights_on_disk_are_those_that_were_trained(model_directory: Path, tmp_path: Path) -> None:
+    backend = TorchBackend(model_directory, SETTINGS)
+    backend.train(step(some_chains(), [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]))
+    backend.write_weights(tmp_path)
+    assert_equal(
+        TorchBackend(tmp_path, SETTINGS).gradient(step(some_chains(3), [1.0] * 6)),
+        backend.gradient(step(some_chains(3), [1.0] * 6)),
+        atol=0,
+    )
+
+
+def test_weights_can_be_published_in_fewer_bits(model_directory: Path, tmp_path: Path) -> None:
+    backend = TorchBackend(
+        model_directory, SETTINGS.model_copy(update={"weights_dtype": "bfloat16"})
+    )
+    backend.write_weights(tmp_path)
+    assert backend.dtype == "bfloat16"
+    assert open_tiny(tmp_path).dtype == torch.bfloat16
+
+
+def test_gradient_checkpointing_gives_the_same_gradient(model_directory: Path) -> None:
+    frugal = SETTINGS.model_copy(update={"gradient_checkpointing": True})
+    wanted = TorchBackend(model_directory, SETTINGS).gradient(step(some_chains(), [1.0] * 6))
+    found = TorchBackend(model_directory, frugal).gradient(step(some_chains(), [1.0] * 6))
+    assert_equal(found, wanted)
+
+
+def test_memory_can_be_given_back_and_taken_again(model_directory: Path) -> None:
+    backend = TorchBackend(model_directory, SETTINGS)
+    backend.acquire()
+    backend.train(step(some_chains(), [1.0] * 6))
+    assert backend.release() > 0
+    backend.acquire()
+    backend.train(step(some_chains(), [1.0] * 6))
+
+
+def test_an_unknown_loss_and_a_missing_model_are_typed_errors(
+    model_directory: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnknownChoice, match="ppo_clip"):
+        wrong = SETTINGS.model_copy(update={"loss": LossSection(name="dpo")})
+        TorchBackend(model_directory, wrong)
+    with pytest.raises(ModelUnusable):
+        TorchBackend(tmp_path / "nowhere", SETTINGS)
+    with pytest.raises(ModelUnusable):
+        TorchBackend(tmp_path, SETTINGS)

@@ -1,0 +1,111 @@
+"""From ready groups to a batch: order, staleness, filters, advantages and what is reported."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders.trainer.trajectories import one_turn
+from trainer.data.advantages import grpo
+from trainer.data.batch import Batch, Rules, facts, prepare, select
+from trainer.data.grouping import Group
+from trainer.data.sessions import Session, read
+from trainer.data.staleness import Admission, Clock, awaited
+
+RULES = Rules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+NOW = Clock({}, now=3)
+
+
+def session(name: str, reward: float, version: int = 3, length: int = 3) -> Session:
+    found = read(one_turn(name, reward, version, length), "tiny", 0, 0)
+    assert isinstance(found, Session)
+    return found
+
+
+def group(name: str, *rewards: float, version: int = 3, length: int = 3) -> Group:
+    sessions = [
+        session(f"{name}.{number}.0", reward, version, length)
+        for number, reward in enumerate(rewards)
+    ]
+    return Group(name, tuple(sessions))
+
+
+def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
+    prepared = prepare(group("g", 1.0, 0.0), NOW, RULES)
+    assert prepared.advantages == pytest.approx((1.0, -1.0))
+
+
+def test_groups_whose_tokens_are_oldest_come_first() -> None:
+    ready = [group("new", 1, 0), group("old", 1, 0, version=2), group("newer", 1, 0)]
+    chosen = select(ready, 2, NOW, RULES).chosen
+    assert [one.group.group_id for one in chosen] == ["old", "new"]
+
+
+def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
+    mixed = Group("g", (session("a", 1.0, version=1, length=5), session("b", 0.0)))
+    prepared = prepare(mixed, NOW, RULES)
+    assert [chain.session_id for chain in prepared.chains] == ["b"]
+    assert (prepared.stale, prepared.longest_stale) == (5, 5)
+    assert prepared.advantages == pytest.approx((-1.0,))
+
+
+def test_a_group_that_is_all_stale_is_dropped() -> None:
+    selection = select([group("g", 1, 0, version=1)], 1, NOW, RULES)
+    assert selection.chosen == []
+    assert selection.dropped[0].dropped is not None
+    assert selection.dropped[0].dropped[0] == "stale"
+
+
+def test_on_stale_drop_gives_up_a_group_with_any_stale_token() -> None:
+    mixed = Group("g", (session("a", 1.0, version=1), session("b", 0.0)))
+    assert prepare(mixed, NOW, replace(RULES, on_stale="drop")).dropped is not None
+    assert prepare(mixed, NOW, RULES).dropped is None
+
+
+def test_on_stale_correct_leaves_stale_tokens_to_the_loss() -> None:
+    prepared = prepare(group("g", 1, 0, version=0), NOW, replace(RULES, on_stale="correct"))
+    assert len(prepared.chains) == 2
+
+
+def test_staleness_counts_steps_and_not_version_numbers() -> None:
+    after_a_resume = Clock({7: 3, 9: 3}, now=3)
+    assert (after_a_resume.age(7), after_a_resume.age(2)) == (0, 1)
+    assert prepare(group("g", 1, 0, version=7), after_a_resume, RULES).stale == 0
+
+
+def test_groups_without_variance_fill_a_batch_but_not_the_loss() -> None:
+    selection = select([group("same", 1, 1), group("g", 1, 0)], 2, NOW, RULES)
+    assert [one.filtered for one in selection.chosen] == ["zero_variance", ""]
+    assert selection.chosen[0].chains == ()
+
+
+def test_a_filter_set_to_drop_leaves_the_place_to_another_group() -> None:
+    rules = replace(RULES, filters={"zero_variance": "drop"})
+    selection = select([group("same", 1, 1), group("g", 1, 0)], 1, NOW, rules)
+    assert [one.group.group_id for one in selection.chosen] == ["g"]
+    assert selection.dropped[0].dropped == ("filtered", "zero_variance")
+
+
+def test_a_batch_reports_rewards_of_all_its_sessions_and_what_was_lost() -> None:
+    old = session("old", 0.0, version=0, length=4)
+    groups = [group("same", 1, 1), Group("g", (session("a", 1.0), old))]
+    chosen = select(groups, 2, NOW, RULES).chosen
+    found = facts(Batch(3, tuple(chosen)), NOW)
+    assert found["reward_mean"] == 0.75
+    assert found["filtered/zero_variance"] == 0.5
+    assert (found["masked/stale"], found["tokens_stale_longest"]) == (4, 4)
+    assert (found["tokens_trained"], found["tokens_masked"]) == (3, 4)
+    assert (found["staleness_mean"], found["staleness_max"]) == (0, 0)
+
+
+def test_a_batch_records_all_its_groups_and_sessions() -> None:
+    chosen = select([group("same", 1, 1), group("g", 1, 0)], 2, NOW, RULES).chosen
+    members = Batch(3, tuple(chosen)).members()
+    assert [(one.group_id, one.sessions) for one in members] == [
+        ("same", ("same.0.0", "same.1.0")),
+        ("g", ("g.0.0", "g.1.0")),
+    ]
+
+
+def test_a_batch_waits_for_groups_that_would_be_too_old_for_the_next_step() -> None:
+    under_way = {"old": Admission(2, 100), "new": Admission(3, 100), "late": Admission(2, 50)}
+    assert awaited(under_way, NOW, limit=1, now_ms=60) == ["old"]

@@ -1,0 +1,158 @@
+"""Grouping: sessions in, ready and dropped groups out, the same however records repeat."""
+
+from schemas.records import GroupDropped, GroupReady, Record, SampleFailed, Trajectory
+from tests.builders.trainer.trajectories import one_turn
+from trainer.data.grouping import Grouping
+from trainer.data.sessions import read
+
+
+def session(
+    sample: int = 0,
+    attempt: int = 0,
+    reward: float | None = 1.0,
+    group: str = "g-0",
+    size: int = 2,
+    fewest: int = 1,
+    **fields: object,
+) -> Trajectory:
+    name = f"{group}.{sample}.{attempt}"
+    return one_turn(
+        name,
+        reward,
+        group=group,
+        sample=sample,
+        attempt=attempt,
+        group_size=size,
+        min_group_size=fewest,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def feed(grouping: Grouping, *trajectories: Trajectory) -> list[Record]:
+    return [
+        record
+        for number, one in enumerate(trajectories)
+        for record in grouping.add(read(one, "tiny", 0, number), now_ms=5)
+    ]
+
+
+def test_a_group_is_ready_with_its_last_session() -> None:
+    grouping = Grouping()
+    assert feed(grouping, session(0)) == []
+    (ready,) = feed(grouping, session(1, reward=0.0))
+    assert ready == GroupReady(
+        at_ms=5,
+        group_id="g-0",
+        sessions=("g-0.0.0", "g-0.1.0"),
+        reward_mean=0.5,
+        reward_std=0.5,
+        version_min=0,
+        trainable_tokens=6,
+    )
+    assert list(grouping.ready) == ["g-0"]
+
+
+def test_a_repeated_session_changes_nothing() -> None:
+    grouping = Grouping()
+    assert feed(grouping, session(0), session(0)) == []
+    assert grouping.ignored == {"duplicate": 1}
+
+
+def test_a_spoilt_session_leaves_its_group_and_is_tried_again() -> None:
+    grouping = Grouping()
+    failed, ready = feed(
+        grouping, session(0, cause="infrastructure"), session(0, attempt=1), session(1)
+    )
+    assert isinstance(failed, SampleFailed)
+    assert (failed.sample, failed.attempt, failed.cause) == (0, 0, "infrastructure")
+    assert isinstance(ready, GroupReady)
+    assert ready.sessions == ("g-0.0.1", "g-0.1.0")
+
+
+def test_the_first_valid_session_of_a_sample_counts() -> None:
+    grouping = Grouping()
+    (ready,) = feed(grouping, session(0, attempt=1), session(0, attempt=0), session(1))
+    assert isinstance(ready, GroupReady)
+    assert ready.sessions == ("g-0.0.1", "g-0.1.0")
+    assert grouping.ignored == {"sample_taken": 1}
+
+
+def test_a_session_that_nobody_judged_does_not_count() -> None:
+    (failed,) = feed(Grouping(), session(0, reward=None, status="unrewarded"))
+    assert isinstance(failed, SampleFailed) and failed.cause == "environment"
+
+
+def test_a_session_the_policy_spoilt_returns_zero() -> None:
+    (ready,) = feed(Grouping(), session(0, reward=None, status="truncated", size=1))
+    assert isinstance(ready, GroupReady) and ready.reward_mean == 0
+
+
+def test_an_expired_group_with_enough_sessions_is_ready() -> None:
+    grouping = Grouping()
+    feed(grouping, session(0, size=3, fewest=2), session(1, size=3, fewest=2))
+    (ready,) = grouping.expire("g-0", 9)
+    assert isinstance(ready, GroupReady) and len(ready.sessions) == 2
+
+
+def test_an_expired_group_with_too_few_sessions_is_dropped() -> None:
+    grouping = Grouping()
+    feed(grouping, session(0, size=3, fewest=2))
+    (dropped,) = grouping.expire("g-0", 9)
+    assert isinstance(dropped, GroupDropped) and dropped.reason == "expired"
+    assert feed(grouping, session(1, size=3, fewest=2)) == []
+    assert grouping.ignored == {"late": 1}
+
+
+def test_an_expired_group_of_which_nothing_came_is_dropped() -> None:
+    (dropped,) = Grouping().expire("g-7", 9)
+    assert isinstance(dropped, GroupDropped) and dropped.group_id == "g-7"
+
+
+def test_a_group_that_infrastructure_spoilt_is_dropped_as_such() -> None:
+    grouping = Grouping()
+    feed(grouping, session(0, cause="infrastructure"))
+    (dropped,) = grouping.expire("g-0", 9)
+    assert isinstance(dropped, GroupDropped) and dropped.reason == "infrastructure"
+    assert "spoilt by infrastructure" in dropped.detail
+
+
+def test_advice_that_comes_too_late_changes_nothing() -> None:
+    grouping = Grouping()
+    feed(grouping, session(0), session(1))
+    assert grouping.expire("g-0", 9) == []
+    grouping.settle("g-0")
+    assert grouping.expire("g-0", 9) == []
+
+
+def test_an_evaluation_group_is_told_and_never_trained() -> None:
+    grouping = Grouping()
+    (ready,) = feed(grouping, session(0, purpose="eval"), session(1, purpose="eval"))
+    assert isinstance(ready, GroupReady)
+    assert grouping.ready == {}
+    assert [group.returns() for group in grouping.evaluated] == [[1.0, 1.0]]
+
+
+def test_a_session_without_a_group_is_a_group_of_its_own() -> None:
+    (ready,) = feed(Grouping(), one_turn("lonely", group=""))
+    assert isinstance(ready, GroupReady) and ready.group_id == "lonely"
+
+
+def test_groups_that_are_over_take_no_session_after_a_restart() -> None:
+    assert feed(Grouping(settled=["g-0"]), session(0, size=1)) == []
+
+
+def test_a_group_recorded_as_ready_gets_the_same_sessions_again_and_is_not_told_twice() -> None:
+    grouping = Grouping(fixed={"g-0": ("g-0.1.0", "g-0.0.1")})
+    assert feed(grouping, session(0), session(0, attempt=1), session(1)) == []
+    members = [one.source.session_id for one in grouping.ready["g-0"].sessions]
+    assert members == ["g-0.1.0", "g-0.0.1"]
+    assert grouping.ignored == {"not_a_member": 1}
+
+
+def test_sessions_are_held_until_their_group_is_over() -> None:
+    grouping = Grouping()
+    feed(grouping, session(0), session(1), session(0, group="g-1"))
+    assert sorted(one.session_id for one in grouping.held()) == ["g-0.0.0", "g-0.1.0", "g-1.0.0"]
+    grouping.settle("g-0")
+    assert [one.session_id for one in grouping.held()] == ["g-1.0.0"]
+    assert list(grouping.undecided()) == ["g-1"]

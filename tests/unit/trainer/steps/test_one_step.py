@@ -1,0 +1,144 @@
+"""A step is committed, published and told in this order, or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from infra.errors import KafkaUnavailable
+from infra.kafka.producer import Producer
+from infra.settings import TelemetrySettings
+from infra.telemetry.tracing import telemetry
+from schemas.records import Record
+from tests.unit.trainer.data.test_batch import NOW, RULES, group
+from tests.unit.trainer.recovery.test_checkpoint import StubBackend
+from trainer.data.batch import Batch, prepare
+from trainer.settings import PolicySection, TrainerSettings
+from trainer.steps.one_step import Order, StepFenced, StepRunner
+from trainer.steps.publication import Publication
+
+
+class Log:
+    """Takes records as a producer does, and remembers the order of things."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.silent_for = 0
+        """So many waits for an acknowledgement are in vain."""
+
+    def send(self, topic: str, record: Record, **_: object) -> None:
+        self.done.append(type(record).__name__)
+
+    def flush(self, timeout_s: float) -> None:
+        if self.silent_for:
+            self.silent_for -= 1
+            raise KafkaUnavailable("nowhere", timeout_s)
+        self.done.append("flush")
+
+
+class Backend(StubBackend):
+    """Tells the log when it is asked for something."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def remember(self, version: int) -> None:
+        self._log.done.append(f"remember {version}")
+
+    def write_weights(self, directory: Path) -> None:
+        self._log.done.append("weights")
+        super().write_weights(directory)
+
+
+def order(consumed: tuple[str, ...] = ()) -> Order:
+    groups = (prepare(group("g", 1, 0), NOW, RULES), prepare(group("h", 1, 0), NOW, RULES))
+    return Order(
+        batch=Batch(3, groups),
+        facts={"groups": 2.0},
+        version=3,
+        next_version=4,
+        lineage="a",
+        parent_lineage="",
+        consumed=consumed,
+        started_ms=0,
+    )
+
+
+Made = tuple[StepRunner, Log]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[], Made]:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text("{}")
+    settings = TrainerSettings(data_dir=tmp_path, policy=PolicySection(model=model))
+
+    def made() -> Made:
+        log = Log()
+        publication = Publication(settings)
+        publication.prepare()
+        traces = telemetry(TelemetrySettings(), "trainer", "w")
+        producer = cast("Producer", log)
+        return StepRunner(settings, Backend(log), publication, producer, traces, lambda: 9), log
+
+    return made
+
+
+def test_weights_are_published_only_after_the_step_is_acknowledged(
+    make: Callable[[], Made],
+) -> None:
+    runner, log = make()
+    done = runner.run(order())
+    assert log.done == [
+        "StepCommitted",
+        "flush",
+        "remember 4",
+        "weights",
+        "WeightsPublished",
+        "PolicyWeights",
+        "GroupConsumed",
+        "GroupConsumed",
+        "StepCompleted",
+        "flush",
+    ]
+    assert done.metrics["groups"] == 2
+
+
+def test_a_group_whose_end_was_told_is_not_told_again(make: Callable[[], Made]) -> None:
+    runner, log = make()
+    runner.run(order(consumed=("g",)))
+    assert log.done.count("GroupConsumed") == 1
+
+
+def test_the_record_of_trained_tokens_is_there_before_the_step_is_committed(
+    make: Callable[[], Made], tmp_path: Path
+) -> None:
+    runner, log = make()
+    runner.fence()
+    with pytest.raises(StepFenced):
+        runner.run(order())
+    assert log.done == []
+    assert [path.name for path in (tmp_path / "trained").iterdir()] == [
+        "step-00000003-version-00000004.jsonl.gz"
+    ]
+
+
+def test_a_short_outage_is_waited_for(make: Callable[[], Made]) -> None:
+    runner, log = make()
+    log.silent_for = 3
+    runner.run(order())
+    assert log.done[:2] == ["StepCommitted", "flush"]
+
+
+def test_a_step_that_is_not_acknowledged_is_not_waited_for_when_the_process_is_to_end(
+    make: Callable[[], Made],
+) -> None:
+    runner, log = make()
+    log.silent_for = 1
+    runner.end_soon()
+    with pytest.raises(KafkaUnavailable):
+        runner.run(order())
+    assert log.done == ["StepCommitted"]

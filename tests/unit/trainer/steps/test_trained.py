@@ -1,0 +1,78 @@
+"""The record of trained tokens says each token once, as it entered the loss."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders.trainer.trajectories import Run, trajectory
+from trainer.data.chains import Chain, chains, without
+from trainer.data.packing import Layout, pack
+from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
+
+HEADER = Header(step=4, version=5, lineage="a", policy="tiny", tokens=5)
+
+
+def two_turns() -> Chain:
+    runs = [
+        Run([1, 2], "prompt", "a"),
+        Run([3, 4, 5], "policy", "a", 0, 2, versions=[4, 4, 5], logprobs=[-0.1, -0.2, -0.3]),
+        Run([6, 7], "policy", "b", 1, 3, versions=[5, 5], logprobs=[-0.4, -0.5]),
+    ]
+    return chains(trajectory(runs, "s"), "tiny").chains[0]
+
+
+def written(directory: Path, found: list[Chain], layout: Layout = "padded") -> list[TrainedRun]:
+    batches = pack(found, [0.7 + number for number in range(len(found))], 64, layout)
+    header, runs = read_trained(write_trained(directory, HEADER, found, batches))
+    assert header == HEADER
+    return runs
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_turns_are_runs_of_their_own(tmp_path: Path, layout: Layout) -> None:
+    first, second = written(tmp_path, [two_turns()], layout)
+    assert (first.session, first.turn, first.offset, first.ids) == ("s", "a", 0, [3, 4, 5])
+    assert first.logprobs == pytest.approx([-0.1, -0.2, -0.3], abs=1e-7)
+    assert first.versions == [4, 4, 5]
+    assert first.advantage == pytest.approx(0.7)
+    assert (second.turn, second.offset, second.ids) == ("b", 0, [6, 7])
+
+
+def test_a_masked_token_ends_a_run(tmp_path: Path) -> None:
+    chain = two_turns()
+    shorter = without(chain, chain.tokens.ids_T == 4)
+    assert shorter is not None
+    assert [(run.offset, run.ids) for run in written(tmp_path, [shorter])] == [
+        (0, [3]),
+        (2, [5]),
+        (0, [6, 7]),
+    ]
+
+
+def test_log_probs_come_back_bit_for_bit(tmp_path: Path) -> None:
+    import numpy as np
+
+    chain = two_turns()
+    said = np.random.default_rng(0).normal(-3, 2, len(chain)).astype(np.float32)
+    chain.tokens.logprobs_T[:] = said
+    found = [value for run in written(tmp_path, [chain]) for value in run.logprobs]
+    assert np.array_equal(np.array(found, np.float32), said[chain.tokens.trained_T])
+
+
+def test_sessions_keep_their_advantages(tmp_path: Path) -> None:
+    runs = written(tmp_path, [two_turns(), two_turns()], "packed")
+    assert sorted(round(run.advantage, 3) for run in runs) == [0.7, 0.7, 1.7, 1.7]
+
+
+def test_a_step_without_tokens_has_a_file_too(tmp_path: Path) -> None:
+    assert written(tmp_path, []) == []
+
+
+def test_equal_steps_are_equal_bytes_and_nothing_else_is_left(tmp_path: Path) -> None:
+    contents = []
+    for _ in range(2):
+        found = [two_turns()]
+        path = write_trained(tmp_path, HEADER, found, pack(found, [1.0], 64, "padded"))
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1]
+    assert [one.name for one in tmp_path.iterdir()] == ["step-00000004-version-00000005.jsonl.gz"]

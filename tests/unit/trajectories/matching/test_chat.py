@@ -1,0 +1,261 @@
+"""Where a request goes on in the tree, with the real renderer and a tiny tokenizer."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import xxhash
+
+from consumers.trajectories.matching.chat import match
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key, shape_key
+from consumers.trajectories.sessions.tree import ROOT
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from schemas.identity import tool_call_id
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.trajectories.story import (
+    Story,
+    completed,
+    dispatched,
+    ids,
+    message,
+    opened,
+    started,
+)
+
+SHAPE = shape_key("p", "t", None, None)
+USER = message("user", "key 7")
+
+
+@pytest.fixture(scope="session")
+def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    directory: Path = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(directory)
+    return Renderer.load(directory, RendererSettings("qwen3", thinking_retention="all"))
+
+
+class Talk:
+    """A session in which turns are matched, started and answered."""
+
+    def __init__(self, renderer: Renderer, strictness: Strictness = "arguments") -> None:
+        self.renderer, self.strictness = renderer, strictness
+        self.story = Story().tell(opened())
+
+    def match(self, *messages: bytes, shape: bytes = SHAPE) -> Match:
+        return match(self.story.known, messages, None, shape, self.renderer, self.strictness)
+
+    def turn(self, turn_id: str, *messages: bytes, answer: bytes, text: str) -> Match:
+        found = self.match(*messages)
+        sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
+        self.story.tell(
+            started(
+                turn_id,
+                found.suffix_ids,
+                parent_node=found.parent_node,
+                parent_end=found.parent_end,
+                prompt_length=len(found.prompt_ids) // 4,
+                prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
+                history_key=found.history_key,
+                match_rule=found.rule,
+                parent_turn=found.parent_turn,
+            ),
+            dispatched(turn_id),
+            completed(sampled, turn_id, found.prompt_ids, message=answer),
+        )
+        return found
+
+    def sampled(self, turn_id: str) -> bytes:
+        return self.story.sampled(turn_id)
+
+
+@pytest.fixture
+def talk(renderer: Renderer) -> Talk:
+    return Talk(renderer)
+
+
+ANSWER = message("assistant", "code 3")
+
+
+def test_the_first_request_is_a_root(talk: Talk) -> None:
+    found = talk.match(USER)
+
+    assert (found.rule, found.detail, found.parent_node) == ("root", "no_history", ROOT)
+    assert found.suffix_ids == found.prompt_ids
+
+
+def test_a_longer_history_extends_the_exact_stored_ids(talk: Talk) -> None:
+    first = talk.turn("a", USER, answer=ANSWER, text="co")
+
+    found = talk.match(USER, ANSWER, message("user", "more"))
+
+    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "a", False)
+    assert found.prompt_ids == first.prompt_ids + talk.sampled("a") + found.suffix_ids
+    assert found.new_messages == (message("user", "more"),)
+
+
+def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(talk: Talk) -> None:
+    talk.turn("a", USER, answer=ANSWER, text="code 3")
+
+    found = talk.match(USER, message("assistant", "code 9"), message("user", "more"))
+
+    assert (found.rule, found.detail) == ("render", "edited_history")
+    before = talk.story.known.tree.path(found.parent_node, found.parent_end)
+    assert before + found.suffix_ids == found.prompt_ids
+
+
+def test_another_first_message_is_another_root(talk: Talk) -> None:
+    talk.turn("a", USER, answer=ANSWER, text="code 3")
+
+    assert talk.match(message("user", "hello")).rule == "root"
+
+
+def test_the_same_request_again_shares_the_whole_prompt(talk: Talk) -> None:
+    first = talk.turn("a", USER, answer=ANSWER, text="code 3")
+
+    again = talk.match(USER)
+
+    assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
+    assert again.prompt_ids == first.prompt_ids
+    prompt_node = talk.story.turn("a").prompt_node
+    assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
+
+
+def test_two_continuations_with_equal_text_share_their_prompt(talk: Talk) -> None:
+    talk.turn("a", USER, answer=ANSWER, text="code 3")
+    one = talk.turn("b", USER, ANSWER, message("user", "more"), answer=ANSWER, text="1")
+
+    two = talk.match(USER, ANSWER, message("user", "more"))
+
+    assert (two.rule, two.suffix_ids, two.prompt_ids) == ("extend", b"", one.prompt_ids)
+    assert (one.detail, two.detail) == ("", "same_prompt")
+
+
+def test_a_history_cut_short_is_no_prompt_that_was_asked_before(talk: Talk) -> None:
+    system, more = message("system", "be brief"), message("user", "more")
+    talk.turn("a", system, USER, ANSWER, more, answer=ANSWER, text="code 3")
+
+    found = talk.match(system)
+
+    assert (found.rule, found.detail) == ("render", "edited_history")
+
+
+def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk) -> None:
+    tree, begun = talk.story.known.tree, ids(7, 8)
+
+    def sample(turn_id: str, *messages: bytes) -> tuple[int, int]:
+        found = talk.match(*messages).with_answer_begun(begun, tree)
+        assert found.prefill == 2 and found.prompt_ids.endswith(begun)
+        talk.story.tell(
+            started(
+                turn_id,
+                found.suffix_ids,
+                parent_node=found.parent_node,
+                parent_end=found.parent_end,
+                history_key=found.history_key,
+            )
+        )
+        node = tree.nodes[talk.story.turn(turn_id).prompt_node]
+        assert tree.path(node.node_id, node.length) == found.prompt_ids
+        return (node.node_id, node.length) if node.length else (node.parent, node.parent_end)
+
+    talk.turn("plain", USER, answer=ANSWER, text="code 3")
+    behind = (USER, ANSWER, message("user", "more"))
+
+    assert sample("a", message("user", "x")) == sample("b", message("user", "x"))
+    assert sample("c", USER) == sample("d", USER)
+    assert talk.match(USER).with_answer_begun(begun, tree).rule == "same"
+    assert talk.match(message("user", "x")).with_answer_begun(begun, tree).rule == "same"
+    assert sample("e", *behind) == sample("f", *behind)
+
+
+def test_another_shape_never_extends(talk: Talk) -> None:
+    talk.turn("a", USER, answer=ANSWER, text="code 3")
+
+    found = talk.match(USER, ANSWER, message("user", "more"), shape=shape_key("other tools"))
+
+    assert found.rule != "extend"
+
+
+def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(talk: Talk) -> None:
+    def calling(turn_id: str) -> bytes:
+        call = {"name": "lookup", "arguments": '{"key":7}'}
+        entry = {"id": tool_call_id(turn_id, 0), "type": "function", "function": call}
+        return message("assistant", None, tool_calls=[entry])
+
+    result = message("tool", "code 3", tool_call_id="x")
+    for turn_id in ("a", "b", "c"):
+        talk.turn(turn_id, USER, answer=calling(turn_id), text=f"sample {turn_id}")
+
+    told = talk.match(USER, calling("b"), result)
+    guessed = talk.match(USER, calling("unheard"), result)
+
+    assert (told.parent_turn, told.ambiguous) == ("b", False)
+    assert (guessed.parent_turn, guessed.ambiguous) == ("c", True)
+
+
+@pytest.mark.parametrize(
+    ("strictness", "matches"), [("exact", False), ("arguments", True), ("content", True)]
+)
+def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, matches: bool) -> None:
+    def spelt(arguments: str) -> bytes:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "", tool_calls=[call])
+
+    one = message_key(spelt('{"a": 1, "b": 2}'), strictness)
+    two = message_key(spelt('{"b":2,"a":1}'), strictness)
+
+    assert (one == two) is matches
+
+
+@pytest.mark.parametrize(
+    ("sampled", "sent_back"),
+    [
+        ('{"a": 1.0, "b": [1e3, true]}', '{"a":1,"b":[1000,true]}'),
+        ('{"a": 9007199254740993}', '{"a":9007199254740992}'),
+        ('{"a": 1e21, "b": -0.0}', '{"a":1e+21,"b":0}'),
+        ('{"a": ' * 300 + "1" + "}" * 300, '{"a": ' * 300 + "1" + "}" * 300),
+    ],
+)
+def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: str) -> None:
+    def calling(arguments: str) -> bytes:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "", tool_calls=[call])
+
+    keys = {message_key(calling(arguments), "arguments") for arguments in (sampled, sent_back)}
+    assert len(keys) == 1
+
+
+def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
+    def called(arguments: str, *ids: str) -> bytes:
+        function = {"name": "f", "arguments": arguments}
+        calls = [{"id": one, "type": "function", "function": function} for one in ids]
+        return message("assistant", None, tool_calls=calls)
+
+    sampled = message_key(called("{}", "call_t_0"), "ids")
+
+    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids") == sampled
+    assert message_key(called("{}", "call_u_0"), "ids") != sampled
+    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids") != sampled
+    foreign = [message_key(called(arguments, "foreign"), "ids") for arguments in ("{}", "[]")]
+    assert foreign[0] != foreign[1]
+
+
+def test_dropped_reasoning_matches_unless_exact() -> None:
+    thought = message("assistant", "x", reasoning_content="because")
+    bare = message("assistant", "x")
+
+    assert message_key(thought, "arguments") == message_key(bare, "arguments")
+    assert message_key(thought, "exact") != message_key(bare, "exact")
+
+
+def test_an_absent_content_equals_an_empty_one() -> None:
+    assert message_key(message("assistant", None), "exact") == message_key(
+        orjson.dumps({"content": "", "role": "assistant"}), "exact"
+    )
+
+
+def test_a_history_s_key_depends_on_the_order_of_its_messages() -> None:
+    one, two = message_key(USER, "exact"), message_key(ANSWER, "exact")
+
+    assert chained(chained(SHAPE, one), two) != chained(chained(SHAPE, two), one)

@@ -1,0 +1,169 @@
+"""Where a plain prompt goes on, with the real renderer and a tiny tokenizer."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import xxhash
+
+from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.raw import match_raw
+from consumers.trajectories.sessions.message_keys import shape_key
+from infra.rendering.renderer import Renderer
+from infra.rendering.settings import RendererSettings
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.trajectories.story import (
+    Story,
+    completed,
+    dispatched,
+    ids,
+    message,
+    opened,
+    started,
+)
+
+SHAPE = shape_key("p", "t", None, None)
+
+
+@pytest.fixture(scope="module")
+def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    directory: Path = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(directory)
+    return Renderer.load(directory, RendererSettings("qwen3"))
+
+
+class Text:
+    """A session of plain prompts and their answers."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self.renderer = renderer
+        self.stop = ids(renderer.stop_token_ids[0])
+        self.story = Story().tell(opened())
+
+    def match(self, text: str, policy: str = "p") -> Match:
+        asked = orjson.dumps({"content": text, "role": "raw"})
+        return match_raw(self.story.known, asked, policy, SHAPE, self.renderer)
+
+    def turn(
+        self, turn_id: str, text: str, answer: str, sampled: bytes, reason: str = "stop"
+    ) -> Match:
+        found = self.match(text)
+        self.story.tell(
+            started(
+                turn_id,
+                found.suffix_ids,
+                parent_node=found.parent_node,
+                parent_end=found.parent_end,
+                prompt_length=len(found.prompt_ids) // 4,
+                prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
+                history_key=found.history_key,
+                parent_turn=found.parent_turn,
+                new_messages=found.new_messages,
+                raw=True,
+            ),
+            dispatched(turn_id),
+            completed(
+                sampled,
+                turn_id,
+                found.prompt_ids,
+                message=message("assistant", answer),
+                finish_reason=reason,
+            ),
+        )
+        return found
+
+
+@pytest.fixture
+def text(renderer: Renderer) -> Text:
+    return Text(renderer)
+
+
+def test_a_text_goes_on_from_exact_ids_without_the_stop_token(text: Text) -> None:
+    encode = text.renderer.encode
+    sampled = encode("co") + encode("de")
+    first = text.turn("a", "say: ", "code", sampled + text.stop)
+
+    found = text.match("say: code 3")
+
+    assert (found.rule, found.parent_turn, found.parent_end) == ("extend", "a", len(sampled) // 4)
+    assert found.prompt_ids == first.prompt_ids + sampled + encode(" 3")
+
+
+def test_a_stop_string_that_was_sampled_is_not_said_twice(text: Text) -> None:
+    encode = text.renderer.encode
+    sampled = encode("act") + encode("\nObs:")
+    first = text.turn("a", "think: ", "act", sampled)
+
+    found = text.match("think: act\nObs: done\n")
+
+    assert (found.rule, found.parent_turn) == ("extend", "a")
+    assert found.prompt_ids == first.prompt_ids + sampled + encode(" done\n")
+
+
+def test_a_turn_behind_a_sampled_stop_string_goes_on_like_any_other(text: Text) -> None:
+    encode = text.renderer.encode
+    text.turn("a", "think: ", "act", encode("act\nObs:"))
+    second = text.turn("b", "think: act\nObs: done\n", "end", encode("end") + text.stop)
+
+    found = text.match("think: act\nObs: done\nend of it")
+
+    assert (found.rule, found.parent_turn) == ("extend", "b")
+    assert found.prompt_ids == second.prompt_ids + encode("end") + encode(" of it")
+
+
+def test_a_stop_string_that_the_next_prompt_leaves_out_is_left_out(text: Text) -> None:
+    text.turn("a", "think: ", "act", text.renderer.encode("act\nObs:"))
+
+    found = text.match("think: act now")
+
+    assert found.rule == "render"
+    assert text.renderer.decode(found.prompt_ids) == "think: act now"
+
+
+def test_an_answer_that_was_cut_by_its_length_goes_on(text: Text) -> None:
+    first = text.turn("a", "say: ", "code", text.renderer.encode("code"), reason="length")
+
+    found = text.match("say: code 3")
+
+    assert found.rule == "extend"
+    assert found.prompt_ids == first.prompt_ids + text.renderer.encode("code") + (
+        text.renderer.encode(" 3")
+    )
+
+
+def test_the_ids_of_another_policy_are_not_gone_on_from(text: Text) -> None:
+    text.turn("a", "say: ", "code", text.renderer.encode("co") + text.renderer.encode("de"))
+
+    assert text.match("say: code 3", policy="other").rule != "extend"
+
+
+def test_of_samples_that_read_the_same_the_latest_is_meant(text: Text) -> None:
+    for turn_id in ("a", "b"):
+        text.turn(turn_id, "say: ", "code", text.renderer.encode("code") + text.stop)
+
+    found = text.match("say: code 3")
+
+    assert (found.parent_turn, found.ambiguous) == ("b", True)
+
+
+def test_samples_of_one_longer_text_share_their_prompt(renderer: Renderer) -> None:
+    said = Text(renderer)
+    said.turn("a", "once", " more", renderer.encode(" more") + said.stop)
+    one = said.turn("b", "once more and", " on", renderer.encode(" on") + said.stop)
+
+    two = said.match("once more and")
+
+    assert (one.rule, two.rule) == ("extend", "extend")
+    assert (two.suffix_ids, two.prompt_ids) == (b"", one.prompt_ids)
+    assert two.parent_node == said.story.turn("b").prompt_node
+    assert (one.detail, two.detail) == ("", "same_prompt")
+
+
+def test_another_sample_of_a_text_is_no_edited_history(text: Text) -> None:
+    first = text.turn("a", "say: code", "3", text.renderer.encode("3") + text.stop)
+
+    again, other = text.match("say: code"), text.match("say: ")
+
+    assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
+    assert again.prompt_ids == first.prompt_ids
+    assert other.detail == "edited_history"
