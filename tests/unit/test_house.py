@@ -1,0 +1,114 @@
+"""Rules of the house that a machine can check; CONTRIBUTING.md gives their reasons."""
+
+import ast
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+PRODUCT = ("schemas", "infra", "producers", "consumers", "scheduler", "trainer", "seamlessflow")
+ROOMS = (
+    "schemas",
+    "infra",
+    "producers/gateway",
+    "producers/rollout",
+    "producers/agents",
+    "consumers/trajectories",
+    "scheduler",
+    "trainer",
+    "seamlessflow",
+    "benchmarks",
+)
+GENERATED = {"schemas/records.py"}
+RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
+
+
+def modules(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in found if path.name != "__init__.py"]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def docstrings(path: Path) -> list[tuple[int, str]]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        (getattr(node, "lineno", 1), text)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, documented) and (text := ast.get_docstring(node))
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_folder_has_at_most_twelve_modules(room: str) -> None:
+    counts = Counter(name(path.parent) for path in modules(room))
+    assert {folder: n for folder, n in counts.items() if n > 12} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_three_modules_with_one_prefix_are_a_folder(room: str) -> None:
+    prefixed: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in modules(room):
+        prefixed[name(path.parent), path.stem.split("_")[0]].append(path.name)
+    assert {key: names for key, names in prefixed.items() if len(names) > 2 and key[1]} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_module_has_at_most_five_dotted_parts(room: str) -> None:
+    assert [name(path) for path in modules(room) if len(path.relative_to(ROOT).parts) > 5] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_files_have_at_most_three_hundred_lines(room: str) -> None:
+    lengths = {name(path): path.read_text().count("\n") for path in modules(room)}
+    assert {f: n for f, n in lengths.items() if n > 300 and f not in GENERATED} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_functions_have_at_most_fifty_lines(room: str) -> None:
+    functions = [
+        (f"{name(path)}:{node.name}", (node.end_lineno or 0) - node.lineno)
+        for path in modules(room)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [(function, lines) for function, lines in functions if lines > 50] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_begin_with_a_noun_or_a_verb(room: str) -> None:
+    riddles = [
+        f"{name(path)}:{line} {text.splitlines()[0]}"
+        for path in modules(room)
+        for line, text in docstrings(path)
+        if RIDDLE.match(text)
+    ]
+    assert riddles == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [name(path) for path in modules(*PRODUCT) if not ast.get_docstring(parsed(path))] == []
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in modules(*PRODUCT):
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name(path))
+    assert {kind: files for kind, files in places.items() if len(files) > 1} == {}
+
+
+def test_a_module_logs_through_the_same_name() -> None:
+    made = re.compile(r"^(\w+)(?:: \w+)? = logging\.getLogger\(", re.MULTILINE)
+    names = {name(path): made.findall(path.read_text()) for path in modules(*PRODUCT)}
+    assert {file: found for file, found in names.items() if found not in ([], ["_log"])} == {}

@@ -1,0 +1,57 @@
+"""Terms of docs/glossary.md, held to one thing each."""
+
+import ast
+import re
+
+from schemas.registry import raw_schemas
+from tests.paths import ROOT
+from tests.unit.test_house import modules, name
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+
+
+def rows() -> list[list[str]]:
+    """The cells of each term: term, meaning, records, words not used for it."""
+    lines = [line for line in GLOSSARY.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if row[0] != "term" and not row[0].startswith("---")]
+
+
+def words_of(identifier: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower()))
+
+
+def named_with(word: str, package: str) -> list[str]:
+    """Modules, classes and functions of a package whose name has the word."""
+    found = []
+    for path in modules(package.replace(".", "/")):
+        if word in words_of(path.stem):
+            found.append(name(path))
+        for node in ast.walk(ast.parse(path.read_text())):
+            kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+            if isinstance(node, kinds) and word in words_of(node.name):
+                found.append(f"{name(path)}:{node.lineno} {node.name}")
+    return found
+
+
+def test_every_term_is_explained_once() -> None:
+    terms = [row[0] for row in rows()]
+    assert len(terms) > 60
+    assert sorted(set(terms)) == sorted(terms)
+    assert [row[0] for row in rows() if not row[1]] == []
+
+
+def test_every_record_named_exists() -> None:
+    known = raw_schemas()
+    named = {record.strip() for row in rows() for record in row[2].split(",")} - {""}
+    assert named - set(known) == set()
+
+
+def test_a_term_has_no_second_name() -> None:
+    wrong = []
+    for term, _, _, other in rows():
+        words, _, packages = other.partition(":")
+        for word in filter(None, (word.strip() for word in words.split(","))):
+            for package in (package.strip() for package in packages.split(",")):
+                wrong += [f"{found} is a {term}" for found in named_with(word, package)]
+    assert wrong == []
