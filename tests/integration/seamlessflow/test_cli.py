@@ -49,8 +49,6 @@ def test_help_answers_without_anything_heavy() -> None:
     program = f"""
 import sys
 from seamlessflow.__main__ import app
-from tests.unit.trajectories import story
-from tests.builders.trajectories.story import Story
 try:
     app(["--help"])
 except SystemExit:
