@@ -54,6 +54,35 @@ class TelemetrySettings(Section):
     )
 
 
+class SharedRunSection(Section):
+    """Settings of a run that trainer and scheduler must agree on; the scheduler adds its own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    policy: str = Field("policy", min_length=1, description="Policy that is trained")
+    steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
+    groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
+    lag: int = Field(
+        1,
+        ge=0,
+        description="Optimizer steps that a token's policy version may be behind the one trained "
+        "from; 0: rollout and training take turns",
+    )
+
+
+class SharedPacingSection(Section):
+    """Settings of pacing that trainer and scheduler must agree on; the scheduler adds its own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    refill: float = Field(
+        2,
+        ge=0,
+        description="Dropped groups replaced in a step, in batches (k of k x B); behind that a "
+        "step is trained with fewer groups, or skipped",
+    )
+
+
 class ProcessSettings(BaseSettings):
     """Base of each process's settings: environment variables `SEAMLESSFLOW_SECTION__FIELD`."""
 
@@ -131,4 +160,13 @@ def variable(path: Sequence[int | str]) -> str:
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
 
 
-__all__ = ["KafkaSettings", "ProcessSettings", "SecretStr", "Section", "TelemetrySettings", "load"]
+__all__ = [
+    "KafkaSettings",
+    "ProcessSettings",
+    "SecretStr",
+    "Section",
+    "SharedPacingSection",
+    "SharedRunSection",
+    "TelemetrySettings",
+    "load",
+]

@@ -7,31 +7,24 @@ else: `milliseconds`.
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from infra.settings import ProcessSettings, Section
+from infra.settings import ProcessSettings, Section, SharedPacingSection, SharedRunSection
 
 
-class RunSection(Section):
-    """The run: what is trained, how much of it."""
+class RunSection(SharedRunSection):
+    """The run: its policy, its length, its groups."""
+
+    model_config = ConfigDict(extra="forbid")
 
     id: str = Field(
         "run",
         pattern=r"^[A-Za-z0-9_-]+$",
         description="Start of all group and session ids; a new run needs a new one",
     )
-    policy: str = Field("policy", min_length=1, description="Policy that is trained")
-    steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
-    groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
     group_size: int = Field(8, ge=1, description="Samples of a group")
     min_group_size: int = Field(
         2, ge=1, description="Samples with which a group is good enough at its deadline"
-    )
-    lag: int = Field(
-        1,
-        ge=0,
-        description="Optimizer steps that a token's policy version may be behind the one trained "
-        "from; 0: rollout and training take turns",
     )
 
     @model_validator(mode="after")
@@ -82,8 +75,10 @@ class SchedulerSection(Section):
     )
 
 
-class PacingSection(Section):
-    """Which tasks are issued, and when."""
+class PacingSection(SharedPacingSection):
+    """Tasks that are issued, and their deadlines."""
+
+    model_config = ConfigDict(extra="forbid")
 
     tasks: Path | None = Field(
         None,
@@ -93,9 +88,6 @@ class PacingSection(Section):
     split: str = Field("train", description="Name of the task set in sessions and trajectories")
     seed: int = Field(0, description="Seed of the order of tasks, which differs in each epoch")
     shuffle: bool = Field(True, description="Whether tasks are drawn in random order")
-    refill: float = Field(
-        2, ge=0, description="Dropped groups replaced in a step, in batches (k of k x B)"
-    )
     task_timeout_s: float = Field(600, gt=0, description="Seconds until an agent is stopped")
     task_grace_s: float = Field(
         30,

@@ -3,41 +3,12 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from infra.settings import ProcessSettings, Section
+from infra.settings import ProcessSettings, Section, SharedPacingSection, SharedRunSection
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
-
-
-class RunSection(Section):
-    """What trainer and scheduler have to agree on; the scheduler has more of it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    policy: str = Field("policy", min_length=1, description="Policy that is trained")
-    steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
-    groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
-    lag: int = Field(
-        1,
-        ge=0,
-        description="Optimizer steps that a token's policy version may be behind the one trained "
-        "from",
-    )
-
-
-class PacingSection(Section):
-    """What of rollout pacing the trainer has to know."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    refill: float = Field(
-        2,
-        ge=0,
-        description="Dropped groups replaced in a step, in batches; behind that a step is trained "
-        "with fewer groups, or skipped",
-    )
 
 
 class PolicySection(Section):
@@ -201,8 +172,8 @@ class TrainerSection(Section):
 class TrainerSettings(ProcessSettings):
     """All settings of `python -m trainer`."""
 
-    run: RunSection = Field(default_factory=RunSection)
-    pacing: PacingSection = Field(default_factory=PacingSection)
+    run: SharedRunSection = Field(default_factory=SharedRunSection)
+    pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)
     policy: PolicySection = Field(default_factory=PolicySection)
     trainer: TrainerSection = Field(default_factory=TrainerSection)
 
