@@ -24,7 +24,7 @@ from consumers.trajectories.settings import ManagerSection
 from infra.errors import SeamlessFlowError
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings, explain, unread
 from producers.agents.settings import AgentsSection
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
 from trainer.settings import PolicySection, TrainerSection
@@ -106,8 +106,8 @@ class RunConfig(BaseSettings):
     manager: ManagerSection = Field(
         default_factory=ManagerSection, description="The trajectory manager"
     )
-    gateway: GatewaySettings = Field(
-        default_factory=lambda: GatewaySettings(secret=_new_secret()),
+    gateway: GatewaySection = Field(
+        default_factory=lambda: GatewaySection(secret=_new_secret()),
         description="The gateway; a secret and a free port are found where none is given",
     )
     broker: BrokerSection = Field(default_factory=BrokerSection, description="The embedded Kafka")

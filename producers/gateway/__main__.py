@@ -7,12 +7,12 @@ import uvloop
 from infra.process import run
 from infra.settings import load
 from producers.gateway.server import serve
-from producers.gateway.settings import Settings
+from producers.gateway.settings import GatewaySettings
 
 
 def main() -> None:
     """Runs until SIGTERM or SIGINT."""
-    run(partial(serve, load(Settings)), uvloop.new_event_loop)
+    run(partial(serve, load(GatewaySettings)), uvloop.new_event_loop)
 
 
 if __name__ == "__main__":

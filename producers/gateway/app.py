@@ -4,7 +4,6 @@ A new route is a line in `_routes`. Errors of all routes become answers here, an
 counted here. Under `/sessions/{id}` the paths of `/v1` work as well, for that session.
 """
 
-import asyncio
 import logging
 import secrets
 import time
@@ -14,6 +13,7 @@ from infra.telemetry.metrics import CONTENT_TYPE, Metrics
 from infra.telemetry.tracing import Telemetry
 from producers.gateway.calls.callers import Callers
 from producers.gateway.calls.counting import Counting
+from producers.gateway.calls.in_flight import CallsInFlight
 from producers.gateway.calls.keys import Keys
 from producers.gateway.calls.model_list import listing, one_model
 from producers.gateway.calls.sessions import Sessions
@@ -23,7 +23,7 @@ from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange, Receive, Scope, Send
 from producers.gateway.link.link import Link
 from producers.gateway.routes import DIALECTS, dialect_of
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 
 Handler = Callable[[Exchange, str | None], Awaitable[None]]
 _CLIENT_GONE = 499
@@ -38,32 +38,31 @@ class App:
     """One gateway's HTTP interface."""
 
     def __init__(
-        self, link: Link, settings: GatewaySettings, url: str, metrics: Metrics, tracing: Telemetry
+        self, link: Link, settings: GatewaySection, url: str, metrics: Metrics, tracing: Telemetry
     ) -> None:
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         self._keys = Keys(settings.secret.get_secret_value(), admin_key, settings.api_keys)
         self._callers = Callers(self._keys, settings)
-        self._link = link
         self._settings = settings
         self._metrics = metrics
         self._turns = Turns(link, settings, metrics, tracing)
         self._counting = Counting(link, settings, tracing)
         self._sessions = Sessions(link, settings, self._keys, url, tracing)
         self._started = int(time.time())
-        self._in_flight = 0
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.in_flight = CallsInFlight(link, settings.max_in_flight)
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
-        metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self._in_flight)
+        metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self.in_flight.count)
         self._routes: Mapping[str, tuple[str, str, Handler]] = {
-            **{path: ("POST", path, self._turn(dialect)) for path, dialect in DIALECTS.items()},
+            **{
+                path: ("POST", path, self._turn_handler(dialect))
+                for path, dialect in DIALECTS.items()
+            },
             "/v1/messages/count_tokens": ("POST", "count_tokens", self._count_tokens),
-            "/v1/models": ("GET", "models", self._models),
-            "/v1/models/*": ("GET", "model", self._model),
-            "/sessions": ("POST", "open", self._open),
-            "/sessions/*/reward": ("POST", "reward", self._reward),
-            "/sessions/*/close": ("POST", "close", self._close),
+            "/v1/models": ("GET", "models", self._list_models),
+            "/v1/models/*": ("GET", "model", self._show_model),
+            "/sessions": ("POST", "open", self._admin_handler(self._sessions.open)),
+            "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
+            "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
             "/health": ("GET", "health", self._health),
             "/ready": ("GET", "ready", self._ready),
             "/metrics": ("GET", "metrics", self._show_metrics),
@@ -96,63 +95,32 @@ class App:
         finally:
             self._count(route, exchange.status, time.perf_counter() - began)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Takes no more calls; those under way get `timeout_s`, then 503."""
-        self._draining = True
-        try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
-        except TimeoutError:
-            _log.warning("%d calls are not finished", self._in_flight)
-            self._link.refuse_all(_going_down())
-
-    def _turn(self, dialect: Dialect) -> Handler:
+    def _turn_handler(self, dialect: Dialect) -> Handler:
         async def serve(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
-            self._enter()
-            try:
+            with self.in_flight:
                 await self._turns.serve(exchange, caller, dialect)
-            finally:
-                self._leave()
 
         return serve
 
+    def _admin_handler(self, serve: Callable[[Exchange, str], Awaitable[None]]) -> Handler:
+        async def serve_admin(exchange: Exchange, session: str | None) -> None:
+            self._keys.require_admin(exchange.headers)
+            with self.in_flight:
+                await serve(exchange, session or "")
+
+        return serve_admin
+
     async def _count_tokens(self, exchange: Exchange, session: str | None) -> None:
         caller = self._callers.caller(exchange.headers, session)
-        self._enter()
-        try:
+        with self.in_flight:
             await self._counting.serve(exchange, caller)
-        finally:
-            self._leave()
 
-    async def _open(self, exchange: Exchange, _: str | None) -> None:
-        self._keys.require_admin(exchange.headers)
-        self._enter()
-        try:
-            await self._sessions.open(exchange)
-        finally:
-            self._leave()
-
-    async def _reward(self, exchange: Exchange, session: str | None) -> None:
-        self._keys.require_admin(exchange.headers)
-        self._enter()
-        try:
-            await self._sessions.reward(exchange, session or "")
-        finally:
-            self._leave()
-
-    async def _close(self, exchange: Exchange, session: str | None) -> None:
-        self._keys.require_admin(exchange.headers)
-        self._enter()
-        try:
-            await self._sessions.close(exchange, session or "")
-        finally:
-            self._leave()
-
-    async def _models(self, exchange: Exchange, session: str | None) -> None:
+    async def _list_models(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
         await exchange.answer(200, listing(self._settings.models, self._started))
 
-    async def _model(self, exchange: Exchange, session: str | None) -> None:
+    async def _show_model(self, exchange: Exchange, session: str | None) -> None:
         self._keys.require_any(exchange.headers)
         name = exchange.path.partition(_MODEL_PREFIX)[2]
         if name not in self._settings.models:
@@ -163,29 +131,11 @@ class App:
         await exchange.answer(200, b'{"status":"alive"}')
 
     async def _ready(self, exchange: Exchange, _: str | None) -> None:
-        self._refuse_unless_serving()
+        self.in_flight.refuse_unless_serving()
         await exchange.answer(200, b'{"status":"ready"}')
 
     async def _show_metrics(self, exchange: Exchange, _: str | None) -> None:
         await exchange.answer(200, self._metrics.text(), content_type=CONTENT_TYPE)
-
-    def _refuse_unless_serving(self) -> None:
-        if self._draining:
-            raise _going_down()
-        if not self._link.reachable:
-            raise ApiError(503, "Kafka is not reachable", code="kafka_unavailable")
-
-    def _enter(self) -> None:
-        self._refuse_unless_serving()
-        if self._in_flight >= self._settings.max_in_flight:
-            raise ApiError(429, f"{self._in_flight} calls are under way", code="too_many_calls")
-        self._in_flight += 1
-        self._idle.clear()
-
-    def _leave(self) -> None:
-        self._in_flight -= 1
-        if not self._in_flight:
-            self._idle.set()
 
     def _count(self, route: str, status: int, seconds: float) -> None:
         observe = self._counts.get((route, status))
@@ -223,10 +173,6 @@ def _named(error: ApiError, exchange: Exchange) -> ApiError:
     exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
     error.request_id = exchange.request_id.decode()
     return error
-
-
-def _going_down() -> ApiError:
-    return ApiError(503, "this gateway is going down", code="draining")
 
 
 async def _not_found(exchange: Exchange, _: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from producers.gateway.dialects import completions_request, completions_response, openai_shape
+from producers.gateway.dialects import openai_completions, openai_shape
 from producers.gateway.dialects.anthropic_messages import events as messages_events
 from producers.gateway.dialects.anthropic_messages import request as messages_request
 from producers.gateway.dialects.anthropic_messages import response as messages_response
@@ -26,9 +26,9 @@ class OpenAiChat:
 class OpenAiCompletions:
     """`POST /v1/completions`."""
 
-    parse = staticmethod(completions_request.parse)
-    completion = staticmethod(completions_response.completion)
-    events = staticmethod(completions_response.Completions)
+    parse = staticmethod(openai_completions.parse)
+    completion = staticmethod(openai_completions.completion)
+    events = staticmethod(openai_completions.Completions)
     error_body = staticmethod(openai_shape.error_body)
 
 

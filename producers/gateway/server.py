@@ -16,7 +16,7 @@ from infra.telemetry.tracing import metrics_export, telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
 from producers.gateway.link.link import Link
-from producers.gateway.settings import GatewaySettings, Settings
+from producers.gateway.settings import GatewaySection, GatewaySettings
 
 _BACKLOG = 2048
 _CLOSE_TIMEOUT_S = 5
@@ -44,7 +44,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> None:
+async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     """Runs until `stop` is set.
 
     Raises `AddressUnavailable`, and `KafkaUnavailable` or `TopicMissing` when Kafka is not there,
@@ -69,7 +69,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _serve(
-    app: App, link: Link, settings: Settings, listener: socket.socket, stop: asyncio.Event
+    app: App, link: Link, settings: GatewaySettings, listener: socket.socket, stop: asyncio.Event
 ) -> None:
     server = _Server(_config(app, settings.gateway))
     serving = asyncio.create_task(server.serve([listener]))
@@ -77,7 +77,7 @@ async def _serve(
     asked = asyncio.create_task(stop.wait())
     ready(_log, "gateway %s listens on %s", link.instance, listener.getsockname())
     await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
-    await app.drain(settings.gateway.shutdown_timeout_s)
+    await app.in_flight.drain(settings.gateway.shutdown_timeout_s)
     server.should_exit = True
     beating.cancel()
     results = await asyncio.gather(serving, beating, return_exceptions=True)
@@ -105,7 +105,7 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _config(app: App, settings: GatewaySettings) -> uvicorn.Config:
+def _config(app: App, settings: GatewaySection) -> uvicorn.Config:
     class Protocol(HttpProtocol):
         head_timeout_s = settings.body_timeout_s
 

@@ -1,4 +1,4 @@
-"""Settings of the gateway process, `SEAMLESSFLOW_GATEWAY__*`."""
+"""GatewaySettings of the gateway process, `SEAMLESSFLOW_GATEWAY__*`."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from schemas.topics import REQUESTS
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 
-class GatewaySettings(Section):
+class GatewaySection(Section):
     """Where it listens, whom it lets in, how long it waits."""
 
     host: str = Field("127.0.0.1", description="Address to listen on")
@@ -91,7 +91,7 @@ class GatewaySettings(Section):
     )
 
 
-class Settings(ProcessSettings):
+class GatewaySettings(ProcessSettings):
     """All settings of the process."""
 
-    gateway: GatewaySettings = Field(default_factory=dict, validate_default=True)
+    gateway: GatewaySection = Field(default_factory=dict, validate_default=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.response_ids import RESPONSE
+from producers.gateway.dialects.dialect import RESPONSE
 from producers.gateway.errors import ApiError
 from schemas.records import Sampling
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from producers.gateway.calls.keys import INVALID_KEY, Keys, bearer
 from producers.gateway.errors import ApiError
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from schemas.records import SessionTerms
 
 SESSION_HEADERS = (
@@ -39,7 +39,7 @@ class Caller:
 class Callers:
     """Finds the session of each call."""
 
-    def __init__(self, keys: Keys, opening: GatewaySettings) -> None:
+    def __init__(self, keys: Keys, opening: GatewaySection) -> None:
         self._keys = keys
         self._opening = opening
 

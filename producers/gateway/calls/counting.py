@@ -12,14 +12,14 @@ from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Link
 from producers.gateway.link.pending import OK
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from schemas.records import CommandAnswered, CountTokens
 
 
 class Counting:
     """Serves questions about token counts."""
 
-    def __init__(self, link: Link, settings: GatewaySettings, telemetry: Telemetry) -> None:
+    def __init__(self, link: Link, settings: GatewaySection, telemetry: Telemetry) -> None:
         self._link = link
         self._settings = settings
         self._telemetry = telemetry

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from infra import clock
 from infra.telemetry.tracing import Telemetry
 from producers.gateway.calls.keys import Keys
-from producers.gateway.dialects.response_ids import turn_of
+from producers.gateway.dialects.dialect import turn_of
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Command, Link
 from producers.gateway.link.pending import OK
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
@@ -80,7 +80,7 @@ class Sessions:
     """Serves the session interface."""
 
     def __init__(
-        self, link: Link, settings: GatewaySettings, keys: Keys, url: str, telemetry: Telemetry
+        self, link: Link, settings: GatewaySection, keys: Keys, url: str, telemetry: Telemetry
     ) -> None:
         self._link = link
         self._settings = settings
@@ -88,7 +88,7 @@ class Sessions:
         self._url = url
         self._telemetry = telemetry
 
-    async def open(self, exchange: Exchange) -> None:
+    async def open(self, exchange: Exchange, _: str) -> None:
         """`POST /sessions`. Raises `ApiError`."""
         body = await self._body(exchange, OpenBody)
         session_id = body.session_id or secrets.token_hex(12)

@@ -27,7 +27,7 @@ from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.inbox import Expected, Inbox
 from producers.gateway.link.link import Link
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
 # The manager fails a turn at its deadline; only if it does not, the gateway does, this much later.
@@ -65,7 +65,7 @@ class Turns:
     """Serves turns of all sessions."""
 
     def __init__(
-        self, link: Link, settings: GatewaySettings, metrics: Metrics, telemetry: Telemetry
+        self, link: Link, settings: GatewaySection, metrics: Metrics, telemetry: Telemetry
     ) -> None:
         self._link = link
         self._settings = settings

@@ -11,6 +11,12 @@ from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished, TokenTensor
 
+CHAT = "chatcmpl-"
+COMPLETION = "cmpl-"
+MESSAGE = "msg_"
+RESPONSE = "resp_"
+_PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
+
 
 class Piece(NamedTuple):
     """More of a choice: what some tokens add to its message (JSON, `{}` for nothing yet).
@@ -68,3 +74,11 @@ class Dialect(Protocol):
 
     def error_body(self, error: ApiError) -> bytes:
         """An error in the vendor's shape."""
+
+
+def turn_of(response_id: str) -> str:
+    """The turn that a response of any dialect answers; a turn's own id is taken as well."""
+    for prefix in _PREFIXES:
+        if response_id.startswith(prefix):
+            return response_id.removeprefix(prefix)
+    return response_id

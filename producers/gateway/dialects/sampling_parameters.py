@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from producers.gateway.dialects.canonical import ordered_json
 from producers.gateway.dialects.parameters import Check, flag, number, stops, unsupported, whole
 from producers.gateway.errors import bad
 from schemas.records import Sampling
 
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 _NOTHING_ASKED = Sampling()
+_ANY_OBJECT = '{"type":"object"}'
 _bias = number(-100, 100)
 
 
@@ -26,6 +28,24 @@ def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
     """Raises `ApiError` for a parameter that is refused, unless it asks for nothing."""
     for name in refused.keys() & request.keys():
         refused[name](name, request[name])
+
+
+def json_schema(name: str, wanted: object) -> str | None:
+    """The schema that a `response_format` called `name` asks for; none for plain text.
+
+    Its members keep their order, in which engines make an answer's. Raises `ApiError`.
+    """
+    match wanted:
+        case {"type": "text"}:
+            return None
+        case {"type": "json_object"}:
+            return _ANY_OBJECT
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return ordered_json(schema, name).decode()
+        case {"type": "json_schema"}:
+            where = f"{name}.json_schema.schema"
+            raise bad(where, f"{where} must be an object")
+    raise bad(name, f"{name} must be of type text, json_object or json_schema")
 
 
 def _biases(name: str, value: Any) -> dict[str, float]:

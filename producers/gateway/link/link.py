@@ -22,7 +22,7 @@ from producers.gateway.errors import ApiError
 from producers.gateway.link.inbox import Expected, Inbox
 from producers.gateway.link.pending import Pending, Reply
 from producers.gateway.link.reply_reader import Replies
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 from schemas.codec import encode
 from schemas.identity import session_name
 from schemas.records import (
@@ -48,7 +48,7 @@ class Link:
     """One gateway instance on Kafka. To be used on the event loop it was made on."""
 
     def __init__(
-        self, kafka: KafkaSettings, settings: GatewaySettings, url: str, metrics: Metrics
+        self, kafka: KafkaSettings, settings: GatewaySection, url: str, metrics: Metrics
     ) -> None:
         self.instance = secrets.token_hex(8)
         self.address = ReplyAddress(partition=_partition(self.instance), gateway=self.instance)

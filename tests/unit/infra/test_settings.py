@@ -11,7 +11,7 @@ from infra.settings import KafkaSettings, ProcessSettings, load
 from infra.settings_help import describe
 from infra.settings_names import SECTIONS
 from producers.agents.settings import AgentsSettings
-from producers.gateway.settings import Settings as GatewayProcessSettings
+from producers.gateway.settings import GatewaySettings
 from seamlessflow.config import RunConfig
 
 PROCESSES = {
@@ -135,7 +135,7 @@ def test_credentials_do_not_show_where_a_setting_is_wrong(
     monkeypatch.setenv(f"SEAMLESSFLOW_{name}", value)
 
     with pytest.raises(SystemExit) as ended:
-        load(GatewayProcessSettings)
+        load(GatewaySettings)
 
     assert f"SEAMLESSFLOW_{name}" in str(ended.value)
     assert "hidden" not in str(ended.value)
@@ -155,7 +155,7 @@ def test_a_broken_rule_about_several_settings_repeats_none_of_them(
 
 
 def test_types_are_spelled_as_people_write_them() -> None:
-    explained = describe(GatewayProcessSettings, "SEAMLESSFLOW_")
+    explained = describe(GatewaySettings, "SEAMLESSFLOW_")
 
     assert "SEAMLESSFLOW_GATEWAY__API_KEYS  (dict[str, SecretStr]; " in explained
     assert "SEAMLESSFLOW_GATEWAY__MODELS  (tuple[str, ...]; " in explained

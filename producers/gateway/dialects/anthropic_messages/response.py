@@ -10,7 +10,7 @@ import orjson
 
 from producers.gateway.dialects.anthropic_messages.tools import call_input
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.response_ids import MESSAGE
+from producers.gateway.dialects.dialect import MESSAGE
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 

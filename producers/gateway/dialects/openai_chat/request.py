@@ -7,7 +7,6 @@ not known are ignored.
 from collections.abc import Mapping
 from typing import Any
 
-from producers.gateway.dialects.answer_format import json_schema
 from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
 from producers.gateway.dialects.parameters import (
@@ -20,7 +19,7 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, refuse, sampling
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, refuse, sampling
 from producers.gateway.errors import bad
 from schemas.records import Sampling
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import CHAT, Piece
 from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
-from producers.gateway.dialects.response_ids import CHAT
 from producers.gateway.dialects.scores import Score, scores, scores_json
 from schemas.records import ReplyFinished
 

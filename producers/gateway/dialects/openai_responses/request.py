@@ -8,8 +8,8 @@ only ones the model is shown. Nothing is kept for `store`, but a response can be
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from producers.gateway.dialects.answer_format import json_schema
 from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json, ordered_json
+from producers.gateway.dialects.dialect import RESPONSE
 from producers.gateway.dialects.openai_responses.echoed import LOGPROBS, echoed
 from producers.gateway.dialects.openai_responses.input import additional_tools, canonical_input
 from producers.gateway.dialects.openai_responses.tools import (
@@ -27,8 +27,7 @@ from producers.gateway.dialects.parameters import (
     unsupported,
     whole,
 )
-from producers.gateway.dialects.response_ids import RESPONSE
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, refuse, sampling
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, refuse, sampling
 from producers.gateway.errors import ApiError, bad
 from schemas.records import Sampling
 

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.dialects.dialect import RESPONSE
 from producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
 from producers.gateway.dialects.openai_responses.items import (
     Item,
@@ -21,7 +22,6 @@ from producers.gateway.dialects.openai_responses.items import (
     text_part,
 )
 from producers.gateway.dialects.openai_responses.tools import offered
-from producers.gateway.dialects.response_ids import RESPONSE
 from producers.gateway.dialects.scores import Score, scores
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished

@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from producers.gateway.calls.blame import blame
-from producers.gateway.dialects import completions_request
+from producers.gateway.dialects import openai_completions
 from producers.gateway.dialects.anthropic_messages import request as messages_request
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.openai_chat import request as chat_request
@@ -64,7 +64,7 @@ def test_an_unknown_response_is_called_what_the_client_called_it() -> None:
 def test_a_token_that_is_none_was_in_the_prompt() -> None:
     body = {"model": "m", "prompt": [7, 9999]}
     detail = "token 9999 is outside the vocabulary of 300"
-    assert told(completions_request.parse, body, detail, "bad_request").param == "prompt"
+    assert told(openai_completions.parse, body, detail, "bad_request").param == "prompt"
 
 
 def test_what_the_call_is_not_to_blame_for_names_nothing() -> None:

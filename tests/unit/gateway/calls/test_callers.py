@@ -6,10 +6,10 @@ from pydantic import SecretStr, ValidationError
 from producers.gateway.calls.callers import Callers
 from producers.gateway.calls.keys import Keys, derived_admin_key
 from producers.gateway.errors import ApiError
-from producers.gateway.settings import GatewaySettings
+from producers.gateway.settings import GatewaySection
 
 SECRET = "a secret of the gateways"
-SETTINGS = GatewaySettings(
+SETTINGS = GatewaySection(
     secret=SecretStr(SECRET),
     api_keys={"team": SecretStr("sk-team")},
     policy="coder",
@@ -87,7 +87,7 @@ def test_a_path_that_begins_a_session_must_be_a_name_too(path: str) -> None:
 
 def test_an_empty_key_is_nobodys() -> None:
     with pytest.raises(ValidationError):
-        GatewaySettings(secret=SecretStr(SECRET), api_keys={"team": SecretStr("")})
+        GatewaySection(secret=SecretStr(SECRET), api_keys={"team": SecretStr("")})
 
 
 def test_a_session_that_nobody_opened_begins_under_the_terms_of_the_settings() -> None:

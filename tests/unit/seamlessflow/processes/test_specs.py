@@ -8,7 +8,7 @@ from consumers.trajectories.settings import ManagerSettings
 from infra.settings import KafkaSettings
 from producers.agents.settings import AgentsSettings
 from producers.gateway.calls.keys import Keys
-from producers.gateway.settings import Settings as GatewaySettings
+from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
 from seamlessflow.config import parse

@@ -1,0 +1,179 @@
+"""The OpenAI completions dialect: HTTP body to `CanonicalRequest`, replies to bytes. Pure.
+
+A prompt is used as it is, without a chat template: plain text, or token ids of the policy's model.
+One call has one prompt, since it is one turn of a session. A response is called `cmpl-<turn id>`.
+The gateway has no tokenizer, so `text_offset` counts characters of the tokens' names.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
+from producers.gateway.dialects.dialect import COMPLETION, Piece
+from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
+from producers.gateway.dialects.parameters import (
+    Check,
+    bounded,
+    flag,
+    given,
+    includes_usage,
+    text,
+    unsupported,
+    whole,
+)
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, refuse, sampling
+from producers.gateway.dialects.scores import Score, scores
+from producers.gateway.errors import bad
+from schemas.records import ReplyFinished, Sampling
+
+DIALECT = "openai.completions"
+MOST_LOGPROBS = 5
+DEFAULT_MAX_TOKENS = 16
+_MOST_IDS = 2**31
+_KIND = "text_completion"
+
+
+@bounded
+def parse(body: bytes, max_choices: int) -> CanonicalRequest:
+    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    request = given(body)
+    refuse(request, _REFUSED)
+    stream = flag("stream", request.get("stream", False))
+    return CanonicalRequest(
+        dialect=DIALECT,
+        model=text("model", request.get("model")),
+        messages=(canonical_json({"role": "raw"} | _prompt(request.get("prompt")), "prompt"),),
+        tools=None,
+        template_args=None,
+        sampling=_sampling(request),
+        tool_choice="auto",
+        choices=whole(1, max_choices)("n", request.get("n", 1)),
+        stream=stream,
+        include_usage=includes_usage(request.get("stream_options", {})) and stream,
+        wants_logprobs="logprobs" in request,
+        raw=True,
+    )
+
+
+def _prompt(value: object) -> dict[str, object]:
+    match value:
+        case "" | [] | [""] | [[]]:
+            raise bad("prompt", "prompt must not be empty")
+        case str(words) | [str(words)]:
+            return {"content": words}
+        case [[*ids]] | ([int(), *_] as ids):
+            return {"ids": _token_ids(ids)}
+        case [str() | list(), *_]:
+            raise bad("prompt", f"prompt holds {len(value)} prompts: one call takes one")
+    raise bad("prompt", "prompt must be text or a list of token ids")
+
+
+def _token_ids(ids: Sequence[Any]) -> list[int]:
+    for place, token in enumerate(ids):
+        if type(token) is not int or not 0 <= token < _MOST_IDS:
+            raise bad("prompt", f"prompt has no token id at place {place}")
+    return list(ids)
+
+
+def _sampling(request: Mapping[str, Any]) -> Sampling:
+    more: dict[str, int] = {}
+    if "max_tokens" not in request:
+        more["max_tokens"] = DEFAULT_MAX_TOKENS
+    if most := whole(0, MOST_LOGPROBS)("logprobs", request.get("logprobs", 0)):
+        more["top_logprobs"] = most
+    return sampling(request, **more)
+
+
+def _no_echo(name: str, value: Any) -> None:
+    if flag(name, value):
+        raise bad(name, "echo is not supported: prompts are neither repeated nor scored")
+
+
+def completion(
+    turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> bytes:
+    """The body of a whole answer with one choice for each of `answers`."""
+    choices = [_whole(number, answer, request) for number, answer in enumerate(answers)]
+    body = {
+        **head(COMPLETION + turn_id, _KIND, created, request),
+        "choices": choices,
+        **tail(answers),
+    }
+    return orjson.dumps(body)
+
+
+class Completions(OpenAiEvents):
+    """Makes the events of one streamed answer; each method gives bytes to send."""
+
+    def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
+        super().__init__(head(COMPLETION + turn_id, _KIND, created, request), request.include_usage)
+        self._most = request.sampling.top_logprobs
+        self._offsets: dict[int, int] = {}
+
+    def delta(self, choice: int, piece: Piece) -> bytes:
+        """More text of a choice."""
+        scored = scores(
+            piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token
+        )
+        content = _text(piece.delta)
+        if not content and not scored:
+            return b""
+        begin = self._offsets.get(choice, 0)
+        if scored is not None:
+            self._offsets[choice] = begin + sum(len(score.token) for score in scored)
+        shown = None if scored is None else _shown(scored, self._most, begin)
+        return self._event(_choice(choice, content, shown, None))
+
+    def finish(self, choice: int, answer: ReplyFinished) -> bytes:
+        """The end of a choice."""
+        return self._event(_choice(choice, "", None, answer.finish_reason))
+
+    def _event(self, choice: dict[str, object]) -> bytes:
+        return self._head + b"," + orjson.dumps({"choices": [choice]})[1:] + b"\n\n"
+
+
+def _whole(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
+    most, shown = request.sampling.top_logprobs, None
+    if request.wants_logprobs:
+        scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
+        shown = None if scored is None else _shown(scored, most, 0)
+    return _choice(number, _text(answer.message or b"{}"), shown, answer.finish_reason)
+
+
+def _choice(
+    number: int, text: str, logprobs: dict[str, object] | None, reason: str | None
+) -> dict[str, object]:
+    return {"text": text, "index": number, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _text(message: bytes) -> str:
+    return orjson.loads(message).get("content") or ""
+
+
+def _shown(scored: Sequence[Score], most: int, begin: int) -> dict[str, object]:
+    lengths = [len(score.token) for score in scored]
+    return {
+        "tokens": [score.token for score in scored],
+        "token_logprobs": [score.logprob for score in scored],
+        "top_logprobs": [_candidates(score) for score in scored] if most else None,
+        "text_offset": list(accumulate(lengths, initial=begin))[:-1],
+    }
+
+
+def _candidates(score: Score) -> dict[str, float]:
+    """The likeliest tokens and, as the vendor has it, the sampled one."""
+    return {**dict(score.top), score.token: score.logprob}
+
+
+_REFUSED: Mapping[str, Check] = {
+    **NOT_DONE,
+    "echo": _no_echo,
+    "suffix": unsupported(""),
+    "best_of": unsupported(1),
+    "prompt_embeds": unsupported(),
+    "response_format": unsupported({"type": "text"}),
+    "max_completion_tokens": unsupported(),
+}
