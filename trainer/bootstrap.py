@@ -18,7 +18,7 @@ from trainer.backends.backend import Backend, UnknownChoice
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.advantages import ESTIMATORS
-from trainer.data.batch import Rules
+from trainer.data.batch import BatchRules
 from trainer.data.filters import FILTERS
 from trainer.follower import Follower
 from trainer.inbox import Inbox
@@ -27,18 +27,18 @@ from trainer.metrics.sinks import open_sinks
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
-from trainer.recovery.resume import Plan, plan
-from trainer.roles.device import Device, new_incarnation
+from trainer.recovery.resume import Resume, resume_from
+from trainer.roles.device import TrainerDevice, new_incarnation
 from trainer.roles.heartbeat import Heartbeat, Vitals
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import Dataloader, Limits
+from trainer.steps.dataloader import BatchLimits, Dataloader
 from trainer.steps.first_weights import announce, first_weights
 from trainer.steps.one_step import StepRunner
 from trainer.steps.publication import Publication
 from trainer.steps.reports import Reports
-from trainer.steps.sequence import Parts, Steps
+from trainer.steps.sequence import Parts, StepSequence
 from trainer.work import Work
 
 _CLUSTER_TIMEOUT_S = 60.0
@@ -51,7 +51,7 @@ class _Process:
 
     client_id: str
     producer: Producer
-    roles: Roles
+    roles: TrainerRoles
     vitals: Vitals
     usage: Usage
     heartbeat: Heartbeat
@@ -59,10 +59,10 @@ class _Process:
     inbox: Inbox
     work: Work
 
-    def device(self, backend: Backend) -> Device:
+    def device(self, backend: Backend) -> TrainerDevice:
         """Moves the back end to the device and away."""
         parts = self.producer, self.heartbeat, self.vitals, self.usage
-        return Device(self.roles, backend, self.work, *parts, now_ms)
+        return TrainerDevice(self.roles, backend, self.work, *parts, now_ms)
 
     def control_thread(self) -> ReaderThread:
         """Goes on where `control` was read to."""
@@ -80,25 +80,25 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     if settings.trainer.rank > 0:
         return _follower(settings, log)
     resumed = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
-    process, history = _process(settings, resumed), resumed.history
-    todo = plan(history, resumed.origin, uuid.uuid4().hex[:12])
-    _tell(todo)
+    process, control_state = _process(settings, resumed), resumed.control_state
+    todo = resume_from(control_state, resumed.origin, uuid.uuid4().hex[:12])
+    _log_resume(todo)
     backend = _backend(settings)
     backend.load(resumed.directory, resumed.origin.version)
-    first = first_weights(publication, settings.weights_dir, history, todo, backend)
+    first = first_weights(publication, settings.weights_dir, control_state, todo, backend)
     announce(first, publication, process.producer, now_ms())
     backend.rest()
     backend.release()
     dataloader = Dataloader(
-        first.plan, history, settings.run.policy, rules, _limits(settings), now_ms()
+        first.resume, control_state, settings.run.policy, rules, _limits(settings), now_ms()
     )
     parts = Parts(
         settings=settings,
         producer=process.producer,
-        plan=first.plan,
+        resume=first.resume,
         log=log,
         started_at=_started_at(resumed),
-        history=history,
+        control_state=control_state,
         roles=process.roles,
         dataloader=dataloader,
         backend=backend,
@@ -121,11 +121,11 @@ def _loop(process: _Process, parts: Parts) -> Loop:
         inbox=inbox,
         readers=[process.control_thread(), thread],
         producer=process.producer,
-        history=parts.history,
+        control_state=parts.control_state,
         roles=process.roles,
         dataloader=parts.dataloader,
         device=process.device(parts.backend),
-        steps=Steps(parts),
+        steps=StepSequence(parts),
         work=process.work,
         reports=parts.reports,
         heartbeat=process.heartbeat,
@@ -157,21 +157,21 @@ def _follower(settings: TrainerSettings, log: str) -> Follower:
 
 
 def _process(settings: TrainerSettings, resumed: Checkpoint) -> _Process:
-    """Announces the process and folds what `control` holds into `resumed.history`."""
+    """Announces the process and folds what `control` holds into `resumed.control_state`."""
     client_id = f"trainer-{settings.trainer.worker}"
     producer = Producer(settings.kafka, client_id)
-    roles = Roles(settings.trainer.worker, new_incarnation())
-    resumed.resume(roles)
+    roles = TrainerRoles(settings.trainer.worker, new_incarnation())
+    resumed.restore_roles(roles)
     vitals, usage = Vitals(), Usage(settings.trainer.worker, now_ms())
     heartbeat = Heartbeat(settings, producer, roles, vitals, usage, now_ms)
     heartbeat.start()
     control = Reader(settings.kafka, f"{client_id}-control", dead_letters=producer)
-    read_recorded(control, resumed.history, roles)
+    read_recorded(control, resumed.control_state, roles)
     roles.broken_by = ""
     return _Process(client_id, producer, roles, vitals, usage, heartbeat, control, Inbox(), Work())
 
 
-def _rules(settings: TrainerSettings) -> Rules:
+def _rules(settings: TrainerSettings) -> BatchRules:
     trainer = settings.trainer
     if trainer.advantage not in ESTIMATORS:
         raise UnknownChoice("trainer.advantage", trainer.advantage, list(ESTIMATORS))
@@ -179,15 +179,15 @@ def _rules(settings: TrainerSettings) -> Rules:
         if name not in FILTERS:
             raise UnknownChoice("trainer.filters", name, list(FILTERS))
     estimator = ESTIMATORS[trainer.advantage]
-    return Rules(estimator, trainer.filters, trainer.on_stale, settings.run.lag)
+    return BatchRules(estimator, trainer.filters, trainer.on_stale, settings.run.lag)
 
 
-def _limits(settings: TrainerSettings) -> Limits:
+def _limits(settings: TrainerSettings) -> BatchLimits:
     run = settings.run
-    return Limits(run.groups_per_step, run.lag, settings.pacing.refill, settings.window)
+    return BatchLimits(run.groups_per_step, run.lag, settings.pacing.refill, settings.window)
 
 
-def _tell(todo: Plan) -> None:
+def _log_resume(todo: Resume) -> None:
     if todo.origin.step or todo.again:
         _log.info(
             "resuming at step %d with version %d; %d recorded steps are executed again",

@@ -16,10 +16,10 @@ from schemas import records as r
 from schemas.records import Record
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.inbox import Inbox
-from trainer.roles.device import Device
+from trainer.roles.device import TrainerDevice
 from trainer.roles.gang_errors import check_gang
 from trainer.roles.heartbeat import Heartbeat, Vitals
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.work import Work
 
@@ -34,8 +34,8 @@ class Follower:
     inbox: Inbox
     reader: ReaderThread
     producer: Producer
-    roles: Roles
-    device: Device
+    roles: TrainerRoles
+    device: TrainerDevice
     backend: FsdpBackend
     work: Work
     heartbeat: Heartbeat
@@ -53,7 +53,7 @@ class Follower:
             ready(_log, "trainer %s is ready to follow", self.roles.worker)
             while not (stop.is_set() or (self.work.idle and self.finished)):
                 for received in self.inbox.take(_WAIT_S):
-                    self._hear(received.record)
+                    self._apply(received.record)
                 self._advance()
             self.work.finish()
             self.device.leave()
@@ -63,7 +63,7 @@ class Follower:
         finally:
             self._close()
 
-    def _hear(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
         self.roles.apply(record)
         match record:
             case r.StepStarted():

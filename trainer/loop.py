@@ -15,14 +15,14 @@ from infra.process import ready
 from schemas.records import Record, Trajectory
 from schemas.topics import CONTROL
 from trainer.inbox import Inbox
-from trainer.recovery.history import History
-from trainer.roles.device import Device
+from trainer.recovery.control_state import ControlState
+from trainer.roles.device import TrainerDevice
 from trainer.roles.gang_errors import check_gang
 from trainer.roles.heartbeat import Heartbeat, Vitals
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.steps.dataloader import Dataloader
 from trainer.steps.reports import Reports
-from trainer.steps.sequence import Steps
+from trainer.steps.sequence import StepSequence
 from trainer.work import Work
 
 _log = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ class Loop:
     inbox: Inbox
     readers: Sequence[ReaderThread]
     producer: Producer
-    history: History
-    roles: Roles
+    control_state: ControlState
+    roles: TrainerRoles
     dataloader: Dataloader
-    device: Device
-    steps: Steps
+    device: TrainerDevice
+    steps: StepSequence
     work: Work
     reports: Reports
     heartbeat: Heartbeat
@@ -74,12 +74,12 @@ class Loop:
             record, now_ms = received.record, self.now_ms()
             if isinstance(record, Trajectory):
                 place = received.partition, received.offset
-                self._send(self.dataloader.take(record, *place, now_ms))
+                self._send(self.dataloader.add(record, *place, now_ms))
             else:
-                self.history.apply(record, received.offset)
+                self.control_state.apply(record, received.offset)
                 self.roles.apply(record)
-                self.dataloader.hear(record, now_ms)
-                self.steps.hear(record)
+                self.dataloader.apply(record, now_ms)
+                self.steps.apply(record)
 
     def _advance(self) -> None:
         """One round: what is over is taken in, what is due is begun."""

@@ -18,7 +18,7 @@ from infra.weights.manifest import MANIFEST, Manifest, WeightsInvalid, publish, 
 from infra.weights.versions import version_directory, versions
 from schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.config import RunConfig
-from trainer.recovery.history import Published
+from trainer.recovery.control_state import Published
 from trainer.settings import TrainerSettings
 from trainer.steps.publication import Publication
 

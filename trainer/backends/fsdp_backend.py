@@ -13,7 +13,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
 from trainer.backends.backend import StepInput
-from trainer.backends.gang import Arrays, Gang, Op
+from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES, write_model
 from trainer.backends.optimizer_state import full, gathered
 from trainer.backends.step_message import from_arrays, shares, to_arrays
@@ -28,43 +28,43 @@ class FsdpBackend(TorchBackend):
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
         """Waits for all ranks. Raises `ModelUnusable` and `UnknownChoice`."""
         device = device_named(settings.device)
-        self._gang = Gang(settings.rank, settings.ranks, settings.rendezvous, device)
+        self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings)
 
     def train(self, step: StepInput) -> dict[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
         mine, *others = shares(step, self._ranks)
-        self._gang.tell(Op.TRAIN, [to_arrays(share, total) for share in others])
+        self._gang.send(Op.TRAIN, [to_arrays(share, total) for share in others])
         return self._train(mine, total)
 
     def remember(self, version: int) -> None:
-        self._tell(Op.REMEMBER, version)
+        self._ask(Op.REMEMBER, version)
         super().remember(version)
 
     def write_weights(self, directory: Path) -> None:
-        self._tell(Op.WRITE)
+        self._ask(Op.WRITE)
         weights = self._whole_weights()
         dtype = self._settings.weights_dtype or self._settings.dtype
         write_model(self._model, weights, dtype, directory)
 
     def save(self, directory: Path) -> None:
-        self._tell(Op.SAVE)
+        self._ask(Op.SAVE)
         super().save(directory)
 
     def load(self, directory: Path | None, version: int) -> None:
         path = np.frombuffer(str(directory or "").encode(), np.uint8)
         message = {"version": np.array([version]), "path": path}
-        self._gang.tell(Op.LOAD, [message] * (self._ranks - 1))
+        self._gang.send(Op.LOAD, [message] * (self._ranks - 1))
         super().load(directory, version)
 
     def rest(self) -> None:
-        self._tell(Op.REST)
+        self._ask(Op.REST)
 
     def follow(self) -> None:
         """Other ranks: does what the leader asks, until it asks for nothing more."""
         while True:
-            op, arrays = self._gang.hear()
+            op, arrays = self._gang.receive()
             match op:
                 case Op.REST:
                     return
@@ -109,8 +109,8 @@ class FsdpBackend(TorchBackend):
                 found[name] = whole.cpu()
         return found
 
-    def _tell(self, op: Op, version: int = 0) -> None:
-        self._gang.tell(op, [{"version": np.array([version])}] * (self._ranks - 1))
+    def _ask(self, op: Op, version: int = 0) -> None:
+        self._gang.send(op, [{"version": np.array([version])}] * (self._ranks - 1))
 
 
 def _version(arrays: Arrays) -> int:

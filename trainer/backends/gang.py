@@ -1,9 +1,9 @@
 """The ranks that train together: their process group, and what the leader tells the others.
 
 Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
-`hear`. Messages are a number and named arrays in safetensors form (no pickle), over gloo; tensors
-of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one ends
-with an error at its next exchange, and all start again.
+`receive`. A message is a number and named arrays in safetensors form (no pickle), sent over gloo;
+tensors of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one
+ends with an error at its next exchange, and all start again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Op(IntEnum):
     SAVE = 5
 
 
-class Gang:
+class GangRank:
     """This rank's side."""
 
     def __init__(self, rank: int, ranks: int, rendezvous: str, device: torch.device) -> None:
@@ -59,7 +59,7 @@ class Gang:
         """Whether this is rank 0."""
         return self.rank == 0
 
-    def tell(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
+    def send(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
         """Leader: asks every other rank; `messages` has one for each of them."""
         for rank in range(1, self.ranks):
             arrays = messages[rank - 1] if messages else {}
@@ -67,7 +67,7 @@ class Gang:
             dist.send(torch.tensor([op, len(body)]), rank)
             dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
 
-    def hear(self) -> tuple[Op, Arrays]:
+    def receive(self) -> tuple[Op, Arrays]:
         """Others: waits for what the leader asks next."""
         header = torch.zeros(2, dtype=torch.int64)
         dist.recv(header, 0)

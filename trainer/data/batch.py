@@ -15,11 +15,11 @@ from trainer.data.advantages import Estimator
 from trainer.data.chains import Chain
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
-from trainer.data.staleness import Clock, OnStale, Screened, screen
+from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BatchRules:
     """How groups become a batch."""
 
     estimator: Estimator
@@ -85,7 +85,7 @@ class Selection:
     dropped: list[Prepared] = field(default_factory=list)
 
 
-def select(ready: Iterable[Group], count: int, clock: Clock, rules: Rules) -> Selection:
+def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
     """Up to `count` groups, those first whose oldest token is the oldest."""
     selection = Selection()
     for group in sorted(ready, key=lambda one: -_age(one, clock)):
@@ -99,7 +99,7 @@ def select(ready: Iterable[Group], count: int, clock: Clock, rules: Rules) -> Se
     return selection
 
 
-def prepare(group: Group, clock: Clock, rules: Rules) -> Prepared:
+def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     """What of a group enters the loss. Advantages are over all its sessions, trained or not."""
     returns = group.returns()
     advantage_of = dict(
@@ -121,7 +121,7 @@ def prepare(group: Group, clock: Clock, rules: Rules) -> Prepared:
     return Prepared(group, kept, advantages, *lost, found[0] if found else "", dropped)
 
 
-def facts(batch: Batch, clock: Clock) -> dict[str, float]:
+def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
     """What is known of a batch before it is trained, by metric name (see `trainer/metrics`)."""
     groups = batch.groups
     returns = np.array([value for one in groups for value in one.group.returns()])
@@ -141,14 +141,14 @@ def facts(batch: Batch, clock: Clock) -> dict[str, float]:
     return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
 
 
-def _screened(chains: Sequence[Chain], clock: Clock, rules: Rules) -> Screened:
+def _screened(chains: Sequence[Chain], clock: StepClock, rules: BatchRules) -> Screened:
     if rules.on_stale == "correct":
         return Screened(tuple(chains), 0, 0)
     return screen(chains, clock, rules.max_staleness)
 
 
 def _dropped(
-    group: Group, chains: Sequence[Chain], screened: Screened, rules: Rules
+    group: Group, chains: Sequence[Chain], screened: Screened, rules: BatchRules
 ) -> tuple[str, str] | None:
     if not screened.lost or (rules.on_stale != "drop" and screened.chains):
         return None
@@ -164,7 +164,7 @@ def _why(rule: str, group: Group) -> str:
     return f"{rule}; masked tokens: {listed}" if listed else rule
 
 
-def _age(group: Group, clock: Clock) -> int:
+def _age(group: Group, clock: StepClock) -> int:
     version = group.version_min()
     return clock.now + 1 if version is None else clock.age(version)
 
@@ -183,7 +183,7 @@ def _masked(groups: Sequence[Prepared]) -> Counter[str]:
     return masked
 
 
-def _ages(batch: Batch, clock: Clock) -> dict[str, float]:
+def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
     ages = [
         clock.ages_T(chain.tokens.versions_T[chain.tokens.trained_T]) for chain in batch.chains()
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed
-from trainer.data.sessions import Failed, Session, Source
+from trainer.data.sessions import FailedSession, SessionSource, ValidSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Group:
     """A group whose sessions are fixed."""
 
     group_id: str
-    sessions: tuple[Session, ...]
+    sessions: tuple[ValidSession, ...]
 
     def returns(self) -> list[float]:
         """Terminal reward of each session."""
@@ -37,7 +37,7 @@ class Group:
 class _Open:
     """A group that still takes sessions."""
 
-    by_sample: dict[int, Session] = field(default_factory=dict)
+    by_sample: dict[int, ValidSession] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
 
@@ -61,7 +61,7 @@ class Grouping:
         self.ignored: Counter[str] = Counter()
         """Sessions that changed nothing, by reason."""
 
-    def add(self, session: Session | Failed, now_ms: int) -> list[Record]:
+    def add(self, session: ValidSession | FailedSession, now_ms: int) -> list[Record]:
         """Takes a finalized session; returns what to tell."""
         source = session.source
         if reason := self._needless(source):
@@ -69,7 +69,7 @@ class Grouping:
             return []
         group = self._open.setdefault(source.group_id, _Open())
         group.seen.add(source.session_id)
-        if isinstance(session, Failed):
+        if isinstance(session, FailedSession):
             return [self._failed(session, group, now_ms)]
         group.by_sample[source.sample] = session
         return self._complete(source.group_id, group, now_ms)
@@ -99,24 +99,20 @@ class Grouping:
         self.ready.pop(group_id, None)
         self._open.pop(group_id, None)
 
-    def undecided(self) -> Iterable[str]:
-        """Groups of which a session was seen and that are not ready."""
-        return self._open.keys()
-
-    def held(self) -> list[Source]:
+    def held(self) -> list[SessionSource]:
         """The sessions that are not yet in a step or given up: they must be read again at a
         restart.
         """
         groups = [*self._open, *self.ready]
         return [session.source for group in groups for session in self._held_of(group)]
 
-    def _held_of(self, group_id: str) -> Iterable[Session]:
+    def _held_of(self, group_id: str) -> Iterable[ValidSession]:
         if group_id in self.ready:
             return self.ready[group_id].sessions
         group = self._open.get(group_id)
         return group.by_sample.values() if group else ()
 
-    def _needless(self, source: Source) -> str:
+    def _needless(self, source: SessionSource) -> str:
         if source.group_id in self._settled or source.group_id in self.ready:
             return "late"
         group = self._open.get(source.group_id, _Open())
@@ -127,7 +123,7 @@ class Grouping:
         fixed = self._fixed.get(source.group_id)
         return "not_a_member" if fixed and source.session_id not in fixed else ""
 
-    def _failed(self, session: Failed, group: _Open, now_ms: int) -> SampleFailed:
+    def _failed(self, session: FailedSession, group: _Open, now_ms: int) -> SampleFailed:
         source = session.source
         group.failures[session.cause] += 1
         return SampleFailed(
@@ -151,7 +147,7 @@ class Grouping:
             return []
         return self._make_ready(group_id, sessions, now_ms)
 
-    def _make_ready(self, group_id: str, sessions: list[Session], now_ms: int) -> list[Record]:
+    def _make_ready(self, group_id: str, sessions: list[ValidSession], now_ms: int) -> list[Record]:
         group = Group(group_id, tuple(sorted(sessions, key=lambda one: one.source.sample)))
         self._keep(group)
         returns = np.array(group.returns())

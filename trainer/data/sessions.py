@@ -17,7 +17,7 @@ _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SessionSource:
     """Whose session it is and where its record stood on `trajectories`."""
 
     session_id: str
@@ -32,10 +32,10 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ValidSession:
     """A session that counts."""
 
-    source: Source
+    source: SessionSource
     reward: float
     chains: tuple[Chain, ...]
     masked: Mapping[str, int]
@@ -50,17 +50,19 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedSession:
     """A session that does not count; `cause` is environment or infrastructure."""
 
-    source: Source
+    source: SessionSource
     cause: str
     detail: str
 
 
-def read(trajectory: Trajectory, policy: str, partition: int, offset: int) -> Session | Failed:
+def read(
+    trajectory: Trajectory, policy: str, partition: int, offset: int
+) -> ValidSession | FailedSession:
     """What a record from `trajectories` is to the trainer of `policy`."""
-    source = Source(
+    source = SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
         sample=trajectory.sample,
@@ -72,15 +74,15 @@ def read(trajectory: Trajectory, policy: str, partition: int, offset: int) -> Se
         offset=offset,
     )
     if trajectory.cause != "policy":
-        return Failed(source, trajectory.cause, trajectory.reason)
+        return FailedSession(source, trajectory.cause, trajectory.reason)
     reward = session_return(trajectory)
     if reward is None:
-        return Failed(source, "environment", f"{trajectory.status}: {trajectory.reason}")
+        return FailedSession(source, "environment", f"{trajectory.status}: {trajectory.reason}")
     try:
         found = chains(trajectory, policy)
     except TrajectoryMalformed as error:
-        return Failed(source, "infrastructure", str(error))
-    return Session(source, reward, found.chains, found.masked, _version_min(found.chains))
+        return FailedSession(source, "infrastructure", str(error))
+    return ValidSession(source, reward, found.chains, found.masked, _version_min(found.chains))
 
 
 def session_return(trajectory: Trajectory) -> float | None:

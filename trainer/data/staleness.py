@@ -23,7 +23,7 @@ would be too old one step later, until their deadline.
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class StepClock:
     """Optimizer steps behind each version, and the steps behind the weights being trained."""
 
     steps_of: Mapping[int, int]
@@ -41,7 +41,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class GroupAdmission:
     """A group that is under way: the version that was current when it began, and its deadline."""
 
     version: int
@@ -60,7 +60,7 @@ class Screened:
     """Trained tokens of the longest chain that lost any; losses favour short sessions."""
 
 
-def screen(chains: Iterable[Chain], clock: Clock, limit: int) -> Screened:
+def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
     """Takes tokens more than `limit` steps behind out of the loss."""
     kept, lost, longest = [], 0, 0
     for chain in chains:
@@ -73,13 +73,15 @@ def screen(chains: Iterable[Chain], clock: Clock, limit: int) -> Screened:
     return Screened(tuple(kept), lost, longest)
 
 
-def stale(chain: Chain, clock: Clock, limit: int) -> Bools:
+def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
     """Which trained tokens of a chain are more than `limit` steps behind."""
     tokens = chain.tokens
     return tokens.trained_T & (clock.ages_T(tokens.versions_T) > limit)
 
 
-def awaited(under_way: Mapping[str, Admission], clock: Clock, limit: int, now_ms: int) -> list[str]:
+def awaited(
+    under_way: Mapping[str, GroupAdmission], clock: StepClock, limit: int, now_ms: int
+) -> list[str]:
     """Groups that would be too old for the step after this one and may still come."""
     return [
         group_id

@@ -17,9 +17,9 @@ from typing import Any
 from infra.errors import SeamlessFlowError
 from infra.weights.manifest import sha256
 from infra.weights.whole_directory import remove, whole_directory
-from trainer.recovery.history import History
+from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 
 STATE = "state.json"
 _PREFIX = "checkpoint-"
@@ -33,7 +33,7 @@ class Checkpoint:
     origin: Origin
     offsets: Mapping[int, int]
     """Next offset to read of each partition of `trajectories`."""
-    history: History
+    control_state: ControlState
     epoch: int
     """Newest scheduler heard of."""
     rollout_holds: bool
@@ -43,7 +43,7 @@ class Checkpoint:
     directory: Path | None = None
     """Where it lies; None for the one that stands for the initial model."""
 
-    def resume(self, roles: Roles) -> None:
+    def restore_roles(self, roles: TrainerRoles) -> None:
         """Puts back what `control` said about the worker's roles."""
         roles.epoch, roles.rollout_holds = self.epoch, self.rollout_holds
 
@@ -66,7 +66,7 @@ class CheckpointForeign(SeamlessFlowError):
 
 def initial(policy: str, log: str) -> Checkpoint:
     """What a run without a checkpoint goes on from: the initial model and the start of the log."""
-    return Checkpoint(Origin(), {}, History(policy), -1, False, log)
+    return Checkpoint(Origin(), {}, ControlState(policy), -1, False, log)
 
 
 def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep: int) -> Path:
@@ -109,7 +109,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "origin": asdict(checkpoint.origin),
         "offsets": {str(partition): at for partition, at in checkpoint.offsets.items()},
-        "history": checkpoint.history.to_json(),
+        "history": checkpoint.control_state.to_json(),
         "epoch": checkpoint.epoch,
         "rollout_holds": checkpoint.rollout_holds,
         "log": checkpoint.log,
@@ -124,7 +124,7 @@ def _read(directory: Path) -> Checkpoint:
     return Checkpoint(
         Origin(**values["origin"]),
         {int(partition): at for partition, at in values["offsets"].items()},
-        History.from_json(values["history"]),
+        ControlState.from_json(values["history"]),
         values["epoch"],
         values["rollout_holds"],
         values["log"],

@@ -6,8 +6,8 @@ from infra.errors import SeamlessFlowError
 from infra.kafka.client import Partition
 from infra.kafka.reader import Reader
 from schemas.topics import CONTROL
-from trainer.recovery.history import History
-from trainer.roles.roles import Roles
+from trainer.recovery.control_state import ControlState
+from trainer.roles.roles import TrainerRoles
 
 _READ_TIMEOUT_S = 600.0
 _POLL_S = 0.2
@@ -27,19 +27,19 @@ class LogUnreadable(SeamlessFlowError):
         return LogUnreadable, (self.offset, self.end, self.reason)
 
 
-def read_recorded(reader: Reader, history: History, roles: Roles) -> None:
+def read_recorded(reader: Reader, control_state: ControlState, roles: TrainerRoles) -> None:
     """Folds `control` from where the checkpoint ends to its present end; `reader` goes on there.
 
     Raises `LogUnreadable`.
     """
     end = reader.ends([_CONTROL])[_CONTROL]
-    if history.offset > end:
-        raise LogUnreadable(history.offset, end, "the checkpoint has seen more of it")
-    reader.assign({_CONTROL: history.offset})
+    if control_state.offset > end:
+        raise LogUnreadable(control_state.offset, end, "the checkpoint has seen more of it")
+    reader.assign({_CONTROL: control_state.offset})
     deadline = time.monotonic() + _READ_TIMEOUT_S
-    while history.offset < end:
+    while control_state.offset < end:
         if time.monotonic() > deadline:
-            raise LogUnreadable(history.offset, end, f"not read in {_READ_TIMEOUT_S:g} s")
+            raise LogUnreadable(control_state.offset, end, f"not read in {_READ_TIMEOUT_S:g} s")
         for received in reader.poll(_POLL_S):
-            history.apply(received.record, received.offset)
+            control_state.apply(received.record, received.offset)
             roles.apply(received.record)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from infra.errors import SeamlessFlowError
 from schemas.records import StepCommitted
-from trainer.recovery.history import Commit, History, Sessions
+from trainer.recovery.control_state import Commit, ControlState, Sessions
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -39,7 +39,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Resume:
     """How to go on."""
 
     origin: Origin
@@ -53,22 +53,22 @@ class Plan:
     """Sessions of groups that were recorded as ready or trained."""
 
 
-def plan(history: History, origin: Origin, lineage: str) -> Plan:
+def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Resume:
     """The plan of a process that starts with the weights of `origin`. Raises `StepNotRecorded`."""
-    recorded = history.commits.keys() | history.skipped
+    recorded = control_state.commits.keys() | control_state.skipped
     last = max(recorded, default=-1)
     again: dict[int, Commit | None] = {}
     for step in range(origin.step, last + 1):
         if step not in recorded:
             raise StepNotRecorded(step, origin.step)
-        again[step] = history.commits.get(step)
-    before = [commit for step, commit in history.commits.items() if step < origin.step]
-    settled = history.over | {name for commit in before for name in commit.groups}
-    fixed = {name: of for name, of in history.ready.items() if name not in settled}
+        again[step] = control_state.commits.get(step)
+    before = [commit for step, commit in control_state.commits.items() if step < origin.step]
+    settled = control_state.over | {name for commit in before for name in commit.groups}
+    fixed = {name: of for name, of in control_state.ready.items() if name not in settled}
     for commit in again.values():
         fixed.update(commit.groups if commit else {})
-    next_version = max(history.highest_version, origin.version) + 1
-    return Plan(origin, lineage, next_version, again, frozenset(settled), fixed)
+    next_version = max(control_state.highest_version, origin.version) + 1
+    return Resume(origin, lineage, next_version, again, frozenset(settled), fixed)
 
 
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:

@@ -10,7 +10,7 @@ from schemas import records as r
 from schemas.topics import CONTROL
 from trainer.backends.backend import Backend
 from trainer.roles.heartbeat import Heartbeat, Vitals
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.work import Work
 
@@ -23,10 +23,10 @@ def new_incarnation() -> str:
 
 
 @dataclass(slots=True)
-class Device:
+class TrainerDevice:
     """Does what `Roles` says is due. Called by the loop while no other work is under way."""
 
-    roles: Roles
+    roles: TrainerRoles
     backend: Backend
     work: Work
     producer: Producer
@@ -86,7 +86,7 @@ class Device:
             took_ms=self.now_ms() - began_ms,
         )
         _log.info("role train acquired in %d ms", acquired.took_ms)
-        self._tell(acquired)
+        self._report(acquired)
 
     def _released(self, free_bytes: int, began_ms: int, assignment: int) -> None:
         self.roles.released()
@@ -100,9 +100,9 @@ class Device:
             took_ms=self.now_ms() - began_ms,
         )
         _log.info("role train released in %d ms", released.took_ms)
-        self._tell(released)
+        self._report(released)
 
-    def _tell(self, record: r.RoleAcquired | r.RoleReleased) -> None:
+    def _report(self, record: r.RoleAcquired | r.RoleReleased) -> None:
         self.producer.send(CONTROL.name, record)
         self.rest()
         self.heartbeat.beat()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infra.errors import SeamlessFlowError
 from schemas.records import StepStarted
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 
 
 class GangBroken(SeamlessFlowError):
@@ -48,7 +48,7 @@ class AnotherTrainer(SeamlessFlowError):
         return AnotherTrainer, (self.lineage, self.own)
 
 
-def check_gang(roles: Roles, started: StepStarted | None, ranks: int) -> None:
+def check_gang(roles: TrainerRoles, started: StepStarted | None, ranks: int) -> None:
     """Raises `GangBroken` and `GangMismatch`."""
     if ranks > 1 and roles.broken_by:
         raise GangBroken(roles.broken_by)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from infra.kafka.producer import Producer
 from schemas.records import WorkerHeartbeat
 from schemas.topics import CONTROL, FLEET, fleet_key
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
 
@@ -31,7 +31,7 @@ class Heartbeat:
         self,
         settings: TrainerSettings,
         producer: Producer,
-        roles: Roles,
+        roles: TrainerRoles,
         vitals: Vitals,
         usage: Usage,
         now_ms: Callable[[], int],

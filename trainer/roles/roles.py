@@ -16,7 +16,7 @@ Due = Literal["acquire", "release", "rejoin"]
 
 
 @dataclass(slots=True)
-class Roles:
+class TrainerRoles:
     """State of a worker's trainer process."""
 
     worker: str

@@ -1,6 +1,6 @@
 """From finalized sessions to the next batch. Holds what is waiting; does no I/O.
 
-Records in (`take`, `hear`), records to write out, and `next_batch` when the loop wants one.
+Records in (`add`, `apply`), records to write out, and `next_batch` when the loop wants one.
 Recorded steps are put together again as they were recorded; new ones as soon as enough groups are
 ready.
 """
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Trajectory
-from trainer.data.batch import Batch, Prepared, Rules, prepare, select
+from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
 from trainer.data.grouping import Group, Grouping
 from trainer.data.sessions import read
-from trainer.data.staleness import Clock, awaited
-from trainer.recovery.history import History
-from trainer.recovery.resume import Plan
+from trainer.data.staleness import StepClock, awaited
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Resume
 
 Records = list[Record]
 
@@ -27,14 +27,14 @@ EXPIRY_LATEST_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedStep:
     """There is nothing to train in this step."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """Sizes of batches."""
 
     groups: int
@@ -51,16 +51,22 @@ class Dataloader:
     """All sessions between `trajectories` and an optimizer step."""
 
     def __init__(
-        self, plan: Plan, history: History, policy: str, rules: Rules, limits: Limits, now_ms: int
+        self,
+        resume: Resume,
+        control_state: ControlState,
+        policy: str,
+        rules: BatchRules,
+        limits: BatchLimits,
+        now_ms: int,
     ) -> None:
-        self._plan = plan
-        self._history = history
+        self._resume = resume
+        self._control_state = control_state
         self._policy = policy
         self._rules = rules
         self._limits = limits
-        self._grouping = Grouping(plan.settled, plan.fixed)
+        self._grouping = Grouping(resume.settled, resume.fixed)
         self._positions: dict[int, int] = {}
-        self._expiring = dict.fromkeys(history.expired, now_ms)
+        self._expiring = dict.fromkeys(control_state.expired, now_ms)
         self._heard_ms = now_ms
         self._dropped: Counter[str] = Counter()
         self._failed = 0
@@ -73,9 +79,9 @@ class Dataloader:
     def wants_more(self, step: int) -> bool:
         """Whether further sessions are to be read before `step`; what waits is held in memory."""
         full = self.ready >= self._limits.window
-        return not full or step in self._plan.again or self._rules.on_stale == "wait"
+        return not full or step in self._resume.again or self._rules.on_stale == "wait"
 
-    def take(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
+    def add(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
         """Takes in a record of `trajectories`."""
         self._positions[partition] = offset + 1
         self._heard_ms = now_ms
@@ -84,7 +90,7 @@ class Dataloader:
         session = read(trajectory, self._policy, partition, offset)
         return self._counted(self._grouping.add(session, now_ms))
 
-    def hear(self, record: Record, now_ms: int) -> None:
+    def apply(self, record: Record, now_ms: int) -> None:
         """Takes in a record of `control` that is folded already."""
         if isinstance(record, GroupExpired):
             self._expiring.setdefault(record.group_id, now_ms)
@@ -98,13 +104,13 @@ class Dataloader:
         for name in due:
             del self._expiring[name]
             told = self._grouping.expire(name, now_ms)
-            found += self._counted(told) if name in self._history.under_way else told
+            found += self._counted(told) if name in self._control_state.under_way else told
         return found
 
-    def next_batch(self, step: int, now_ms: int) -> tuple[Batch | Skipped | None, Records]:
+    def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
         """The batch of `step`, None while it is not complete; and what was found unfit for it."""
-        clock = Clock(self._history.steps_of, step)
-        if step in self._plan.again:
+        clock = StepClock(self._control_state.steps_of, step)
+        if step in self._resume.again:
             return self._recorded(step, clock), []
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
@@ -114,7 +120,7 @@ class Dataloader:
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
             return None, dropped
         if not selection.chosen:
-            return Skipped(step), dropped
+            return SkippedStep(step), dropped
         return Batch(step, tuple(selection.chosen)), dropped
 
     def consumed(self, batch: Batch) -> None:
@@ -142,10 +148,10 @@ class Dataloader:
             offsets[source.partition] = min(offsets[source.partition], source.offset)
         return offsets
 
-    def _recorded(self, step: int, clock: Clock) -> Batch | Skipped | None:
-        commit = self._plan.again[step]
+    def _recorded(self, step: int, clock: StepClock) -> Batch | SkippedStep | None:
+        commit = self._resume.again[step]
         if commit is None:
-            return Skipped(step)
+            return SkippedStep(step)
         groups = [self._grouping.ready.get(name) for name in commit.groups]
         found = [group for group in groups if group is not None]
         if len(found) < len(groups):
@@ -156,12 +162,14 @@ class Dataloader:
         """Whether no further group comes before the next step: too many were dropped."""
         credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
         lost = sum(self._dropped.values())
-        return not self._history.under_way and lost > 0 and lost >= credits - self.ready
+        return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
-    def _waits(self, clock: Clock, now_ms: int) -> bool:
+    def _waits(self, clock: StepClock, now_ms: int) -> bool:
         if self._rules.on_stale != "wait":
             return False
-        return bool(awaited(self._history.under_way, clock, self._rules.max_staleness, now_ms))
+        return bool(
+            awaited(self._control_state.under_way, clock, self._rules.max_staleness, now_ms)
+        )
 
     def _give_up(self, prepared: Prepared, now_ms: int) -> Record:
         reason, detail = prepared.dropped or ("filtered", prepared.filtered)

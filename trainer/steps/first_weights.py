@@ -8,8 +8,8 @@ from infra.kafka.producer import Producer
 from infra.weights.versions import versions
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.backends.backend import Backend
-from trainer.recovery.history import History, Published
-from trainer.recovery.resume import Plan
+from trainer.recovery.control_state import ControlState, Published
+from trainer.recovery.resume import Resume
 from trainer.steps.publication import Publication
 
 _FLUSH_S = 30.0
@@ -36,33 +36,37 @@ class FirstWeights:
     published: Published
     new: bool
     """Whether it still has to be announced on `control`."""
-    plan: Plan
+    resume: Resume
 
 
 def first_weights(
-    publication: Publication, root: Path, history: History, plan: Plan, backend: Backend
+    publication: Publication,
+    root: Path,
+    control_state: ControlState,
+    resume: Resume,
+    backend: Backend,
 ) -> FirstWeights:
     """Sees to it that there are weights to roll out with.
 
     A new run writes version 0. One that goes on keeps what is current; if its directory is gone, it
     writes what is in memory under a new number. Raises `WeightsDirectoryInUse`.
     """
-    current, origin = history.published, plan.origin
+    current, origin = control_state.published, resume.origin
     if current is None and max(versions(root), default=0) > 0:
         raise WeightsDirectoryInUse(str(root))
     publication.prepare()
     if current is not None and Path(current.directory).is_dir():
-        return FirstWeights(current, False, plan)
-    number = 0 if current is None else plan.next_version
-    published = publication.write(backend, number, origin.step, plan.lineage)
-    history.steps_of[number] = origin.step
-    return FirstWeights(published, True, replace(plan, next_version=number + 1))
+        return FirstWeights(current, False, resume)
+    number = 0 if current is None else resume.next_version
+    published = publication.write(backend, number, origin.step, resume.lineage)
+    control_state.steps_of[number] = origin.step
+    return FirstWeights(published, True, replace(resume, next_version=number + 1))
 
 
 def announce(first: FirstWeights, publication: Publication, producer: Producer, at_ms: int) -> None:
     """Tells `control`, if it is new, and `fleet`; returns when both are acknowledged."""
     if first.new:
-        lineage = first.plan.lineage
+        lineage = first.resume.lineage
         producer.send(CONTROL.name, publication.announcement(first.published, lineage, at_ms))
     weights = publication.policy_weights(first.published, at_ms)
     producer.send(FLEET.name, weights, key=fleet_key(weights))

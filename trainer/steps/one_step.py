@@ -43,7 +43,7 @@ class StepFenced(SeamlessFlowError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class StepOrder:
     """A step to execute."""
 
     batch: Batch
@@ -61,10 +61,10 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepDone:
     """A step that is over."""
 
-    order: Order
+    order: StepOrder
     metrics: dict[str, float]
     at_ms: int
 
@@ -98,7 +98,7 @@ class StepRunner:
         """The process is to end: a step under way does not wait for a Kafka that is away."""
         self._ending.set()
 
-    def run(self, order: Order) -> Done:
+    def run(self, order: StepOrder) -> StepDone:
         """Raises `StepFenced` and what back end and Kafka raise; none of it is to be caught."""
         began = time.monotonic()
         with self._telemetry.span("train step", step=order.batch.step):
@@ -109,9 +109,9 @@ class StepRunner:
         with self._telemetry.span("publish weights", version=order.next_version):
             self._publish(order)
         metrics["publish_s"] = time.monotonic() - began
-        return Done(order, metrics, self._complete(order, metrics))
+        return StepDone(order, metrics, self._complete(order, metrics))
 
-    def _train(self, order: Order) -> dict[str, float]:
+    def _train(self, order: StepOrder) -> dict[str, float]:
         chains, trainer = order.batch.chains(), self._settings.trainer
         batches = pack(chains, order.batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
         rate = learning_rate(trainer.optimizer, order.batch.step, self._settings.run.steps)
@@ -128,7 +128,7 @@ class StepRunner:
         write_trained(self._settings.trained_dir, header, chains, batches)
         return metrics
 
-    def _samples(self, chains: Sequence[Chain], order: Order) -> list[MicroBatch]:
+    def _samples(self, chains: Sequence[Chain], order: StepOrder) -> list[MicroBatch]:
         """Some chains with tokens of earlier versions whose weights are at hand."""
         trainer = self._settings.trainer
         there = set(self._backend.remembered()) - {order.version}
@@ -144,7 +144,7 @@ class StepRunner:
         advantages = [0.0] * len(chosen)
         return pack(chosen, advantages, trainer.micro_batch_tokens, trainer.layout)
 
-    def _commit(self, order: Order) -> None:
+    def _commit(self, order: StepOrder) -> None:
         if self._fenced.is_set():
             raise StepFenced(order.batch.step)
         self._send(
@@ -160,7 +160,7 @@ class StepRunner:
         self._flush()
         self._backend.remember(order.next_version)
 
-    def _publish(self, order: Order) -> None:
+    def _publish(self, order: StepOrder) -> None:
         published = self._publication.write(
             self._backend, order.next_version, order.batch.step + 1, order.lineage
         )
@@ -168,7 +168,7 @@ class StepRunner:
         weights = self._publication.policy_weights(published, self._now_ms())
         self._producer.send(FLEET.name, weights, key=fleet_key(weights))
 
-    def _complete(self, order: Order, metrics: dict[str, float]) -> int:
+    def _complete(self, order: StepOrder, metrics: dict[str, float]) -> int:
         step, at_ms = order.batch.step, self._now_ms()
         for group in order.batch.members():
             if group.group_id not in order.consumed:

@@ -15,7 +15,7 @@ from infra.weights.versions import retain
 from infra.weights.whole_directory import whole_directory
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
 from trainer.backends.backend import Backend, ModelUnusable
-from trainer.recovery.history import Published
+from trainer.recovery.control_state import Published
 from trainer.settings import TrainerSettings
 
 TOKENIZER = "tokenizer"

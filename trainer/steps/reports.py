@@ -9,7 +9,7 @@ from trainer.data.grouping import Group
 from trainer.metrics.reasons import Metrics, reasons
 from trainer.metrics.sinks import Sink
 from trainer.settings import TrainerSection
-from trainer.steps.one_step import Done
+from trainer.steps.one_step import StepDone
 
 LEARNING = "learning"
 ENGINE = "engine mismatch"
@@ -25,7 +25,7 @@ class Reports:
         self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
 
-    def step(self, done: Done) -> list[ProgressStalled]:
+    def step(self, done: StepDone) -> list[ProgressStalled]:
         """Takes in a step; returns what has to be told on `control`."""
         order, metrics = done.order, done.metrics
         for sink in self._sinks:
@@ -52,7 +52,7 @@ class Reports:
         for sink in self._sinks:
             sink.close()
 
-    def _mismatch(self, done: Done) -> list[ProgressStalled]:
+    def _mismatch(self, done: StepDone) -> list[ProgressStalled]:
         """Told once when it begins, not at every step."""
         mean = done.metrics.get("mismatch_mean", 0.0)
         alarm = mean > self._settings.mismatch_alarm

@@ -15,18 +15,18 @@ from schemas.records import Record
 from schemas.topics import CONTROL
 from trainer.backends.backend import Backend
 from trainer.data.batch import Batch, facts
-from trainer.data.staleness import Clock
+from trainer.data.staleness import StepClock
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
-from trainer.recovery.history import History
-from trainer.recovery.resume import Origin, Plan
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer, check_gang
 from trainer.roles.heartbeat import Vitals
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import Dataloader, Skipped
-from trainer.steps.one_step import Done, Order, StepRunner
+from trainer.steps.dataloader import Dataloader, SkippedStep
+from trainer.steps.one_step import StepDone, StepOrder, StepRunner
 from trainer.steps.reports import Reports, evaluation
 from trainer.work import Work
 
@@ -48,13 +48,13 @@ class Parts:
 
     settings: TrainerSettings
     producer: Producer
-    plan: Plan
+    resume: Resume
     log: str
     """Cluster and topic prefix."""
     started_at: Mapping[int, int]
     """Offset of each partition of `trajectories` that was read first."""
-    history: History
-    roles: Roles
+    control_state: ControlState
+    roles: TrainerRoles
     dataloader: Dataloader
     backend: Backend
     runner: StepRunner
@@ -65,15 +65,15 @@ class Parts:
     now_ms: Callable[[], int]
 
 
-class Steps:
+class StepSequence:
     """The steps of a run, from where the plan begins."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.origin = parts.plan.origin
+        self.origin = parts.resume.origin
         """The weights in memory."""
-        self._next_version = parts.plan.next_version
-        self._saved = parts.plan.origin
+        self._next_version = parts.resume.next_version
+        self._saved = parts.resume.origin
         self._announced: Announced | None = None
         self._started: r.StepStarted | None = None
         self._evaluated: dict[str, float] = {}
@@ -84,9 +84,9 @@ class Steps:
         """Whether no step is left."""
         return self.origin.step >= self._parts.settings.run.steps
 
-    def hear(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Takes in a record of `control`. Raises `AnotherTrainer`."""
-        own = self._parts.plan.lineage
+        own = self._parts.resume.lineage
         match record:
             case r.StepStarted():
                 self._started = record
@@ -114,7 +114,7 @@ class Steps:
         parts = self._parts
         parts.runner.end_soon()
         parts.work.finish()
-        if self.all_done and parts.history.finished < self.origin.step:
+        if self.all_done and parts.control_state.finished < self.origin.step:
             at_ms, steps = parts.now_ms(), self.origin.step
             self._send(r.RunFinished(at_ms=at_ms, steps=steps, reason="all steps are done"))
         if self._saved.step != self.origin.step and parts.settings.trainer.ranks == 1:
@@ -125,10 +125,10 @@ class Steps:
         parts, step, now_ms = self._parts, self.origin.step, self._parts.now_ms()
         found, dropped = parts.dataloader.next_batch(step, now_ms)
         self._send(*dropped)
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedStep):
             self._skip(step, now_ms)
         elif found is not None:
-            known = facts(found, Clock(parts.history.steps_of, step))
+            known = facts(found, StepClock(parts.control_state.steps_of, step))
             self._announced = Announced(found, known, now_ms)
             names = tuple(group.group_id for group in found.members())
             tokens = found.trained()
@@ -137,24 +137,24 @@ class Steps:
     def _skip(self, step: int, now_ms: int) -> None:
         """Nothing is left to train in this step; the weights stay what they are."""
         parts = self._parts
-        if step not in parts.plan.again:
+        if step not in parts.resume.again:
             self._send(r.StepSkipped(at_ms=now_ms, step=step, reason="no_groups"))
         self._send(*parts.reports.nothing_learned(parts.dataloader.losses(), now_ms))
         self.origin = Origin(step + 1, self.origin.version, self.origin.lineage)
-        parts.history.steps_of[self.origin.version] = step + 1
+        parts.control_state.steps_of[self.origin.version] = step + 1
 
     def _begin(self, announced: Announced) -> None:
         parts, now_ms = self._parts, self._parts.now_ms()
         waited = {"wait_s": (now_ms - announced.ready_ms) / 1000}
         known = {**announced.facts, **waited, **parts.dataloader.losses(), **self._evaluated}
-        order = Order(
+        order = StepOrder(
             batch=announced.batch,
             facts=known,
             version=self.origin.version,
             next_version=self._next_version,
-            lineage=parts.plan.lineage,
-            parent_lineage=parts.plan.origin.lineage,
-            consumed=frozenset(parts.history.consumed),
+            lineage=parts.resume.lineage,
+            parent_lineage=parts.resume.origin.lineage,
+            consumed=frozenset(parts.control_state.consumed),
             started_ms=now_ms,
         )
         self._started, self._evaluated = None, {}
@@ -162,11 +162,11 @@ class Steps:
         parts.usage.now("training", now_ms)
         parts.work.begin(lambda: parts.runner.run(order), self._done)
 
-    def _done(self, done: Done) -> None:
+    def _done(self, done: StepDone) -> None:
         parts, order = self._parts, done.order
         step = order.batch.step + 1
         parts.dataloader.consumed(order.batch)
-        parts.history.steps_of[order.next_version] = step
+        parts.control_state.steps_of[order.next_version] = step
         parts.usage.trained(order.batch.trained())
         self.origin = Origin(step, order.next_version, order.lineage)
         self._next_version, self._announced = order.next_version + 1, None
@@ -180,11 +180,11 @@ class Steps:
     def _save(self) -> None:
         """Begins a checkpoint of what is in memory now."""
         parts, origin = self._parts, self.origin
-        parts.history.settle(origin.step)
+        parts.control_state.settle(origin.step)
         content = Checkpoint(
             origin,
             parts.dataloader.low_water(parts.started_at),
-            copy.deepcopy(parts.history),
+            copy.deepcopy(parts.control_state),
             parts.roles.epoch,
             parts.roles.rollout_holds,
             parts.log,

@@ -6,18 +6,18 @@ import pytest
 
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.advantages import grpo
-from trainer.data.batch import Batch, Rules, facts, prepare, select
+from trainer.data.batch import Batch, BatchRules, facts, prepare, select
 from trainer.data.grouping import Group
-from trainer.data.sessions import Session, read
-from trainer.data.staleness import Admission, Clock, awaited
+from trainer.data.sessions import ValidSession, read
+from trainer.data.staleness import GroupAdmission, StepClock, awaited
 
-RULES = Rules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
-NOW = Clock({}, now=3)
+RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+NOW = StepClock({}, now=3)
 
 
-def session(name: str, reward: float, version: int = 3, length: int = 3) -> Session:
+def session(name: str, reward: float, version: int = 3, length: int = 3) -> ValidSession:
     found = read(one_turn(name, reward, version, length), "tiny", 0, 0)
-    assert isinstance(found, Session)
+    assert isinstance(found, ValidSession)
     return found
 
 
@@ -67,7 +67,7 @@ def test_on_stale_correct_leaves_stale_tokens_to_the_loss() -> None:
 
 
 def test_staleness_counts_steps_and_not_version_numbers() -> None:
-    after_a_resume = Clock({7: 3, 9: 3}, now=3)
+    after_a_resume = StepClock({7: 3, 9: 3}, now=3)
     assert (after_a_resume.age(7), after_a_resume.age(2)) == (0, 1)
     assert prepare(group("g", 1, 0, version=7), after_a_resume, RULES).stale == 0
 
@@ -107,5 +107,9 @@ def test_a_batch_records_all_its_groups_and_sessions() -> None:
 
 
 def test_a_batch_waits_for_groups_that_would_be_too_old_for_the_next_step() -> None:
-    under_way = {"old": Admission(2, 100), "new": Admission(3, 100), "late": Admission(2, 50)}
+    under_way = {
+        "old": GroupAdmission(2, 100),
+        "new": GroupAdmission(3, 100),
+        "late": GroupAdmission(2, 50),
+    }
     assert awaited(under_way, NOW, limit=1, now_ms=60) == ["old"]

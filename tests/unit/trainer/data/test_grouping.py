@@ -155,4 +155,3 @@ def test_sessions_are_held_until_their_group_is_over() -> None:
     assert sorted(one.session_id for one in grouping.held()) == ["g-0.0.0", "g-0.1.0", "g-1.0.0"]
     grouping.settle("g-0")
     assert [one.session_id for one in grouping.held()] == ["g-1.0.0"]
-    assert list(grouping.undecided()) == ["g-1"]

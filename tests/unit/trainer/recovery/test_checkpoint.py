@@ -14,9 +14,9 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
-from trainer.recovery.history import History
-from trainer.recovery.resume import Origin, plan
-from trainer.roles.roles import Roles
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Origin, resume_from
+from trainer.roles.roles import TrainerRoles
 from trainer.settings import PolicySection, TrainerSettings
 from trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
 from trainer.steps.publication import Publication
@@ -62,8 +62,8 @@ class StubBackend:
 
 
 def some(version: int) -> Checkpoint:
-    history = History("tiny", offset=9, over={"g-0"})
-    return Checkpoint(Origin(version, version, "a"), {0: 4, 1: -2}, history, 3, True, LOG)
+    state = ControlState("tiny", offset=9, over={"g-0"})
+    return Checkpoint(Origin(version, version, "a"), {0: 4, 1: -2}, state, 3, True, LOG)
 
 
 def write(root: Path, version: int, keep: int = 9) -> Path:
@@ -79,10 +79,10 @@ def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     directory = write(tmp_path, 12)
     found = newest(tmp_path)
     assert (found.origin, found.offsets) == (Origin(12, 12, "a"), {0: 4, 1: -2})
-    assert found.history == some(12).history
+    assert found.control_state == some(12).control_state
     assert found.directory == directory
-    roles = Roles("w", "i")
-    found.resume(roles)
+    roles = TrainerRoles("w", "i")
+    found.restore_roles(roles)
     assert (roles.epoch, roles.rollout_holds) == (3, True)
 
 
@@ -173,18 +173,22 @@ def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) 
 def test_a_new_run_begins_with_version_0_and_goes_on_with_what_is_current(
     settings: TrainerSettings,
 ) -> None:
-    publication, root, history = Publication(settings), settings.weights_dir, History("policy")
-    first = first_weights(publication, root, history, plan(history, Origin(), "a"), StubBackend())
-    assert (first.published.version, first.new, first.plan.next_version) == (0, True, 1)
-    history.apply(publication.announcement(first.published, "a", 0), 0)
-    again = first_weights(publication, root, history, plan(history, Origin(), "b"), StubBackend())
-    assert (again.published.version, again.new, again.plan.next_version) == (0, False, 1)
+    publication, root, state = Publication(settings), settings.weights_dir, ControlState("policy")
+    first = first_weights(
+        publication, root, state, resume_from(state, Origin(), "a"), StubBackend()
+    )
+    assert (first.published.version, first.new, first.resume.next_version) == (0, True, 1)
+    state.apply(publication.announcement(first.published, "a", 0), 0)
+    again = first_weights(
+        publication, root, state, resume_from(state, Origin(), "b"), StubBackend()
+    )
+    assert (again.published.version, again.new, again.resume.next_version) == (0, False, 1)
 
 
 def test_weights_that_are_gone_are_written_again_under_a_new_number(
     settings: TrainerSettings,
 ) -> None:
-    history = History("policy")
+    state = ControlState("policy")
     lost = WeightsPublished(
         at_ms=0,
         policy="policy",
@@ -194,20 +198,20 @@ def test_weights_that_are_gone_are_written_again_under_a_new_number(
         directory=str(settings.data_dir / "gone"),
         manifest_sha256="",
     )
-    history.apply(lost, 0)
-    todo = plan(history, Origin(6, 6, "a"), "b")
-    first = first_weights(Publication(settings), settings.weights_dir, history, todo, StubBackend())
-    assert (first.published.version, first.published.step, first.plan.next_version) == (8, 6, 9)
-    assert history.steps_of[8] == 6
+    state.apply(lost, 0)
+    todo = resume_from(state, Origin(6, 6, "a"), "b")
+    first = first_weights(Publication(settings), settings.weights_dir, state, todo, StubBackend())
+    assert (first.published.version, first.published.step, first.resume.next_version) == (8, 6, 9)
+    assert state.steps_of[8] == 6
 
 
 def test_weights_of_another_run_are_not_overwritten(settings: TrainerSettings) -> None:
-    publication, history = Publication(settings), History("policy")
+    publication, state = Publication(settings), ControlState("policy")
     publication.prepare()
     publication.write(StubBackend(), 120, 120, "old")
     with pytest.raises(WeightsDirectoryInUse):
-        todo = plan(history, Origin(), "a")
-        first_weights(publication, settings.weights_dir, history, todo, StubBackend())
+        todo = resume_from(state, Origin(), "a")
+        first_weights(publication, settings.weights_dir, state, todo, StubBackend())
 
 
 def test_settings_come_from_the_environment_and_are_checked_together(

@@ -6,8 +6,8 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record, StepGroup
-from trainer.recovery.history import History
-from trainer.recovery.resume import Origin, StepNotRecorded, plan, surviving
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Origin, StepNotRecorded, resume_from, surviving
 
 
 def committed(
@@ -62,23 +62,23 @@ def skipped(step: int) -> r.StepSkipped:
     return r.StepSkipped(at_ms=0, step=step, reason="no_groups")
 
 
-def folded(*records: Record) -> History:
-    history = History("tiny")
+def folded(*records: Record) -> ControlState:
+    state = ControlState("tiny")
     for offset, record in enumerate(records):
-        history.apply(record, offset)
-    return history
+        state.apply(record, offset)
+    return state
 
 
 FOUR_STEPS = [published(0, 0), *(committed(step, step + 1) for step in range(4))]
 
 
 def test_a_first_start_has_nothing_to_do_again() -> None:
-    found = plan(folded(), Origin(), "a")
+    found = resume_from(folded(), Origin(), "a")
     assert (found.again, found.next_version) == ({}, 1)
 
 
 def test_steps_behind_the_checkpoint_are_done_again_under_new_versions() -> None:
-    found = plan(folded(*FOUR_STEPS), Origin(2, 2, "a"), "b")
+    found = resume_from(folded(*FOUR_STEPS), Origin(2, 2, "a"), "b")
     assert [(step, commit and list(commit.groups)) for step, commit in found.again.items()] == [
         (2, ["g-2"]),
         (3, ["g-3"]),
@@ -90,32 +90,32 @@ def test_steps_behind_the_checkpoint_are_done_again_under_new_versions() -> None
 
 def test_after_a_second_crash_the_newest_record_of_each_step_counts() -> None:
     again = committed(2, 5, "b", "a")
-    found = plan(folded(*FOUR_STEPS, again), Origin(2, 2, "a"), "c")
+    found = resume_from(folded(*FOUR_STEPS, again), Origin(2, 2, "a"), "c")
     assert [commit and commit.version for commit in found.again.values()] == [5, 4]
     assert found.next_version == 6
 
 
 def test_groups_recorded_as_ready_keep_their_sessions() -> None:
-    found = plan(folded(ready("g-8"), ready("g-9"), dropped("g-9")), Origin(), "b")
+    found = resume_from(folded(ready("g-8"), ready("g-9"), dropped("g-9")), Origin(), "b")
     assert found.fixed == {"g-8": ("g-8.0.1",)}
     assert "g-9" in found.settled
 
 
 def test_a_skipped_step_is_skipped_again() -> None:
-    history = folded(published(0, 0), committed(0, 1), skipped(1), committed(2, 2))
-    found = plan(history, Origin(), "b")
+    state = folded(published(0, 0), committed(0, 1), skipped(1), committed(2, 2))
+    found = resume_from(state, Origin(), "b")
     assert [commit and commit.version for commit in found.again.values()] == [1, None, 2]
-    assert history.steps_of == {0: 0, 1: 2, 2: 3}
+    assert state.steps_of == {0: 0, 1: 2, 2: 3}
 
 
 def test_a_log_without_a_step_is_a_typed_error() -> None:
     with pytest.raises(StepNotRecorded) as raised:
-        plan(folded(committed(3, 4)), Origin(2, 2, "a"), "b")
+        resume_from(folded(committed(3, 4)), Origin(2, 2, "a"), "b")
     assert raised.value.step == 2
 
 
 def test_a_checkpoint_carries_the_history_and_forgets_what_is_over() -> None:
-    history = folded(
+    state = folded(
         *FOUR_STEPS,
         admitted("g-4"),
         admitted("g-5"),
@@ -125,13 +125,13 @@ def test_a_checkpoint_carries_the_history_and_forgets_what_is_over() -> None:
         dropped("g-7"),
         skipped(4),
     )
-    history.settle(2)
-    back = History.from_json(json.loads(json.dumps(history.to_json())))
-    assert back == history
+    state.settle(2)
+    back = ControlState.from_json(json.loads(json.dumps(state.to_json())))
+    assert back == state
     assert back.over == {"g-0", "g-1", "g-7"}
     assert list(back.commits) == [2, 3]
     assert list(back.under_way) == ["g-4", "g-6"]
-    assert plan(back, Origin(2, 2, "a"), "b").settled == {"g-0", "g-1", "g-7"}
+    assert resume_from(back, Origin(2, 2, "a"), "b").settled == {"g-0", "g-1", "g-7"}
 
 
 def test_repeated_records_change_nothing() -> None:
@@ -142,21 +142,21 @@ def test_repeated_records_change_nothing() -> None:
 
 
 def test_groups_under_way_are_those_neither_ready_nor_over() -> None:
-    history = folded(admitted("g-1"), admitted("g-2"), admitted("e", "eval"), ready("g-1"))
-    assert list(history.under_way) == ["g-2"]
-    history.apply(committed(0, 1, "a", "", "g-2"), 9)
-    assert history.under_way == {}
+    state = folded(admitted("g-1"), admitted("g-2"), admitted("e", "eval"), ready("g-1"))
+    assert list(state.under_way) == ["g-2"]
+    state.apply(committed(0, 1, "a", "", "g-2"), 9)
+    assert state.under_way == {}
 
 
 def test_an_evaluation_group_is_over_when_it_is_ready() -> None:
-    history = folded(admitted("e", "eval"), ready("e"), ready("e"))
-    assert (history.over, history.ready, history.evaluating) == ({"e"}, {}, set())
+    state = folded(admitted("e", "eval"), ready("e"), ready("e"))
+    assert (state.over, state.ready, state.evaluating) == ({"e"}, {}, set())
 
 
 def test_weights_of_other_policies_are_not_ours() -> None:
-    history = folded(published(0, 0), published(9, 9, "other"))
-    assert history.published is not None and history.published.version == 0
-    assert history.highest_version == 0
+    state = folded(published(0, 0), published(9, 9, "other"))
+    assert state.published is not None and state.published.version == 0
+    assert state.highest_version == 0
 
 
 def test_in_the_surviving_lineage_every_group_is_in_one_step() -> None:

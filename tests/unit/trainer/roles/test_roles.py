@@ -8,7 +8,7 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record
-from trainer.roles.roles import Roles
+from trainer.roles.roles import TrainerRoles
 
 
 def assigned(
@@ -50,14 +50,14 @@ def started(step: int = 0, gang_epoch: int = 7, epoch: int = 1) -> r.StepStarted
     )
 
 
-def fed(*records: Record) -> Roles:
-    roles = Roles("w", "me")
+def fed(*records: Record) -> TrainerRoles:
+    roles = TrainerRoles("w", "me")
     for record in records:
         roles.apply(record)
     return roles
 
 
-def holding(*records: Record) -> Roles:
+def holding(*records: Record) -> TrainerRoles:
     roles = fed(assigned())
     roles.acquired()
     for record in records:

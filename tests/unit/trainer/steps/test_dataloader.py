@@ -8,52 +8,58 @@ from schemas import records as r
 from schemas.records import Record, StepGroup
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.advantages import grpo
-from trainer.data.batch import Batch, Rules
-from trainer.recovery.history import History
-from trainer.recovery.resume import Origin, plan
-from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, Dataloader, Limits, Skipped
+from trainer.data.batch import Batch, BatchRules
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Origin, resume_from
+from trainer.steps.dataloader import (
+    EXPIRY_LATEST_MS,
+    EXPIRY_QUIET_MS,
+    BatchLimits,
+    Dataloader,
+    SkippedStep,
+)
 
-RULES = Rules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
-LIMITS = Limits(groups=2, lag=1, refill=1, window=4)
+RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
 
 
 class World:
     """A dataloader, its history, and what it told."""
 
     def __init__(
-        self, *recorded: Record, rules: Rules = RULES, origin: Origin | None = None
+        self, *recorded: Record, rules: BatchRules = RULES, origin: Origin | None = None
     ) -> None:
-        self.history = History("tiny")
+        self.control_state = ControlState("tiny")
         for offset, record in enumerate(recorded):
-            self.history.apply(record, offset)
-        todo = plan(self.history, origin or Origin(), "b")
-        self.loader = Dataloader(todo, self.history, "tiny", rules, LIMITS, now_ms=0)
+            self.control_state.apply(record, offset)
+        todo = resume_from(self.control_state, origin or Origin(), "b")
+        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, now_ms=0)
         self.told: list[Record] = []
         self.offset = 0
 
-    def hear(self, *records: Record, now_ms: int = 0) -> None:
+    def apply(self, *records: Record, now_ms: int = 0) -> None:
         for record in records:
-            self.history.apply(record, self.history.offset)
-            self.loader.hear(record, now_ms)
+            self.control_state.apply(record, self.control_state.offset)
+            self.loader.apply(record, now_ms)
 
     def session(self, group: str, sample: int, reward: float, version: int = 0) -> None:
         found = one_turn(
             f"{group}.{sample}.0", reward, version, group=group, sample=sample, group_size=2
         )
-        self.told += self.loader.take(found, 3, self.offset, now_ms=0)
+        self.told += self.loader.add(found, 3, self.offset, now_ms=0)
         self.offset += 1
 
     def group(self, name: str, rewards: tuple[float, float] = (1, 0), version: int = 0) -> None:
         for sample, reward in enumerate(rewards):
             self.session(name, sample, reward, version)
 
-    def next(self, step: int = 0) -> Batch | Skipped | None:
+    def next(self, step: int = 0) -> Batch | SkippedStep | None:
         found, records = self.loader.next_batch(step, now_ms=0)
         self.told += records
         return found
 
 
-def names(batch: Batch | Skipped | None) -> list[str]:
+def names(batch: Batch | SkippedStep | None) -> list[str]:
     assert isinstance(batch, Batch)
     return [one.group.group_id for one in batch.groups]
 
@@ -93,7 +99,7 @@ def test_a_consumed_batch_leaves_the_next_groups() -> None:
 
 def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     world = World()
-    world.hear(*(committed(step) for step in range(5)))
+    world.apply(*(committed(step) for step in range(5)))
     world.group("old", version=0)
     for name in ("g-0", "g-1"):
         world.group(name, version=4)
@@ -117,7 +123,7 @@ def test_a_recorded_step_is_put_together_as_it_was_recorded() -> None:
 
 def test_a_recorded_skip_is_skipped_again() -> None:
     world = World(r.StepSkipped(at_ms=0, step=0, reason="no_groups"))
-    assert world.next(0) == Skipped(0)
+    assert world.next(0) == SkippedStep(0)
 
 
 def test_a_step_is_trained_with_what_there_is_when_no_group_will_come() -> None:
@@ -125,43 +131,43 @@ def test_a_step_is_trained_with_what_there_is_when_no_group_will_come() -> None:
     world.group("g-0")
     for number in range(5):
         name = f"lost-{number}"
-        world.hear(admitted(name), expired(name))
+        world.apply(admitted(name), expired(name))
     world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
-    world.hear(*world.told)
+    world.apply(*world.told)
     assert names(world.next()) == ["g-0"]
 
 
 def test_a_step_is_skipped_when_every_group_was_lost() -> None:
     world = World()
     for number in range(6):
-        world.hear(admitted(f"lost-{number}"), expired(f"lost-{number}"))
+        world.apply(admitted(f"lost-{number}"), expired(f"lost-{number}"))
     assert world.next() is None
     world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
     assert world.next() is None, "before it is on the log, a group may still come"
-    world.hear(*world.told)
-    assert world.next() == Skipped(0)
+    world.apply(*world.told)
+    assert world.next() == SkippedStep(0)
 
 
 def test_nothing_is_skipped_while_groups_are_under_way() -> None:
     world = World()
     for number in range(6):
-        world.hear(admitted(f"lost-{number}"), expired(f"lost-{number}"))
-    world.hear(*world.loader.expirations(now_ms=EXPIRY_QUIET_MS), admitted("g-9"))
+        world.apply(admitted(f"lost-{number}"), expired(f"lost-{number}"))
+    world.apply(*world.loader.expirations(now_ms=EXPIRY_QUIET_MS), admitted("g-9"))
     assert world.next() is None
 
 
 def test_sessions_have_time_to_arrive_before_a_deadline_counts() -> None:
     world = World()
-    world.hear(expired("g-0"), now_ms=1000)
-    world.loader.take(one_turn("other", group="other"), 3, 0, now_ms=1000 + EXPIRY_QUIET_MS)
+    world.apply(expired("g-0"), now_ms=1000)
+    world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=1000 + EXPIRY_QUIET_MS)
     assert world.loader.expirations(1000 + EXPIRY_QUIET_MS) == []
     assert len(world.loader.expirations(1000 + 2 * EXPIRY_QUIET_MS)) == 1
 
 
 def test_a_busy_topic_does_not_put_a_deadline_off_for_ever() -> None:
     world = World()
-    world.hear(expired("g-0"), now_ms=0)
-    world.loader.take(one_turn("other", group="other"), 3, 0, now_ms=EXPIRY_LATEST_MS)
+    world.apply(expired("g-0"), now_ms=0)
+    world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=EXPIRY_LATEST_MS)
     assert len(world.loader.expirations(EXPIRY_LATEST_MS)) == 1
 
 
@@ -173,18 +179,18 @@ def test_a_deadline_that_passed_while_no_trainer_ran_still_counts() -> None:
 
 def test_a_batch_can_wait_for_groups_that_would_be_too_old_afterwards() -> None:
     world = World(rules=replace(RULES, on_stale="wait"))
-    world.hear(committed(0), admitted("late", version=0))
+    world.apply(committed(0), admitted("late", version=0))
     world.group("g-0", version=1)
     world.group("g-1", version=1)
     assert world.next(1) is None
     world.group("late")
-    world.hear(*world.told)
+    world.apply(*world.told)
     assert names(world.next(1)) == ["late", "g-0"]
 
 
 def test_sessions_of_another_policy_are_not_ours() -> None:
     world = World()
-    assert world.loader.take(one_turn("s", policy="other"), 0, 0, 0) == []
+    assert world.loader.add(one_turn("s", policy="other"), 0, 0, 0) == []
 
 
 def test_reading_stops_when_enough_is_ready_but_not_before_a_recorded_step() -> None:

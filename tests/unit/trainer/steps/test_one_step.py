@@ -15,7 +15,7 @@ from tests.unit.trainer.data.test_batch import NOW, RULES, group
 from tests.unit.trainer.recovery.test_checkpoint import StubBackend
 from trainer.data.batch import Batch, prepare
 from trainer.settings import PolicySection, TrainerSettings
-from trainer.steps.one_step import Order, StepFenced, StepRunner
+from trainer.steps.one_step import StepFenced, StepOrder, StepRunner
 from trainer.steps.publication import Publication
 
 
@@ -52,9 +52,9 @@ class Backend(StubBackend):
         super().write_weights(directory)
 
 
-def order(consumed: tuple[str, ...] = ()) -> Order:
+def order(consumed: tuple[str, ...] = ()) -> StepOrder:
     groups = (prepare(group("g", 1, 0), NOW, RULES), prepare(group("h", 1, 0), NOW, RULES))
-    return Order(
+    return StepOrder(
         batch=Batch(3, groups),
         facts={"groups": 2.0},
         version=3,

@@ -12,14 +12,14 @@ from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
 from trainer.roles.usage import Usage
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
-from trainer.steps.one_step import Done, Order
+from trainer.steps.one_step import StepDone, StepOrder
 from trainer.steps.reports import ENGINE, LEARNING, Reports
 
 EQUAL = {"filtered/zero_variance": 1.0, "reward_mean": 0.0, "tokens_trained": 0.0}
 
 
-def done(step: int, metrics: dict[str, float]) -> Done:
-    order = Order(
+def done(step: int, metrics: dict[str, float]) -> StepDone:
+    order = StepOrder(
         batch=Batch(step, ()),
         facts={},
         version=step,
@@ -29,7 +29,7 @@ def done(step: int, metrics: dict[str, float]) -> Done:
         consumed=(),
         started_ms=0,
     )
-    return Done(order, metrics, 100 + step)
+    return StepDone(order, metrics, 100 + step)
 
 
 def reports(**settings: object) -> Reports:

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas import records as r
 from schemas.records import Record
-from trainer.data.staleness import Admission
+from trainer.data.staleness import GroupAdmission
 
 Sessions = tuple[str, ...]
 
@@ -36,7 +36,7 @@ class Published:
 
 
 @dataclass(slots=True)
-class History:
+class ControlState:
     """The fold. `policy`: whose weights are meant by `WeightsPublished`."""
 
     policy: str
@@ -46,7 +46,7 @@ class History:
     """By step, the newest record of each; those before the last checkpoint are in `over`."""
     skipped: set[int] = field(default_factory=set)
     ready: dict[str, Sessions] = field(default_factory=dict)
-    under_way: dict[str, Admission] = field(default_factory=dict)
+    under_way: dict[str, GroupAdmission] = field(default_factory=dict)
     """Groups for training that were admitted and are neither ready nor over."""
     evaluating: set[str] = field(default_factory=set)
     """Groups for evaluation that were admitted and are not over; they are when they are ready."""
@@ -119,7 +119,7 @@ class History:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "History":
+    def from_json(cls, values: Mapping[str, Any]) -> "ControlState":
         """The inverse of `to_json`."""
         commits = [
             Commit(step, version, lineage, {name: tuple(of) for name, of in groups.items()})
@@ -132,7 +132,7 @@ class History:
             commits={one.step: one for one in commits},
             skipped=set(values["skipped"]),
             ready={name: tuple(of) for name, of in values["ready"].items()},
-            under_way={name: Admission(*of) for name, of in values["under_way"].items()},
+            under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             evaluating=set(values["evaluating"]),
             expired=set(values["expired"]),
             over=set(values["over"]),
@@ -177,7 +177,7 @@ class History:
         if record.purpose == "eval":
             self.evaluating.add(record.group_id)
         else:
-            admission = Admission(record.version, record.deadline_ms)
+            admission = GroupAdmission(record.version, record.deadline_ms)
             self.under_way[record.group_id] = admission
 
     def _end(self, group_id: str) -> None:
