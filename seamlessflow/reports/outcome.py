@@ -20,10 +20,10 @@ from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.memory import peak_rss_mb
 from seamlessflow.reports import reward_chart, timeline_chart
-from seamlessflow.reports.explanation import explanation
 from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import Measured, summary
 from seamlessflow.verification.verify import Verification, verify
+from trainer.metrics.reasons import reasons_for_little_learning
 
 FINAL = "final"
 """Directory below the weights with a copy of the last version."""
@@ -64,7 +64,7 @@ def report(
     timeline_chart.plot(timeline(control), config.out / "timeline.png")
     keep_final_weights(config.weights_dir)
     rewards = told["reward_first10"], told["reward_last10"]
-    reasons = explanation(*rewards, [step.metrics for step in steps])
+    reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
     return Outcome(config.out, told, verification, tuple(reasons))
 
 

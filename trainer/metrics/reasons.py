@@ -1,72 +1,88 @@
-"""Why nothing is learned, from the metrics of the last steps. Pure; asked after each step."""
+"""Reasons for a lack of learning, read from the metrics of optimizer steps. Pure.
 
-from collections.abc import Mapping, Sequence
+The trainer asks after each step if the last ones had no gradient; the report of a run looks back
+on all its steps. Both make the same four judgements; the report only names large shares.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 Metrics = Mapping[str, float]
 
+RISE = 0.05
+"""A smaller rise of the mean reward, from the first to the last ten steps, needs an explanation."""
+
+FEWEST_STEPS = 20
+"""A shorter run is not expected to learn."""
+
+_LARGE_SHARE = 0.05
+
 
 def learns(metrics: Metrics) -> bool:
-    """Whether the step had any gradient."""
+    """Return True if the step had any gradient."""
     return metrics.get("grad_norm", 0.0) > 0
 
 
-def reasons(recent: Sequence[Metrics]) -> list[str]:
-    """What kept `recent` steps from having a gradient, the weightiest first; empty if one had."""
+def reasons_for_no_gradient(recent: Sequence[Metrics]) -> list[str]:
+    """Return what kept these steps from having a gradient; empty if one of them had one."""
     if not recent or any(learns(metrics) for metrics in recent):
         return []
-    found = [
-        _equal_rewards(recent),
-        _masked(recent),
-        _dropped(recent),
-        _failed(recent),
-    ]
-    named = [text for text in found if text]
-    return named or ["tokens were trained, but the loss took the gradient of all of them away"]
+    found = list(_reasons(recent, equal_share=1.0, least_share=0.0))
+    return found or ["tokens were trained, but the loss took the gradient of all of them away"]
 
 
-def _equal_rewards(recent: Sequence[Metrics]) -> str:
-    if _mean(recent, "filtered/zero_variance") < 1:
-        return ""
-    reward = _mean(recent, "reward_mean")
-    return (
-        f"all sessions of each group returned the same (mean reward {reward:g}): the task is too "
-        "hard or too easy for the policy, or its reward does not tell sessions apart"
-    )
+def reasons_for_little_learning(
+    first: float | None, last: float | None, steps: Sequence[Metrics]
+) -> list[str]:
+    """Return why the mean reward did not rise from `first` to `last`; empty if it did.
+
+    Also empty if a reward is unknown, or if the run was too short for a rise.
+    """
+    if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
+        return []
+    head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
+    return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]
 
 
-def _masked(recent: Sequence[Metrics]) -> str:
-    masked = {
-        name.removeprefix("masked/"): _sum(recent, name)
-        for metrics in recent
-        for name in metrics
-        if name.startswith("masked/")
-    }
-    if _mean(recent, "filtered/zero_variance") == 1 or not sum(masked.values()):
-        return ""
-    parts = sorted(masked.items(), key=lambda item: -item[1])
-    listed = ", ".join(f"{count:g} {reason}" for reason, count in parts)
-    return f"sampled tokens are masked: {listed}"
+def _reasons(steps: Sequence[Metrics], equal_share: float, least_share: float) -> Iterator[str]:
+    """Yield equal rewards from `equal_share` of the groups on, the rest from `least_share` on."""
+    equal = fmean(metrics.get("filtered/zero_variance", 0.0) for metrics in steps)
+    if equal >= equal_share:
+        reward = fmean(metrics.get("reward_mean", 0.0) for metrics in steps)
+        yield (
+            f"{equal:.0%} of all groups had equal rewards (mean {reward:.2f}) and taught nothing: "
+            "the task is too hard or too easy for the policy, or its reward does not tell "
+            "sessions apart"
+        )
+    if equal < 1:  # where all groups are filtered, masks change nothing
+        masked = _family(steps, "masked/")
+        for share, count, reason in _shares(masked, _sum(steps, "tokens_trained"), least_share):
+            yield f"{share} of the sampled tokens were not trained: {reason} ({count})"
+    dropped = _family(steps, "dropped/")
+    for share, count, reason in _shares(dropped, _sum(steps, "groups"), least_share):
+        yield f"{share} of the groups were dropped as {reason} ({count}, see GroupDropped)"
+    failed = {"failed": _sum(steps, "samples_failed")}
+    for share, count, _ in _shares(failed, _sum(steps, "sessions"), least_share):
+        yield f"{share} of the sessions failed and did not count ({count}, see SampleFailed)"
 
 
-def _dropped(recent: Sequence[Metrics]) -> str:
-    dropped = {
-        name.removeprefix("dropped/"): _sum(recent, name)
-        for metrics in recent
-        for name in metrics
-        if name.startswith("dropped/")
-    }
-    listed = ", ".join(f"{count:g} {reason}" for reason, count in dropped.items())
-    return f"groups were given up: {listed} (see GroupDropped on control)" if listed else ""
+def _shares(
+    counts: Mapping[str, float], others: float, least: float
+) -> Iterator[tuple[str, str, str]]:
+    """Yield share, count and reason of each count above 0, the largest first.
+
+    The shares are of all counts and `others` together; those below `least` are left out.
+    """
+    total = others + sum(counts.values())
+    for reason, count in sorted(counts.items(), key=lambda item: -item[1]):
+        if count > 0 and count / total >= least:
+            yield f"{count / total:.0%}", f"{count:,.0f}", reason
 
 
-def _failed(recent: Sequence[Metrics]) -> str:
-    count = _sum(recent, "samples_failed")
-    return f"{count:g} sessions did not count (see SampleFailed on control)" if count else ""
+def _family(steps: Sequence[Metrics], prefix: str) -> dict[str, float]:
+    names = {name for metrics in steps for name in metrics if name.startswith(prefix)}
+    return {name.removeprefix(prefix): _sum(steps, name) for name in sorted(names)}
 
 
-def _sum(recent: Sequence[Metrics], name: str) -> float:
-    return sum(metrics.get(name, 0.0) for metrics in recent)
-
-
-def _mean(recent: Sequence[Metrics], name: str) -> float:
-    return _sum(recent, name) / len(recent)
+def _sum(steps: Sequence[Metrics], name: str) -> float:
+    return sum(metrics.get(name, 0.0) for metrics in steps)

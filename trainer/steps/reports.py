@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schemas.records import ProgressStalled
 from trainer.data.grouping import Group
-from trainer.metrics.reasons import Metrics, reasons
+from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
 from trainer.metrics.sinks import Sink
 from trainer.settings import TrainerSection
 from trainer.steps.one_step import StepDone
@@ -38,7 +38,7 @@ class Reports:
         self._recent.append((at_ms, metrics))
         if len(self._recent) < self._settings.explain_after:
             return []
-        found = reasons([one for _, one in self._recent])
+        found = reasons_for_no_gradient([one for _, one in self._recent])
         if not found:
             return []
         since_ms = self._recent[0][0]

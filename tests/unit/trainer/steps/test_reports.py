@@ -7,7 +7,6 @@ import pytest
 from schemas.records import ProgressStalled
 from trainer.data.batch import Batch
 from trainer.metrics.names import known
-from trainer.metrics.reasons import reasons
 from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
 from trainer.roles.usage import Usage
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
@@ -43,7 +42,7 @@ def told(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
 def test_equal_rewards_are_named_as_the_reason() -> None:
     (record,) = told(reports(), EQUAL, EQUAL, EQUAL)
     assert (record.what, record.since_ms) == (LEARNING, 100)
-    assert "returned the same (mean reward 0)" in record.detail
+    assert "100% of all groups had equal rewards (mean 0.00)" in record.detail
 
 
 def test_one_step_with_a_gradient_is_learning() -> None:
@@ -52,22 +51,6 @@ def test_one_step_with_a_gradient_is_learning() -> None:
 
 def test_the_reasons_are_told_once_in_a_while_and_not_each_step() -> None:
     assert len(told(reports(), *[EQUAL] * 7)) == 2
-
-
-def test_masks_and_losses_are_named_with_their_counts() -> None:
-    found = reasons([{"masked/inexact": 30.0, "masked/stale": 2.0, "dropped/stale": 4.0}])
-    assert found == [
-        "sampled tokens are masked: 30 inexact, 2 stale",
-        "groups were given up: 4 stale (see GroupDropped on control)",
-    ]
-
-
-def test_sessions_that_did_not_count_are_named() -> None:
-    assert "5 sessions did not count" in reasons([{"samples_failed": 5.0}])[0]
-
-
-def test_a_loss_that_takes_all_gradients_away_is_named() -> None:
-    assert "took the gradient" in reasons([{"tokens_trained": 5.0}])[0]
 
 
 def test_an_engine_that_disagrees_is_told_once_until_it_agrees_again() -> None:
