@@ -16,11 +16,16 @@ def show(
         typer.Option(help="Directory of a run, live or over; without it, SEAMLESSFLOW_KAFKA__*."),
     ] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="A row for every token.")] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="All its records on all topics instead of the tree.")
+    ] = False,
     count: Annotated[int, typer.Option(min=1, help="Sessions to list.")] = 20,
 ) -> None:
     """Show what is on the log of a session: its tree of tokens, masks, versions, match rules."""
+    from seamlessflow.inspection.record_view import records_view
     from seamlessflow.inspection.session_list import session_list
     from seamlessflow.inspection.session_log import load_session, recent_trajectories
+    from seamlessflow.inspection.session_records import session_records
     from seamlessflow.inspection.tree_view import session_view
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_of
@@ -31,5 +36,7 @@ def show(
             console.print(session_list(recent_trajectories(kafka, count)))
             return
         found = load_session(kafka, session)
+        written = session_records(kafka, found.session.opened.session_id) if records else []
     spell = found.tokenizer.decode if found.tokenizer else None
-    console.print(session_view(found.session, spell, tokens))
+    view = records_view(written, spell) if records else session_view(found.session, spell, tokens)
+    console.print(view)
