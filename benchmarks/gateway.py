@@ -32,10 +32,11 @@ from infra.kafka.producer import Producer
 from infra.kafka.topics import create_topics
 from infra.ports import free_port
 from infra.rendering.settings import RendererSettings, rendering_hash
-from infra.rendering.tokenizer import Tokenizer, pack
+from infra.rendering.tokenizer import Tokenizer
 from infra.settings import KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
 from schemas.records import PolicyWeights, Sampling
+from schemas.tokens import pack
 from schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 

@@ -30,6 +30,7 @@ from infra.kafka.client import Received
 from infra.rendering.renderer import Renderer
 from schemas.codec import decode, encode
 from schemas.records import PartitionClaimed, PolicyWeights, Record
+from schemas.tokens import TOKEN_BYTES
 from schemas.topics import SESSIONS
 
 _TEMPLATES = 4
@@ -110,7 +111,9 @@ class Log:
     def of(cls, records: list[Record]) -> "Log":
         """Token ids count where they first stand on the log."""
         new = (getattr(one, "suffix_ids", b"") + getattr(one, "token_ids", b"") for one in records)
-        return cls(records, [encode(one) for one in records], sum(len(ids) // 4 for ids in new))
+        return cls(
+            records, [encode(one) for one in records], sum(len(ids) // TOKEN_BYTES for ids in new)
+        )
 
     def fold(self, owned: bool) -> Partition:
         """A partition that took in the log, as its owner or while rebuilding."""

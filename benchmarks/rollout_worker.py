@@ -26,10 +26,10 @@ from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
-from infra.rendering.tokenizer import pack
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Sampling
+from schemas.tokens import pack
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 

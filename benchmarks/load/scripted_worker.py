@@ -29,11 +29,11 @@ from schemas.records import (
     VersionSpan,
     WorkerHeartbeat,
 )
+from schemas.tokens import TOKEN_BYTES
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, fleet_key
 
 _WORKER, _INCARNATION, _SLOT, _VERSION = "bench", "bench-1", 0, 0
 _HEARTBEAT_S = 1.0
-_TOKEN_BYTES = 4
 Sliced = TypeVar("Sliced", str, bytes)
 
 
@@ -110,13 +110,13 @@ def _events(turn: GenerateTurn, ids: bytes, orders: Orders) -> list[TurnProgress
         return [_completed(turn, ids, 0, orders, None)]
     content = json.loads(orders.message)["content"]
     *parts, last = zip(
-        _cut(ids, orders.chunks, _TOKEN_BYTES), _cut(content, orders.chunks, 1), strict=True
+        _cut(ids, orders.chunks, TOKEN_BYTES), _cut(content, orders.chunks, 1), strict=True
     )
     events: list[TurnProgressed | TurnCompleted] = []
     offset = 0
     for some, text in parts:
         events.append(TurnProgressed(**_sampled(turn, some, offset), delta=_delta(text)))
-        offset += len(some) // _TOKEN_BYTES
+        offset += len(some) // TOKEN_BYTES
     return [*events, _completed(turn, last[0], offset, orders, _delta(last[1]))]
 
 
@@ -141,7 +141,7 @@ def _sampled(turn: GenerateTurn, ids: bytes, offset: int) -> dict[str, Any]:
         "incarnation": _INCARNATION,
         "token_offset": offset,
         "token_ids": ids,
-        "logprobs": pack("<f", -0.7310585) * (len(ids) // _TOKEN_BYTES),
+        "logprobs": pack("<f", -0.7310585) * (len(ids) // TOKEN_BYTES),
         "spans": (VersionSpan(start=offset, version_min=_VERSION, version_max=_VERSION),),
         "at_ms": now_ms(),
     }
@@ -156,7 +156,7 @@ def _completed(
         finish_reason="stop",
         message=orders.message.encode(),
         well_formed=True,
-        prompt_length=len(turn.prompt_ids) // _TOKEN_BYTES,
+        prompt_length=len(turn.prompt_ids) // TOKEN_BYTES,
         prompt_hash=turn.prompt_hash,
     )
 

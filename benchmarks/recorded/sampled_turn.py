@@ -7,13 +7,14 @@ import numpy as np
 
 from schemas import records as r
 from schemas.records import Record
+from schemas.tokens import TOKEN_BYTES
 
 
 def outputs(
     asked: r.GenerateTurn, sampled: bytes, message: bytes, progressed: int, at_ms: int
 ) -> Iterator[Record]:
     """`progressed` records of about equal length, then the rest with the parsed `message`."""
-    count, done = len(sampled) // 4, 0
+    count, done = len(sampled) // TOKEN_BYTES, 0
     logprobs = np.linspace(-2, 0, count, dtype=np.float32).tobytes()
     for number in range(progressed + 1):
         end = count * (number + 1) // (progressed + 1)
@@ -38,7 +39,7 @@ def outputs(
                 finish_reason="tool_calls",
                 message=message,
                 well_formed=True,
-                prompt_length=len(asked.prompt_ids) // 4,
+                prompt_length=len(asked.prompt_ids) // TOKEN_BYTES,
                 prompt_hash=asked.prompt_hash,
             )
         done = end

@@ -8,7 +8,7 @@ the history is; a template that needs more is found out by the probes.
 from infra.rendering import probes as probes
 from infra.rendering.chat_template import ChatTemplate, Messages, Tools
 from infra.rendering.settings import RendererError
-from infra.rendering.tokenizer import pack
+from schemas.tokens import pack
 
 
 class Bridge:

@@ -11,7 +11,7 @@ from infra.rendering import probes as probes
 from infra.rendering.chat_messages import template_messages
 from infra.rendering.library import LibraryRenderer, Offered
 from infra.rendering.settings import RendererError
-from infra.rendering.tokenizer import pack, unpack
+from schemas.tokens import pack, unpack
 
 Messages = Sequence[Mapping[str, object]]
 Tools = Sequence[Mapping[str, object]]

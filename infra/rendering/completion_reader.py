@@ -10,8 +10,9 @@ from infra.rendering import probes as probes
 from infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
 from infra.rendering.library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
 from infra.rendering.tagged_stream import Markup, TaggedStream
-from infra.rendering.tokenizer import Tokenizer, unpack
+from infra.rendering.tokenizer import Tokenizer
 from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
+from schemas.tokens import unpack
 
 
 class CompletionReader:

@@ -9,7 +9,8 @@ gives in every case here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from infra.rendering.completion import ParsedMessage
-from infra.rendering.tokenizer import Tokenizer, pack
+from infra.rendering.tokenizer import Tokenizer
+from schemas.tokens import pack
 
 Message = Mapping[str, object]
 

@@ -18,7 +18,8 @@ from infra.rendering.completion_reader import CompletionReader
 from infra.rendering.forced_calls import NoOpening, find_opening
 from infra.rendering.library import library_renderer
 from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError, pack, unpack
+from infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError
+from schemas.tokens import pack, unpack
 
 
 class Renderer:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tokenizer import Tokenizer, unpack
+from infra.rendering.tokenizer import Tokenizer
 from infra.rendering.tool_calls import MalformedCall, ToolCall
+from schemas.tokens import unpack
 
 ParseCalls = Callable[[list[int]], tuple[ToolCall, ...]]
 """The calls in one block of ids, its two delimiters included. Raises `MalformedCall`."""

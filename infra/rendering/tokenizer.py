@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import tokenizers
 
 from infra.errors import SeamlessFlowError
@@ -37,17 +36,6 @@ class TokenizerError(SeamlessFlowError):
 
     def __reduce__(self) -> tuple[type["TokenizerError"], tuple[str, str]]:
         return TokenizerError, (self.directory, self.reason)
-
-
-def pack(ids: Sequence[int]) -> bytes:
-    """Token ids as little-endian int32."""
-    return np.asarray(ids, dtype="<i4").tobytes()
-
-
-def unpack(ids: bytes) -> list[int]:
-    """The inverse of `pack`. Raises ValueError where `ids` is not whole int32 numbers."""
-    numbers: list[int] = np.frombuffer(ids, dtype="<i4").tolist()
-    return numbers
 
 
 class TextStream(Protocol):

@@ -7,8 +7,7 @@ from infra.telemetry.metrics import Metrics
 from producers.rollout.turns.admission import Ignored
 from producers.rollout.turns.dispatch import Output
 from schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES
 
 
 class Counts:
@@ -22,7 +21,7 @@ class Counts:
     def wrote(self, record: Output) -> None:
         """A record of a turn is on its way to the log."""
         if not isinstance(record, TurnFailed):
-            self._tokens.inc(len(record.token_ids) // _TOKEN_BYTES)
+            self._tokens.inc(len(record.token_ids) // TOKEN_BYTES)
         match record:
             case TurnCompleted():
                 self._left("completed", record.finish_reason)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from infra.clock import NEVER_MS
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Received
 from infra.kafka.producer import Producer
@@ -35,7 +36,6 @@ DEVICE_CLOSE_S = 30.0
 FLUSH_S = 10.0
 """How long what was written last is waited for: Kafka may be away for longer than anybody waits."""
 
-_NEVER_MS = 2**62
 _log = logging.getLogger(__name__)
 
 
@@ -81,8 +81,8 @@ class Worker:
         self._fleet = fleet
         self._producer = producer
         self._clock = clock
-        self._stop_asked_ms = _NEVER_MS
-        self._end_ms = _NEVER_MS
+        self._stop_asked_ms = NEVER_MS
+        self._end_ms = NEVER_MS
 
     def run(self, stop: threading.Event) -> None:
         """Serves until `stop` is set. Raises whatever makes going on impossible."""

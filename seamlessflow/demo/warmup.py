@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen3ForCausalLM
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import unpack
+from schemas.tokens import unpack
 from seamlessflow.demo.dialogues import answer_text, call_text, tool_message
 from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, question
 from seamlessflow.demo.tokenizer import RENDERER

@@ -11,6 +11,7 @@ from pathlib import Path
 from infra.errors import SeamlessFlowError
 from infra.ports import is_free
 from infra.settings import KafkaSettings
+from schemas.tokens import pack
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
 
@@ -129,13 +130,9 @@ def _model(directory: Path, renderer: str) -> Finding:
         remedy = "choose the renderer of the model's family with --renderer '{\"name\": ...}'"
         return Finding(what, Grade.FAILED, str(error), remedy)
     streams = "streams" if loaded.streams else "streams no text, only whole messages"
-    stops = ", ".join(loaded.decode(_id(stop)) for stop in loaded.stop_token_ids)
+    stops = ", ".join(loaded.decode(pack([stop])) for stop in loaded.stop_token_ids)
     text = f"renderer {loaded.settings.name}: {streams}; stop tokens {stops}"
     return Finding(what, Grade.OK, text)
-
-
-def _id(token: int) -> bytes:
-    return token.to_bytes(4, "little")
 
 
 def _broker(kafka: KafkaSettings) -> Finding:

@@ -14,6 +14,7 @@ from rich.tree import Tree as RichTree
 from consumers.trajectories.sessions.assemble import masked_reasons
 from consumers.trajectories.sessions.session import Session, Turn
 from consumers.trajectories.sessions.tree import Node
+from schemas.tokens import unpack
 
 Spell = Callable[[Sequence[int]], str]
 """Text of token ids."""
@@ -103,7 +104,7 @@ def _mean_logprob(node: Node) -> str:
 
 def _text(node: Node, spell: Spell | None, reason: str) -> Text:
     """The node's tokens as running text, each span of one version in its style."""
-    ids = _ids(node)
+    ids = unpack(bytes(node.ids))
     starts = [span.start for span in node.spans] or [0]
     text = Text()
     for place, start in enumerate(starts):
@@ -116,7 +117,7 @@ def _text(node: Node, spell: Spell | None, reason: str) -> Text:
 def _table(node: Node, spell: Spell | None, reason: str) -> Table:
     """A row a token."""
     table = Table("token", "id", "text", "log-prob", "version", "mask", box=None)
-    ids = _ids(node)
+    ids = unpack(bytes(node.ids))
     logprobs = np.frombuffer(bytes(node.logprobs), "<f4").tolist() or [None] * len(ids)
     versions = _version_of_each(node, len(ids))
     for place, (token, logprob, version) in enumerate(zip(ids, logprobs, versions, strict=True)):
@@ -138,10 +139,6 @@ def _version_of_each(node: Node, count: int) -> list[str]:
         name = str(span.version_min) if exact else f"{span.version_min}-{span.version_max}?"
         versions[span.start :] = [name] * (count - span.start)
     return versions
-
-
-def _ids(node: Node) -> list[int]:
-    return [int(token) for token in np.frombuffer(bytes(node.ids), "<i4")]
 
 
 def _spelt(ids: Sequence[int], spell: Spell | None) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from schemas import records as r
 from schemas.records import Record
+from schemas.tokens import TOKEN_BYTES
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 Int64s = NDArray[np.int64]
@@ -71,7 +72,7 @@ class _Turn:
     completed: bool = False
 
     def __len__(self) -> int:
-        return len(self.ids) // 4
+        return len(self.ids) // TOKEN_BYTES
 
     def accepts(self, dispatch: int | None, worker: str | None, incarnation: str | None) -> bool:
         """Whether a worker's event about this turn counts."""

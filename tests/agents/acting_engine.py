@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from infra.rendering.tokenizer import Tokenizer, pack, unpack
+from infra.rendering.tokenizer import Tokenizer
 from producers.rollout.engine.commands import CommandQueue
 from producers.rollout.engine.contract import (
     ChunkCallback,
@@ -24,6 +24,7 @@ from producers.rollout.engine.thread import EngineThread
 from producers.rollout.roles.steps import Weights
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.turns.message_reader import MessageReader
+from schemas.tokens import pack, unpack
 from tests.agents.sampled_turns import append
 from tests.agents.speech import Speech, logprobs
 

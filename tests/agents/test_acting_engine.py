@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from infra.rendering.tokenizer import Tokenizer, pack, unpack
+from infra.rendering.tokenizer import Tokenizer
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.probe.asking import EngineProbe
 from producers.rollout.probe.questions import PROMPT_TEXT
+from schemas.tokens import pack, unpack
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_engine import ActingEngine

@@ -1,7 +1,7 @@
 """What a model may say: texts of all kinds, and tokens that no tokenizer would make of them."""
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import unpack
+from schemas.tokens import unpack
 from tests.properties.choices import Choices
 from tests.properties.engine import Author, Generation
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.rendering.tokenizer import pack, unpack
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -21,6 +20,7 @@ from producers.rollout.engine.contract import (
     TokenChunk,
     VersionSpan,
 )
+from schemas.tokens import pack, unpack
 
 Author = Callable[["Generation"], list[int]]
 """The tokens that a generation would sample if nothing stopped it."""

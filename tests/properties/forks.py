@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import pack, unpack
 from schemas import records as r
+from schemas.tokens import pack, unpack
 from tests.builders.trajectories.oracle import SessionTold, TurnTold
 from tests.properties.told import Known
 

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import pack, unpack
 from schemas import records as r
 from schemas.identity import turn_of_tool_call
+from schemas.tokens import pack, unpack
 from tests.builders.trajectories.oracle import SessionTold, TurnTold, ids_of
 from tests.properties.forks import answer_of, check_fork, check_raw
 from tests.properties.told import Known, Told

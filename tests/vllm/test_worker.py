@@ -12,12 +12,12 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from infra.clock import now_ms
-from infra.rendering.tokenizer import unpack
 from infra.settings import KafkaSettings
 from infra.weights.manifest import Manifest, publish
 from producers.rollout.settings import VllmSection
 from schemas import records as r
 from schemas.records import Record
+from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
 from tests.builders.models import plain_logprobs
 from tests.integration.rollout.rollout_stage import Stage, staged

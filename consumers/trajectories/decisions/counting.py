@@ -4,9 +4,9 @@ import orjson
 
 from consumers.trajectories.decisions.decision import Context
 from consumers.trajectories.sessions.session import Session
-from consumers.trajectories.sessions.tree import TOKEN_BYTES
 from infra.rendering.settings import RendererError, with_template_args
 from schemas.records import CommandAnswered, CountTokens
+from schemas.tokens import TOKEN_BYTES
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:

@@ -7,6 +7,7 @@ from consumers.trajectories.decisions.fleet import Worker
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 from schemas.records import Record, TurnStarted
+from schemas.tokens import TOKEN_BYTES
 
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
@@ -94,7 +95,7 @@ def _to(
         at_ms=context.now_ms,
         turn_id=started.turn_id,
         dispatch=number,
-        from_offset=len(completion) // 4,
+        from_offset=len(completion) // TOKEN_BYTES,
         worker=worker.worker,
         incarnation=worker.incarnation,
         slot=worker.slot,

@@ -12,10 +12,10 @@ from consumers.trajectories.matching.match import Match
 from consumers.trajectories.matching.raw import match_raw
 from consumers.trajectories.sessions.message_keys import Strictness, shape_key
 from consumers.trajectories.sessions.session import Session, TurnState
-from consumers.trajectories.sessions.tree import TOKEN_BYTES
 from infra.rendering.settings import RendererError, with_template_args
 from schemas import records as r
 from schemas.records import PolicyWeights
+from schemas.tokens import TOKEN_BYTES
 
 _FREE = ("auto", "none")
 

@@ -16,8 +16,9 @@ import orjson
 from consumers.trajectories.matching.match import Match
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import ROOT, TOKEN_BYTES, Tree
+from consumers.trajectories.sessions.tree import ROOT, Tree
 from schemas.identity import turn_of_tool_call
+from schemas.tokens import TOKEN_BYTES
 
 Messages = Sequence[Mapping[str, Any]]
 SAME_PROMPT = "same_prompt"

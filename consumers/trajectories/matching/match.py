@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from consumers.trajectories.sessions.tree import ROOT, TOKEN_BYTES, Node, Tree
+from consumers.trajectories.sessions.tree import ROOT, Node, Tree
+from schemas.tokens import TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

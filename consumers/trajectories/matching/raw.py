@@ -15,7 +15,8 @@ from consumers.trajectories.matching.chat import SAME_PROMPT, asked_before
 from consumers.trajectories.matching.match import Match
 from consumers.trajectories.sessions.message_keys import chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import ROOT, TOKEN_BYTES
+from consumers.trajectories.sessions.tree import ROOT
+from schemas.tokens import TOKEN_BYTES, pack
 
 _INT32 = range(2**31)
 
@@ -129,7 +130,7 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
     ids = asked.get("ids")
     if not isinstance(ids, list) or not all(type(one) is int and one in _INT32 for one in ids):
         raise ValueError("a plain prompt must be text or token ids")
-    return b"".join(one.to_bytes(TOKEN_BYTES, "little") for one in ids)
+    return pack(ids)
 
 
 def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import TOKEN_BYTES
 from schemas import records as r
 from schemas.records import Record, Reward, TokenTensor
+from schemas.tokens import TOKEN_BYTES
 
 FOLD_VERSION = 1
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted

@@ -5,9 +5,9 @@ from itertools import chain
 
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import TOKEN_BYTES
 from schemas import records as r
 from schemas.records import Record, ReplyAddress
+from schemas.tokens import TOKEN_BYTES
 
 Reply = tuple[int, Record]
 """Partition of `replies` and the record."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.records import VersionSpan
+from schemas.tokens import TOKEN_BYTES
 
-TOKEN_BYTES = 4
 ROOT = -1
 
 

@@ -9,8 +9,8 @@ from producers.gateway.dialects.dialect import Events, Piece
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.link.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
+from schemas.tokens import TOKEN_BYTES
 
-_TOKEN_BYTES = 4
 _COMMENT = b": keep-alive\n\n"
 """What may stand before an answer in every dialect."""
 
@@ -86,7 +86,7 @@ class StreamedAnswer:
         delivered = self._delivered[choice]
         rest = delivered.rest(answer)
         offset = delivered.offset
-        start = offset * _TOKEN_BYTES
+        start = offset * TOKEN_BYTES
         ids = answer.token_ids[start:] if answer.token_ids else None
         logprobs = answer.logprobs[start:] if answer.logprobs else None
         if not rest and not ids:

@@ -3,13 +3,14 @@
 The gateway has no tokenizer, so a token is called `token_id:<id>`.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
-from struct import unpack
 from typing import NamedTuple
 
 import orjson
 
 from schemas.records import TokenTensor
+from schemas.tokens import unpack
 
 _LEAST = -9999.0
 _BYTES = 4
@@ -46,7 +47,7 @@ def scores(
 
 def scores_json(token_ids: bytes, logprobs: bytes, template: bytes) -> bytes:
     """A JSON array of `template % (id, log-prob)` a token; a fifth of what objects cost."""
-    ids = unpack(f"<{len(token_ids) // _BYTES}i", token_ids)
+    ids = unpack(token_ids)
     shown = orjson.dumps(_values(logprobs))[1:-1].split(b",") if ids else ()
     return b"[%b]" % b",".join([template % pair for pair in zip(ids, shown, strict=True)])
 
@@ -65,9 +66,9 @@ def _rows(tensors: Sequence[TokenTensor]) -> Iterator[tuple[int, list[tuple[str,
 
 
 def _ids(data: bytes) -> list[str]:
-    return [f"token_id:{token}" for token in unpack(f"<{len(data) // _BYTES}i", data)]
+    return [f"token_id:{token}" for token in unpack(data)]
 
 
 def _values(data: bytes) -> list[float]:
     """JSON has no minus infinity."""
-    return [max(value, _LEAST) for value in unpack(f"<{len(data) // _BYTES}f", data)]
+    return [max(value, _LEAST) for value in struct.unpack(f"<{len(data) // _BYTES}f", data)]

@@ -18,6 +18,7 @@ from producers.rollout.engine.errors import (
     RequestInvalid,
     no_structured_output,
 )
+from schemas.tokens import TOKEN_BYTES
 
 TopRow = tuple[bytes, bytes]
 """The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""
@@ -95,7 +96,7 @@ NO_TOP: TopRow = (b"", b"")
 
 def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
     """Little-endian int32 bytes as an array. Raises `RequestInvalid`."""
-    if len(data) % 4:
+    if len(data) % TOKEN_BYTES:
         raise RequestInvalid(request_id, f"{len(data)} bytes are not a run of int32 token ids")
     return np.frombuffer(data, "<i4").astype(np.int32, copy=False)
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
+from schemas.tokens import TOKEN_BYTES
 
 _ROUNDING = 1e-4
 """What the log-probability of a token that is all but certain may come out above 0."""
-
-_TOKEN_BYTES = 4
 
 
 class EngineProbeFailed(SeamlessFlowError):
@@ -61,7 +60,7 @@ def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> Answ
     start = end = len(question.completion)
     for place, chunk in enumerate(chunks):
         _check_chunk(question, chunk, end, version)
-        end += len(chunk.token_ids) // _TOKEN_BYTES
+        end += len(chunk.token_ids) // TOKEN_BYTES
         if chunk.finish_reason is not None and place + 1 < len(chunks):
             question.fail("finish_reason", "no chunk behind it", f"{len(chunks) - place - 1}")
     answer = Answer(
@@ -79,7 +78,7 @@ def _check_chunk(question: Question, chunk: TokenChunk, end: int, version: int) 
     if chunk.offset != end:
         question.fail("offset", end, chunk.offset)
     size = len(chunk.token_ids)
-    if size % _TOKEN_BYTES:
+    if size % TOKEN_BYTES:
         question.fail("token_ids", "whole int32 numbers", f"{size} bytes")
     wanted = size * question.sampling.top_logprobs
     for field, expected, data in (
@@ -89,7 +88,7 @@ def _check_chunk(question: Question, chunk: TokenChunk, end: int, version: int) 
     ):
         if len(data) != expected:
             question.fail(field, f"{expected} bytes", f"{len(data)} bytes")
-    _check_spans(question, chunk, size // _TOKEN_BYTES, version)
+    _check_spans(question, chunk, size // TOKEN_BYTES, version)
 
 
 def _check_spans(question: Question, chunk: TokenChunk, tokens: int, version: int) -> None:
@@ -124,7 +123,7 @@ def _is_logprob(number: float) -> bool:
 
 def _rows(chunks: Sequence[TokenChunk]) -> Iterator[dict[int, float]]:
     for chunk in chunks:
-        if tokens := len(chunk.token_ids) // _TOKEN_BYTES:
+        if tokens := len(chunk.token_ids) // TOKEN_BYTES:
             ids = np.frombuffer(chunk.top_ids, "<i4").reshape(tokens, -1).tolist()
             logprobs = np.frombuffer(chunk.top_logprobs, "<f4").reshape(tokens, -1).tolist()
             for row in zip(ids, logprobs, strict=True):

@@ -11,6 +11,7 @@ from producers.rollout.engine.contract import Engine, TokenChunk
 from producers.rollout.engine.errors import EngineError
 from producers.rollout.probe import questions
 from producers.rollout.probe.answers import Answer, EngineProbeFailed, Question, read
+from schemas.tokens import pack
 
 SHORT = 2
 """Tokens of the one answer that is asked for under weights that were just loaded."""
@@ -82,7 +83,7 @@ class _Asking:
 
     def _submit(self, listener: "_Listener") -> None:
         question = listener.question
-        completion = b"".join([token.to_bytes(4, "little") for token in question.completion])
+        completion = pack(question.completion)
         try:
             self._engine.submit(
                 *(listener.request_id, question.prompt, completion),

@@ -24,11 +24,11 @@ from producers.rollout.engine.errors import (
 )
 from producers.rollout.engine.state import EngineState
 from producers.rollout.scripted_engine.script import Script, logprobs, most_likely
+from schemas.tokens import TOKEN_BYTES
 
 STEP_S = 0.005
 """How often tokens come where they have a speed."""
 
-_TOKEN_BYTES = 4
 _log = logging.getLogger(__name__)
 
 
@@ -55,15 +55,15 @@ def scripted_request(
     limit: int,
 ) -> ScriptedRequest:
     """Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`."""
-    if not prompt or len(prompt) % _TOKEN_BYTES or len(completion) % _TOKEN_BYTES:
+    if not prompt or len(prompt) % TOKEN_BYTES or len(completion) % TOKEN_BYTES:
         raise RequestInvalid(request_id, "prompt and completion must be whole token ids")
     if sampling.json_schema is not None:
         raise no_structured_output(request_id)
-    length, offset = len(prompt) // _TOKEN_BYTES, len(completion) // _TOKEN_BYTES
+    length, offset = len(prompt) // TOKEN_BYTES, len(completion) // TOKEN_BYTES
     if length + offset > limit:
         raise PromptTooLong(request_id, length + offset, limit)
     end, reason = script.end(length, offset, sampling, limit)
-    last = completion[-_TOKEN_BYTES:]
+    last = completion[-TOKEN_BYTES:]
     if last and int(np.frombuffer(last, "<i4")[0]) in sampling.stop_token_ids:
         end, reason = offset, "stop"
     return ScriptedRequest(request_id, sampling, on_chunk, offset, end, reason)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from producers.rollout.engine.contract import FinishReason, SamplingParams
+from schemas.tokens import TOKEN_BYTES, pack
 
 LOGPROB = -0.5
 """What every token reports; there is no model to be true to."""
 
-_TOKEN_BYTES = 4
 _LOGPROB_BYTES = np.array([LOGPROB], "<f4").tobytes()
 
 
@@ -30,7 +30,7 @@ class Script:
     _ids: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.pattern or len(self.pattern) % _TOKEN_BYTES:
+        if not self.pattern or len(self.pattern) % TOKEN_BYTES:
             raise ValueError(f"the pattern has {len(self.pattern)} bytes, no run of token ids")
         object.__setattr__(self, "_text", self._repeated(self.length))
         object.__setattr__(self, "_ids", frozenset(np.frombuffer(self._text, "<i4").tolist()))
@@ -49,10 +49,10 @@ class Script:
     def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
         """Ids of the completion from `start` to `end`."""
         if end <= self.length:
-            return self._text[start * _TOKEN_BYTES : end * _TOKEN_BYTES]
+            return self._text[start * TOKEN_BYTES : end * TOKEN_BYTES]
         if stop_token_ids:
-            return self._text[start * _TOKEN_BYTES :] + stop_token_ids[0].to_bytes(4, "little")
-        return self._repeated(end)[start * _TOKEN_BYTES :]
+            return self._text[start * TOKEN_BYTES :] + pack(stop_token_ids[:1])
+        return self._repeated(end)[start * TOKEN_BYTES :]
 
     def _first_stop(self, offset: int, stop_token_ids: tuple[int, ...]) -> int | None:
         """Where a completion is after its first stop token."""
@@ -66,7 +66,7 @@ class Script:
         return self.length + 1
 
     def _repeated(self, length: int) -> bytes:
-        size = length * _TOKEN_BYTES
+        size = length * TOKEN_BYTES
         return (self.pattern * (size // len(self.pattern) + 1))[:size]
 
 

@@ -21,6 +21,7 @@ from schemas.records import (
     TurnInterrupted,
     TurnProgressed,
 )
+from schemas.tokens import TOKEN_BYTES
 
 STREAMED_EVERY_MS = 100
 UNSTREAMED_EVERY_MS = 2_000
@@ -28,7 +29,6 @@ SILENCE_MS = 5_000
 """After so long without a record an empty `TurnProgressed` says that the turn is still held."""
 
 Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
-_TOKEN_BYTES = 4
 
 
 class Turn:
@@ -50,7 +50,7 @@ class Turn:
         self._message = TurnMessage(request, stream, ends)
         self._unwritten = Unwritten(
             request.turn_id,
-            len(request.completion_ids) // _TOKEN_BYTES,
+            len(request.completion_ids) // TOKEN_BYTES,
             request.sampling.top_logprobs,
         )
         self._every_ms = STREAMED_EVERY_MS if request.stream else UNSTREAMED_EVERY_MS
@@ -162,7 +162,7 @@ class Turn:
             finish_reason="tool_calls" if called else reason,
             message=message_json(message, request.turn_id),
             well_formed=message.well_formed,
-            prompt_length=len(request.prompt_ids) // _TOKEN_BYTES,
+            prompt_length=len(request.prompt_ids) // TOKEN_BYTES,
             prompt_hash=xxhash.xxh3_128_digest(request.prompt_ids),
             stop_sequence=self._message.stop_sequence,
             reasoning_tokens=message.reasoning_tokens,
@@ -180,7 +180,7 @@ def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupte
         dispatch=request.dispatch,
         worker=request.worker,
         incarnation=request.incarnation,
-        token_offset=len(request.completion_ids) // _TOKEN_BYTES,
+        token_offset=len(request.completion_ids) // TOKEN_BYTES,
         token_ids=b"",
         logprobs=b"",
         at_ms=now_ms,

@@ -12,8 +12,7 @@ from producers.rollout.turns.assistant_message import delta_json
 from producers.rollout.turns.one_call import OneCall
 from producers.rollout.turns.stop_text import StopText, joined
 from schemas.records import GenerateTurn
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES
 
 
 class TurnMessage:
@@ -79,9 +78,9 @@ class TurnMessage:
 
 def template_prompt(request: GenerateTurn) -> bytes:
     """The prompt without the beginning of the answer."""
-    return request.prompt_ids[: len(request.prompt_ids) - _TOKEN_BYTES * request.prefill]
+    return request.prompt_ids[: len(request.prompt_ids) - TOKEN_BYTES * request.prefill]
 
 
 def prefill(request: GenerateTurn) -> bytes:
     """The beginning of the answer that the prompt ends with."""
-    return request.prompt_ids[len(request.prompt_ids) - _TOKEN_BYTES * request.prefill :]
+    return request.prompt_ids[len(request.prompt_ids) - TOKEN_BYTES * request.prefill :]

@@ -12,10 +12,8 @@ such a turn is not limited.
 from collections.abc import Collection
 
 from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
-from infra.rendering.tokenizer import unpack
 from producers.rollout.turns.stop_text import joined
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES, unpack
 
 
 class OneCall:
@@ -36,7 +34,7 @@ class OneCall:
                 self.found_after = self._fed
             if self.found_after is not None:
                 break
-            new = self._inner.feed(ids[_TOKEN_BYTES * place : _TOKEN_BYTES * (place + 1)])
+            new = self._inner.feed(ids[TOKEN_BYTES * place : TOKEN_BYTES * (place + 1)])
             self._fed += 1
             self._called = self._called or bool(new.tool_calls)
             delta = joined(delta, new)

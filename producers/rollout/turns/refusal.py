@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schemas.records import GenerateTurn, Sampling, TurnFailed
+from schemas.tokens import TOKEN_BYTES
 
 Cause = Literal["policy", "environment", "infrastructure"]
-_TOKEN_BYTES = 4
 
 _NOT_BENT: dict[str, tuple[object, ...]] = {
     "min_p": (None, 0.0),
@@ -62,15 +62,15 @@ def refusal(
         return _misdirected(f"asks for policy {request.policy}, this worker serves {policy}")
     if request.pinned_version not in (None, version):
         return _misdirected(f"pinned to version {request.pinned_version}, loaded is {version}")
-    if len(request.prompt_ids) % _TOKEN_BYTES or len(request.completion_ids) % _TOKEN_BYTES:
+    if len(request.prompt_ids) % TOKEN_BYTES or len(request.completion_ids) % TOKEN_BYTES:
         return bad_request("token ids are not whole int32 numbers")
-    if not 0 <= request.prefill <= len(request.prompt_ids) // _TOKEN_BYTES:
+    if not 0 <= request.prefill <= len(request.prompt_ids) // TOKEN_BYTES:
         return bad_request(f"prefill {request.prefill} is not within the prompt")
     if request.adapter:
         return unsupported_value(f"adapter {request.adapter}: adapters are not supported")
     if names := unsupported(request.sampling):
         return unsupported_value(f"sampling by {', '.join(names)} is not supported")
-    if (length := len(request.prompt_ids) // _TOKEN_BYTES) >= max_context:
+    if (length := len(request.prompt_ids) // TOKEN_BYTES) >= max_context:
         return too_long(length, max_context)
     return None
 

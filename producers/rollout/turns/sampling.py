@@ -6,8 +6,7 @@ import xxhash
 
 from producers.rollout.engine.contract import SamplingParams
 from schemas.records import GenerateTurn
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES
 
 
 def sampling_params(
@@ -18,7 +17,7 @@ def sampling_params(
     Raises `ValueError` for values outside their range.
     """
     asked = request.sampling
-    room = max_context - len(request.prompt_ids) // _TOKEN_BYTES
+    room = max_context - len(request.prompt_ids) // TOKEN_BYTES
     return SamplingParams(
         max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
         temperature=1.0 if asked.temperature is None else asked.temperature,
@@ -33,7 +32,7 @@ def sampling_params(
 
 def turn_seed(request: GenerateTurn, seed: int) -> int:
     """A seed of its own for each session, turn, choice and offset to go on from."""
-    offset = len(request.completion_ids) // _TOKEN_BYTES
+    offset = len(request.completion_ids) // TOKEN_BYTES
     parts = (seed, request.session_id, request.turn_id, request.choice, offset)
     digest: int = xxhash.xxh3_64_intdigest(repr(parts).encode())
     return digest >> 1  # engines take signed numbers

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import orjson
 
+from infra.clock import NEVER_MS
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers, Received
 from infra.kafka.producer import OnDelivery
@@ -43,12 +44,11 @@ from schemas.records import (
     TurnFailed,
     TurnInterrupted,
 )
+from schemas.tokens import TOKEN_BYTES
 
 SCAN_MS = 20
 """How late a turn that is due may be looked at, so that many turns share one look."""
 
-_TOKEN_BYTES = 4
-_NEVER_MS = 2**62
 
 Write = Callable[[Output, int, Headers, OnDelivery], None]
 """Writes a record of a turn to the given partition of `sessions`."""
@@ -83,7 +83,7 @@ class Serving:
         """Written since the process began."""
         self.engine_failed = False
         """The engine ended a turn that nobody asked it to end."""
-        self.due_ms = _NEVER_MS
+        self.due_ms = NEVER_MS
         self._away_reason = "preempted"
         self._write = write
         self._wake = wake
@@ -117,7 +117,7 @@ class Serving:
         for live in list(self.running.values()):
             if live.turn.due_ms <= now_ms:
                 self.advance(live, now_ms)
-        earliest = min((live.turn.due_ms for live in self.running.values()), default=_NEVER_MS)
+        earliest = min((live.turn.due_ms for live in self.running.values()), default=NEVER_MS)
         self.due_ms = max(earliest, now_ms + SCAN_MS)
 
     def leave(self, reason: str, now_ms: int) -> int:
@@ -208,12 +208,12 @@ class Serving:
                 self._undelivered(live, error)
 
         if not isinstance(record, TurnFailed):
-            self.tokens += len(record.token_ids) // _TOKEN_BYTES
+            self.tokens += len(record.token_ids) // TOKEN_BYTES
         self._write(record, live.turn.request.partition, live.headers, delivered)
         if isinstance(record, TurnCompleted):
             live.span.set(
                 input_tokens=record.prompt_length,
-                output_tokens=record.token_offset + len(record.token_ids) // _TOKEN_BYTES,
+                output_tokens=record.token_offset + len(record.token_ids) // TOKEN_BYTES,
                 finish_reason=record.finish_reason,
             )
         elif isinstance(record, TurnInterrupted | TurnFailed):

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infra.rendering.completion import NOTHING, MessageDelta, MessageStream, ParsedMessage
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES
 
 
 class StopText:
@@ -32,11 +31,11 @@ class StopText:
 
     def feed(self, ids: bytes) -> MessageDelta:
         delta = NOTHING
-        for start in range(0, len(ids), _TOKEN_BYTES):
+        for start in range(0, len(ids), TOKEN_BYTES):
             if self.found_after is not None:
                 break
             self._fed += 1
-            delta = joined(delta, self._read(self._inner.feed(ids[start : start + _TOKEN_BYTES])))
+            delta = joined(delta, self._read(self._inner.feed(ids[start : start + TOKEN_BYTES])))
         return delta
 
     def finish(self) -> MessageDelta:

@@ -3,8 +3,7 @@
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import TokenChunk
 from schemas.records import TokenTensor, VersionSpan
-
-_TOKEN_BYTES = 4
+from schemas.tokens import TOKEN_BYTES
 
 
 class ChunkOutOfOrder(SeamlessFlowError):
@@ -45,7 +44,7 @@ class Unwritten:
     @property
     def end(self) -> int:
         """Length of the completion so far."""
-        return self.offset + len(self.ids) // _TOKEN_BYTES
+        return self.offset + len(self.ids) // TOKEN_BYTES
 
     @property
     def tensors(self) -> tuple[TokenTensor, ...]:
@@ -74,7 +73,7 @@ class Unwritten:
 
     def cut(self, length: int) -> None:
         """Only the first `length` tokens of the completion belong to it."""
-        kept = max(0, length - self.offset) * _TOKEN_BYTES
+        kept = max(0, length - self.offset) * TOKEN_BYTES
         self.ids, self.logprobs = self.ids[:kept], self.logprobs[:kept]
         self._top_ids = self._top_ids[: kept * self._top]
         self._top_logprobs = self._top_logprobs[: kept * self._top]
@@ -96,7 +95,7 @@ class Unwritten:
         if self._top:
             self._check_size("top_ids", size * self._top, chunk.top_ids)
             self._check_size("top_logprobs", size * self._top, chunk.top_logprobs)
-        return end + size // _TOKEN_BYTES
+        return end + size // TOKEN_BYTES
 
     def _check_size(self, field: str, expected: int, data: bytes) -> None:
         if len(data) != expected:

@@ -13,13 +13,13 @@ import orjson
 
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import SamplingParams
+from schemas.tokens import TOKEN_BYTES
 
 GENERATE = "/inference/v1/generate"
 UNLIKELY = -9999.0
 """What the server says of a token that its model gave no probability, or NaN."""
 
 _SEEDS = 2**63
-_TOKEN_BYTES = 4
 _DATA = b"data: "
 _END = b"[DONE]"
 
@@ -59,7 +59,7 @@ class Piece:
     @property
     def count(self) -> int:
         """Number of tokens."""
-        return len(self.token_ids) // _TOKEN_BYTES
+        return len(self.token_ids) // TOKEN_BYTES
 
 
 def generate(

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.rendering.tokenizer import unpack
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
 )
+from schemas.tokens import unpack
 
 Calls = list[tuple[object, ...]]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tokenizer import pack, unpack
 from producers.rollout.engine.contract import FinishReason, TokenChunk, VersionSpan
 from producers.rollout.scripted_engine.script import logprobs
 from schemas.records import GenerateTurn, Sampling
+from schemas.tokens import pack, unpack
 
 WORKER = "worker-0"
 INCARNATION = "inc-1"

@@ -18,7 +18,6 @@ from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.topics import create_topics
 from infra.rendering.settings import RendererSettings
-from infra.rendering.tokenizer import pack
 from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
@@ -27,6 +26,7 @@ from producers.rollout.roles.device import EngineFactory
 from producers.rollout.settings import RolloutSection, RolloutSettings
 from schemas import records as r
 from schemas.records import Record, Sampling
+from schemas.tokens import pack
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 from tests.paths import ROOT
 

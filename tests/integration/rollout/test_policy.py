@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from infra.rendering.tokenizer import unpack
 from infra.settings import KafkaSettings
 from infra.weights.manifest import Manifest, WeightsInvalid, publish
 from schemas import records as r
 from schemas.records import Record
+from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
 from tests.builders.models import plain_logprobs, plain_top
 from tests.integration.rollout.rollout_stage import Stage, staged

@@ -12,7 +12,6 @@ import xxhash
 from infra.clock import now_ms
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
-from infra.rendering.tokenizer import pack, unpack
 from infra.settings import KafkaSettings
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
@@ -22,6 +21,7 @@ from producers.rollout.scripted_engine.script import Script
 from producers.rollout.turns.message_reader import MessageReader
 from producers.rollout.worker import EngineBroke
 from schemas import records as r
+from schemas.tokens import pack, unpack
 from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import make_tokenizer

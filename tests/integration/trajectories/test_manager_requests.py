@@ -8,6 +8,7 @@ import pytest
 
 from infra.settings import KafkaSettings
 from schemas import records as r
+from schemas.tokens import pack
 from tests.integration.trajectories.manager_bench import POLICY, Bench, bench, message
 
 pytestmark = pytest.mark.kafka
@@ -164,7 +165,7 @@ def test_plain_text_goes_on_from_the_exact_ids_of_an_earlier_turn(served: Bench)
     )
     three, _ = answered(served, served.request("raw", raw([5, 6, 7]), raw=True), "!")
 
-    stop = served.renderer.stop_token_ids[0].to_bytes(4, "little")
+    stop = pack(served.renderer.stop_token_ids[:1])
     sampled = served.renderer.encode(" a time")
     assert one.prompt_ids == served.renderer.encode("once upon")
     assert two.prompt_ids == one.prompt_ids + sampled + served.renderer.encode(" there")

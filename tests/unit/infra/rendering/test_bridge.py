@@ -6,7 +6,8 @@ from infra.rendering.bridge import Bridge
 from infra.rendering.chat_template import ChatTemplate
 from infra.rendering.library import library_renderer
 from infra.rendering.settings import RendererSettings
-from infra.rendering.tokenizer import Tokenizer, pack
+from infra.rendering.tokenizer import Tokenizer
+from schemas.tokens import pack
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
 from tests.unit.infra.rendering.test_renderer import ASKED, TOLD, Message
 

@@ -6,8 +6,9 @@ from tokenizers import models, pre_tokenizers
 
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError, RendererSettings
-from infra.rendering.tokenizer import Tokenizer, pack
+from infra.rendering.tokenizer import Tokenizer
 from infra.rendering.tool_calls import ToolCall
+from schemas.tokens import pack
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
 from tests.unit.infra.rendering.test_renderer import ASKED, TOLD, TOOLS, Message, called
 

@@ -8,8 +8,9 @@ import pytest
 
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
-from infra.rendering.tokenizer import Tokenizer, unpack
+from infra.rendering.tokenizer import Tokenizer
 from producers.gateway.dialects.openai_responses.request import parse as parse_responses
+from schemas.tokens import unpack
 from tests.builders.tokenizers import MARKUP_TOKENS, byte_tokenizer, make_renderer
 from tests.paths import CODEX_REQUEST
 

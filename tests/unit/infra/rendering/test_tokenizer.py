@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.rendering.tokenizer import Tokenizer, TokenizerError, pack, unpack
+from infra.rendering.tokenizer import Tokenizer, TokenizerError
 from tests.builders.tokenizers import byte_tokenizer, fallback_tokenizer
 
 unhurried = settings(deadline=None, max_examples=100)
@@ -71,14 +71,6 @@ def test_text_survives_encoding(text: str) -> None:
 def test_changing_what_was_encoded_does_not_change_the_next_answer() -> None:
     BYTES.encode("abc").clear()
     assert BYTES.decode(BYTES.encode("abc")) == "abc"
-
-
-@unhurried
-@given(st.lists(st.integers(-(2**31), 2**31 - 1)))
-def test_packing_is_little_endian_int32(ids: list[int]) -> None:
-    packed = pack(ids)
-    assert packed == b"".join(i.to_bytes(4, "little", signed=True) for i in ids)
-    assert unpack(packed) == ids
 
 
 def test_truncation_and_padding_of_the_file_are_switched_off() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
-from infra.rendering.tokenizer import pack, unpack
 from infra.rendering.tool_calls import ToolCall
 from producers.rollout.engine.contract import FinishReason
 from producers.rollout.scripted_engine.script import logprobs
@@ -25,6 +24,7 @@ from schemas.records import (
     TurnProgressed,
     VersionSpan,
 )
+from schemas.tokens import pack, unpack
 from tests.builders.rollout.records import Letters, chunk, codes, request
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.rendering.tokenizer import pack
 from producers.rollout.scripted_engine.script import logprobs
 from producers.rollout.turns.dispatch import Turn
 from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
+from schemas.tokens import pack
 from tests.builders.rollout.records import chunk, request
 from tests.builders.tokenizers import make_renderer
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra.rendering.tokenizer import pack
 from producers.rollout.turns.refusal import failed, refusal, unsupported
 from producers.rollout.turns.sampling import sampling_params, turn_seed
 from schemas.records import Sampling
+from schemas.tokens import pack
 from tests.builders.rollout.records import request
 
 

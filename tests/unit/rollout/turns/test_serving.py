@@ -7,7 +7,6 @@ import pytest
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers, Received
 from infra.kafka.producer import OnDelivery
-from infra.rendering.tokenizer import pack
 from infra.settings import TelemetrySettings
 from infra.telemetry.tracing import telemetry
 from producers.rollout.engine.errors import (
@@ -29,6 +28,7 @@ from schemas.records import (
     TurnInterrupted,
     TurnProgressed,
 )
+from schemas.tokens import pack
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.records import (
     INCARNATION,

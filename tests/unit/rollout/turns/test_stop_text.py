@@ -3,8 +3,8 @@
 import pytest
 
 from infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
-from infra.rendering.tokenizer import pack
 from producers.rollout.turns.stop_text import StopText
+from schemas.tokens import pack
 from tests.builders.rollout.records import Letters, codes
 
 

@@ -3,13 +3,13 @@
 import orjson
 import pytest
 
-from infra.rendering.tokenizer import pack
 from producers.rollout.engine.contract import SamplingParams, TokenChunk, VersionSpan
 from producers.rollout.engine.errors import PromptTooLong, SamplingUnsupported
 from producers.rollout.engine.request import Request
 from producers.rollout.scripted_engine.script import logprobs
 from producers.rollout.vllm_engine.protocol import AnswerInvalid, Piece
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
+from schemas.tokens import pack
 
 PROMPT = [1, 2, 3]
 PLAIN = SamplingParams(50)

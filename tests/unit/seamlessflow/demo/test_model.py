@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import unpack
+from schemas.tokens import pack, unpack
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import RENDERER
@@ -62,7 +62,7 @@ def test_only_what_the_model_says_is_learnt(directory: Path) -> None:
     renderer = Renderer.load(directory, RENDERER)
     ids_BT, targets_BT = Demonstrator(renderer, 0).batch(4)
     learnt = [int(token) for token in targets_BT[0] if token != NOT_TRAINED]
-    text = renderer.decode(b"".join(token.to_bytes(4, "little") for token in learnt))
+    text = renderer.decode(pack(learnt))
     call, answer = text.split("<|im_end|>")[:2]
     assert renderer.parse(renderer.encode(call), [LOOKUP]).tool_calls[0].name == "lookup"
     assert answer.startswith("code ")

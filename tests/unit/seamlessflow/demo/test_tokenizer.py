@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.tokenizer import unpack
+from schemas.tokens import unpack
 from seamlessflow.demo.dialogues import answer_text, call_text, dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
 from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer
