@@ -17,7 +17,7 @@ from seamlessflow.config import RunConfig
 PROCESSES = {
     "consumers.trajectories": "ManagerSettings",
     "producers.agents": "AgentsSettings",
-    "producers.gateway": "Settings",
+    "producers.gateway": "GatewaySettings",
     "producers.rollout": "RolloutSettings",
     "scheduler": "SchedulerSettings",
     "trainer": "TrainerSettings",
