@@ -11,16 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from infra.rendering.tokenizer import Tokenizer
-from producers.rollout.engine.commands import CommandQueue
-from producers.rollout.engine.contract import (
-    ChunkCallback,
-    EngineHealth,
-    PauseMode,
-    SamplingParams,
-    TokenChunk,
-)
+from producers.rollout.engine.contract import ChunkCallback, EngineHealth, SamplingParams
 from producers.rollout.engine.errors import RequestInvalid
-from producers.rollout.engine.thread import EngineThread
+from producers.rollout.engine.request import last_chunk
+from producers.rollout.engine.threaded_engine import ThreadedEngine
 from producers.rollout.roles.steps import Weights
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.turns.message_reader import MessageReader
@@ -38,7 +32,7 @@ _CONTROL = re.compile(r"(</?think>|</?tool_call>)")
 Act = Callable[[str], str]
 
 
-class ActingEngine:
+class ActingEngine(ThreadedEngine):
     """See `Engine`. It passes a worker's probe: the same prompt gets the
     same answer, half-way too."""
 
@@ -48,10 +42,8 @@ class ActingEngine:
         self._record = record
         self._version = version
         self._live: dict[str, Speech] = {}
-        self._paused = self._asleep = self._stopped = False
         self._sampled = 0
-        self._commands = CommandQueue()
-        self._thread = EngineThread("acting-engine", DEADLINE_S, self._run, self._commands.put)
+        super().__init__("acting-engine", DEADLINE_S)
 
     @property
     def logprob_tolerance(self) -> float:
@@ -85,24 +77,8 @@ class ActingEngine:
         )
         self._thread.post("submit", lambda: self._begin(speech))
 
-    def abort(self, request_id: str | None) -> None:
-        self._thread.post("abort", lambda: self._abort(request_id))
-
-    def pause(self, mode: PauseMode) -> None:
-        self._thread.ask("pause", lambda: self._pause(mode))
-
-    def resume(self) -> None:
-        self._thread.ask("resume", self._resume)
-
     def load_weights(self, directory: Path, version: int) -> None:
         self._thread.ask("load_weights", lambda: self._take(version))
-
-    def sleep(self) -> int:
-        self._asleep = True
-        return 0
-
-    def wake(self) -> None:
-        self._asleep = False
 
     def health(self) -> EngineHealth:
         return EngineHealth(
@@ -111,25 +87,23 @@ class ActingEngine:
             waiting=len(self._commands),
             kv_slots=0,
             kv_bytes=0,
-            paused=self._paused,
-            asleep=self._asleep,
-            error=None,
-            failed_callbacks=0,
+            paused=self.state.paused,
+            asleep=self.state.asleep,
+            error=self.state.error,
+            failed_callbacks=self.failed_callbacks,
             sampled_tokens=self._sampled,
             reused_tokens=0,
             busy_seconds=0.0,
         )
 
-    def close(self) -> None:
-        self._thread.close(self._stop)
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._live)
 
-    def _run(self) -> None:
-        while not self._stopped:
-            self._commands.run(wait=self._paused or not self._live)
-            if not self._paused:
-                for speech in list(self._live.values()):
-                    self._say(speech)
-                time.sleep(STEP_S)
+    def _advance(self) -> None:
+        for speech in list(self._live.values()):
+            self._say(speech)
+        time.sleep(STEP_S)
 
     def _say(self, speech: Speech) -> None:
         chunk = speech.chunk(self._version)
@@ -137,7 +111,7 @@ class ActingEngine:
         if chunk.finish_reason is not None:
             del self._live[speech.request_id]
             append(self._record, speech.sampled())
-        speech.on_chunk(chunk)
+        self._deliver(speech.request_id, speech.on_chunk, chunk)
 
     def _spelt(self, text: str) -> Iterator[int]:
         for part in _CONTROL.split(text):
@@ -153,22 +127,11 @@ class ActingEngine:
     def _abort(self, request_id: str | None) -> None:
         for each in list(self._live) if request_id is None else [request_id]:
             if (speech := self._live.pop(each, None)) is not None:
-                speech.on_chunk(TokenChunk(speech.offset + speech.said, b"", b"", (), "abort"))
-
-    def _pause(self, mode: PauseMode) -> None:
-        self._paused = True
-        if mode == "abort":
-            self._abort(None)
-
-    def _resume(self) -> None:
-        self._paused = False
+                end = last_chunk(speech.offset + speech.said, "abort")
+                self._deliver(speech.request_id, speech.on_chunk, end)
 
     def _take(self, version: int) -> None:
         self._version = version
-
-    def _stop(self) -> None:
-        self._stopped = True
-        self._abort(None)
 
 
 class ActingEngines:

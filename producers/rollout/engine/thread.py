@@ -1,23 +1,47 @@
 """The thread that owns an engine's state, and the way into it from other threads.
 
-`post` does not wait, `ask` waits for the result up to a deadline; both begin in the order they were
-called. What they are given is alone in touching what belongs to the thread, so that needs no lock.
-The torch and the scripted engine have one each, and the vLLM engine's event loop runs in one.
+`post` does not wait; `ask` waits for the result, up to a deadline. Both run in the order they were
+called. Only this thread touches what belongs to the engine, so that state needs no lock. The torch
+and the scripted engine have one each, and the vLLM engine's event loop runs in one.
 """
 
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from producers.rollout.engine.commands import Command
 from producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
 
 T = TypeVar("T")
+Command = Callable[[], object]
+
+
+class CommandQueue:
+    """Commands from any thread for the one that calls `run`, in the order they came."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Command] = queue.SimpleQueue()
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    def put(self, command: Command) -> None:
+        """Add a command. Does not block."""
+        self._queue.put(command)
+
+    def run(self, wait: bool) -> None:
+        """Run all commands in the queue; with `wait`, block until there is at least one."""
+        try:
+            self._queue.get(block=wait)()
+            while True:
+                self._queue.get_nowait()()
+        except queue.Empty:
+            return
 
 
 class EngineThread:
-    """Runs from construction until `close`."""
+    """A thread that runs from construction until `close`."""
 
     def __init__(
         self,
@@ -26,7 +50,7 @@ class EngineThread:
         run: Callable[[], None],
         put: Callable[[Command], object],
     ) -> None:
-        """`run` is what the thread does; it runs what `put` gives it, in that order."""
+        """Start the thread on `run`, which must run the commands given to `put`, in that order."""
         self._timeout_s = timeout_s
         self._put = put
         self._gate = threading.Lock()
@@ -35,30 +59,34 @@ class EngineThread:
         self._thread.start()
 
     def post(self, call: str, command: Command) -> None:
-        """Raises `EngineStateInvalid` once closed: what is accepted is always run."""
+        """Queue a command; an accepted one always runs. Raises `EngineStateInvalid` once closed."""
         with self._gate:
             if self._closed:
                 raise EngineStateInvalid(call, "closed")
             self._put(command)
 
     def ask(self, call: str, question: Callable[[], T]) -> T:
-        """The result of `question`, or what it raised; `EngineTimeout` if not run in time."""
+        """Return the result of `question`, or raise what it raised.
+
+        Raises `EngineTimeout` if it was not run in time.
+        """
         future: Future[T] = Future()
         return self.ask_for(future, call, lambda: _answer(future, question))
 
     def ask_for(self, future: Future[T], call: str, command: Command) -> T:
-        """What `command` puts into `future`, at once or later, as `ask` gives it."""
+        """Return what `command` puts into `future`, at once or later. Raises as `ask` does."""
         self._refuse_within(call)
         self.post(call, command)
         try:
             return future.result(self._timeout_s)
         except TimeoutError:
+            # The question itself may have raised a TimeoutError; ours leaves the future undone.
             if future.done():
                 raise
             raise EngineTimeout(call, self._timeout_s) from None
 
     def close(self, last: Command) -> None:
-        """Accepts nothing after `last`, which is to end `run`, and waits for that.
+        """Queue `last`, which must end `run`, accept nothing after it, and wait for the thread.
 
         May be called twice. Raises `EngineStateInvalid` in the thread itself, and `EngineTimeout`.
         """
@@ -72,6 +100,7 @@ class EngineThread:
             raise EngineTimeout("close", self._timeout_s)
 
     def _refuse_within(self, call: str) -> None:
+        # A callback that waits for its own thread would wait until the deadline.
         if threading.current_thread() is self._thread:
             raise EngineStateInvalid(call, "delivering a chunk: on_chunk must not wait for it")
 
@@ -79,5 +108,5 @@ class EngineThread:
 def _answer(future: Future[T], question: Callable[[], T]) -> None:
     try:
         future.set_result(question())
-    except Exception as error:  # handed to the thread that asked
+    except Exception as error:  # raised again in the thread that asked
         future.set_exception(error)

@@ -1,36 +1,67 @@
 """An engine without a model: answers by a `Script`, at once or at a set speed.
 
-For benchmarks of everything around the engine, and for tests. It keeps the promises of
-`Engine` and passes the same contract tests as the torch engine; only the
-tokens mean nothing.
+For benchmarks of everything around the engine, and for tests. It keeps the promises of `Engine`
+and passes the same contract tests as the torch engine; only the tokens mean nothing.
 """
 
-import contextlib
+import math
+import time
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from producers.rollout.engine.commands import CommandQueue
-from producers.rollout.engine.contract import ChunkCallback, EngineHealth, PauseMode, SamplingParams
-from producers.rollout.engine.errors import EngineStateInvalid
-from producers.rollout.engine.thread import EngineThread
-from producers.rollout.scripted_engine.loop import ScriptedLoop, scripted_request
-from producers.rollout.scripted_engine.script import Script
+import numpy as np
+
+from producers.rollout.engine.contract import (
+    ChunkCallback,
+    EngineHealth,
+    FinishReason,
+    SamplingParams,
+    TokenChunk,
+    VersionSpan,
+)
+from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
+from producers.rollout.engine.request import last_chunk
+from producers.rollout.engine.threaded_engine import ThreadedEngine
+from producers.rollout.scripted_engine.script import Script, logprobs, most_likely
+from schemas.tokens import TOKEN_BYTES
 
 DEADLINE_S = 30.0
+PASS_S = 0.005
+"""Time between two passes of a script that has a speed."""
 
 
-class ScriptedEngine:
-    """See `producers.rollout.engine.contract.Engine` for what every method promises."""
+@dataclass(eq=False, slots=True)
+class ScriptedRequest:
+    """A live request; `offset` is the length of its completion so far, `end` that of the whole.
+
+    `credit`: tokens that the time passed has earned and that were not sent yet.
+    """
+
+    request_id: str
+    sampling: SamplingParams
+    on_chunk: ChunkCallback
+    offset: int
+    end: int
+    reason: FinishReason
+    credit: float = 0.0
+
+
+class ScriptedEngine(ThreadedEngine):
+    """The oldest `max_running` of the live requests are running, the others wait."""
 
     def __init__(
         self, script: Script, version: int = 0, max_length: int = 2**31, max_running: int = 1024
     ) -> None:
         self._script = script
+        self._version = version
         self._max_length = max_length
-        self._commands = CommandQueue()
-        self._loop = ScriptedLoop(script, version, max_running, self._commands)
-        self._thread = EngineThread(
-            "scripted-engine", DEADLINE_S, self._loop.run, self._commands.put
-        )
+        self._max_running = max_running
+        self._live: dict[str, ScriptedRequest] = {}
+        self._sampled_tokens = 0
+        self._busy_s = 0.0
+        self._advanced_at = time.monotonic()
+        super().__init__("scripted-engine", DEADLINE_S)
 
     @property
     def logprob_tolerance(self) -> float:
@@ -44,47 +75,106 @@ class ScriptedEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        self._loop.state.require_working("submit")
-        request = scripted_request(
-            self._script, request_id, prompt, completion, sampling, on_chunk, self._max_length
-        )
-        self._thread.post("submit", lambda: self._loop.accept(request))
-
-    def abort(self, request_id: str | None) -> None:
-        with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
-            self._thread.post("abort", lambda: self._loop.abort(request_id))
-
-    def pause(self, mode: PauseMode) -> None:
-        self._thread.ask("pause", lambda: self._loop.pause(mode))
-
-    def resume(self) -> None:
-        self._thread.ask("resume", self._loop.resume)
+        self.state.require_working("submit")
+        if not prompt or len(prompt) % TOKEN_BYTES or len(completion) % TOKEN_BYTES:
+            raise RequestInvalid(request_id, "prompt and completion must be whole token ids")
+        if sampling.json_schema is not None:
+            raise no_structured_output(request_id)
+        length, offset = len(prompt) // TOKEN_BYTES, len(completion) // TOKEN_BYTES
+        if length + offset > self._max_length:
+            raise PromptTooLong(request_id, length + offset, self._max_length)
+        end, reason = self._script.end(length, offset, sampling, self._max_length)
+        last = completion[-TOKEN_BYTES:]
+        if last and int(np.frombuffer(last, "<i4")[0]) in sampling.stop_token_ids:
+            end, reason = offset, "stop"
+        request = ScriptedRequest(request_id, sampling, on_chunk, offset, end, reason)
+        self._thread.post("submit", lambda: self._accept(request))
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._thread.ask("load_weights", lambda: self._loop.take_version(version))
-
-    def sleep(self) -> int:
-        return self._thread.ask("sleep", self._loop.sleep)
-
-    def wake(self) -> None:
-        self._thread.ask("wake", self._loop.wake)
+        self._thread.ask("load_weights", lambda: self._take_version(version))
 
     def health(self) -> EngineHealth:
-        loop = self._loop
         return EngineHealth(
-            version=loop.version,
-            running=min(len(loop.live), loop.max_running),
-            waiting=max(0, len(loop.live) - loop.max_running) + len(self._commands),
-            kv_slots=loop.max_running,
+            version=self._version,
+            running=min(len(self._live), self._max_running),
+            waiting=max(0, len(self._live) - self._max_running) + len(self._commands),
+            kv_slots=self._max_running,
             kv_bytes=0,
-            paused=loop.state.paused,
-            asleep=loop.state.asleep,
-            error=loop.state.error,
-            failed_callbacks=loop.failed_callbacks,
-            sampled_tokens=loop.sampled_tokens,
+            paused=self.state.paused,
+            asleep=self.state.asleep,
+            error=self.state.error,
+            failed_callbacks=self.failed_callbacks,
+            sampled_tokens=self._sampled_tokens,
             reused_tokens=0,
-            busy_seconds=loop.busy_s,
+            busy_seconds=self._busy_s,
         )
 
-    def close(self) -> None:
-        self._thread.close(self._loop.stop)
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._live)
+
+    def _advance(self) -> None:
+        started = time.monotonic()
+        earned = self._earned(started)
+        for request in list(islice(self._live.values(), self._max_running)):
+            self._sample(request, earned)
+        self._busy_s += time.monotonic() - started
+        if self._script.tokens_per_second is not None and self._live:
+            time.sleep(PASS_S)
+
+    def _abort(self, request_id: str | None) -> None:
+        for each in list(self._live) if request_id is None else [request_id]:
+            if (request := self._live.pop(each, None)) is not None:
+                self._send(request, last_chunk(request.offset, "abort"))
+
+    def _accept(self, request: ScriptedRequest) -> None:
+        if self.state.error is not None:  # it failed after `submit` had looked
+            self._send(request, last_chunk(request.offset, "abort"))
+        else:
+            self._live.setdefault(request.request_id, request)
+
+    def _resume(self) -> None:
+        super()._resume()
+        self._advanced_at = time.monotonic()
+
+    def _take_version(self, version: int) -> None:
+        self.state.require_loadable()
+        self._version = version
+
+    def _earned(self, now: float) -> float:
+        """Return how many tokens each running request has earned since the last pass."""
+        speed = self._script.tokens_per_second
+        if speed is None:
+            return math.inf
+        passed, self._advanced_at = now - self._advanced_at, now
+        return min(passed, 2 * PASS_S) * speed
+
+    def _sample(self, request: ScriptedRequest, earned: float) -> None:
+        request.credit += earned
+        start, end = request.offset, int(min(request.offset + request.credit, request.end))
+        breaks_at = self._script.breaks_at
+        if breaks_at is not None and end > breaks_at:
+            raise ArithmeticError(f"scripted to break at token {breaks_at}")
+        over = end >= request.end
+        if over:
+            del self._live[request.request_id]
+        if end > start:
+            request.offset, request.credit = end, request.credit - (end - start)
+            self._sampled_tokens += end - start
+            self._send(request, self._chunk(request, start, end, request.reason if over else None))
+        elif over:
+            self._send(request, last_chunk(request.offset, request.reason))
+
+    def _chunk(
+        self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None
+    ) -> TokenChunk:
+        ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
+        count = request.sampling.top_logprobs
+        top = most_likely(ids, count) if count else ()
+        span = VersionSpan(start, self._version)
+        return TokenChunk(start, ids, logprobs(end - start), (span,), reason, *top)
+
+    def _send(self, request: ScriptedRequest, chunk: TokenChunk) -> None:
+        delivered = self._deliver(request.request_id, request.on_chunk, chunk)
+        if not delivered and self._live.get(request.request_id) is request:
+            del self._live[request.request_id]

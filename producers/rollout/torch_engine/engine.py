@@ -1,34 +1,32 @@
 """An engine in this process: continuous batching over any `transformers` causal model.
 
-For a CPU, for tests and for the quick start; the GPU engine is vLLM. This is its outside: methods
-check what they can in the caller's thread and post the rest to the engine's own (`EngineLoop`).
+For a CPU, for tests and for the quick start; the GPU engine is vLLM. Requests are checked in the
+caller's thread; the engine's own thread alone touches the model, the KV cache and live requests.
 """
 
-import contextlib
 import secrets
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from producers.rollout.engine.commands import CommandQueue
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
-    PauseMode,
     SamplingParams,
     logprob_tolerance,
 )
-from producers.rollout.engine.errors import EngineStateInvalid
-from producers.rollout.engine.request import Request
-from producers.rollout.engine.thread import EngineThread
-from producers.rollout.torch_engine.batching import Batch
+from producers.rollout.engine.request import Request, last_chunk
+from producers.rollout.engine.threaded_engine import ThreadedEngine
+from producers.rollout.torch_engine.batching import Batch, Emission
 from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.compatibility import plan_cache
 from producers.rollout.torch_engine.forward import Forward
-from producers.rollout.torch_engine.loop import EngineLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class TorchEngineSettings:
     deadline_s: float = 300.0
 
 
-class TorchEngine:
+class TorchEngine(ThreadedEngine):
     """See `producers.rollout.engine.contract.Engine` for what every method promises."""
 
     def __init__(
@@ -64,13 +62,15 @@ class TorchEngine:
         module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
-        self._commands = CommandQueue()
         kv = plan_cache(model, settings.max_length, settings.max_slots, settings.kv_bytes)
-        batch = Batch(Forward(model, kv), version, settings.max_running, settings.prefill_tokens)
-        self._loop = EngineLoop(model, kv, batch, self._commands)
-        self._thread = EngineThread(
-            "torch-engine", settings.deadline_s, self._loop.run, self._commands.put
+        self._model = module
+        self._device = model.device
+        self._kv = kv
+        self._batch = Batch(
+            Forward(model, kv), version, settings.max_running, settings.prefill_tokens
         )
+        self._busy_s = 0.0
+        super().__init__("torch-engine", settings.deadline_s)
 
     @classmethod
     def from_directory(
@@ -98,49 +98,96 @@ class TorchEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        self._loop.state.require_working("submit")
+        self.state.require_working("submit")
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
         request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
-        request.check(self._vocabulary, self._loop.kv.max_length)
-        self._thread.post("submit", lambda: self._loop.submit(request))
-
-    def abort(self, request_id: str | None) -> None:
-        with contextlib.suppress(EngineStateInvalid):  # closed: every request has ended
-            self._thread.post("abort", lambda: self._loop.abort(request_id))
-
-    def pause(self, mode: PauseMode) -> None:
-        self._thread.ask("pause", lambda: self._loop.pause(mode))
-
-    def resume(self) -> None:
-        self._thread.ask("resume", self._loop.resume)
+        request.check(self._vocabulary, self._kv.max_length)
+        self._thread.post("submit", lambda: self._accept(request))
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._thread.ask("load_weights", self._loop.state.require_loadable)
-        tensors = read_weights(directory, self._loop.model.state_dict())
-        self._thread.ask("load_weights", lambda: self._loop.take_weights(tensors, version))
-
-    def sleep(self) -> int:
-        return self._thread.ask("sleep", self._loop.sleep)
-
-    def wake(self) -> None:
-        self._thread.ask("wake", self._loop.wake)
+        self._thread.ask("load_weights", self.state.require_loadable)
+        # Read in the caller's thread: the engine's own answers other calls meanwhile.
+        tensors = read_weights(directory, self._model.state_dict())
+        self._thread.ask("load_weights", lambda: self._take_weights(tensors, version))
 
     def health(self) -> EngineHealth:
-        loop, batch = self._loop, self._loop.batch
+        batch = self._batch
         return EngineHealth(
             version=batch.version,
             running=batch.slots.running,
             waiting=len(batch.waiting) + len(self._commands),
-            kv_slots=loop.kv.max_slots,
-            kv_bytes=loop.kv.allocated(),
-            paused=loop.state.paused,
-            asleep=loop.state.asleep,
-            error=loop.state.error,
-            failed_callbacks=loop.failed_callbacks,
+            kv_slots=self._kv.max_slots,
+            kv_bytes=self._kv.allocated(),
+            paused=self.state.paused,
+            asleep=self.state.asleep,
+            error=self.state.error,
+            failed_callbacks=self.failed_callbacks,
             sampled_tokens=batch.sampled_tokens,
             reused_tokens=batch.reused_tokens,
-            busy_seconds=loop.busy_seconds,
+            busy_seconds=self._busy_s,
         )
 
-    def close(self) -> None:
-        self._thread.close(self._loop.stop)
+    @property
+    def _has_work(self) -> bool:
+        return self._batch.has_work
+
+    def _run(self) -> None:
+        with torch.inference_mode():
+            super()._run()
+
+    def _advance(self) -> None:
+        started = time.perf_counter()
+        self._emit(self._batch.step())
+        self._busy_s += time.perf_counter() - started
+
+    def _abort(self, request_id: str | None) -> None:
+        self._emit(self._batch.abort(request_id))
+
+    def _abort_all(self) -> None:
+        self._batch.slots.void()  # so that nothing here touches a device that may be broken
+        super()._abort_all()
+
+    def _accept(self, request: Request) -> None:
+        if self.state.error is not None:  # it failed after `submit` had looked
+            offset = len(request.tokens) - request.prompt_length
+            self._emit([(request, last_chunk(offset, "abort"))])
+        else:
+            self._batch.add(request)
+
+    def _emit(self, emissions: Iterable[Emission]) -> None:
+        broken = [
+            request.request_id
+            for request, chunk in emissions
+            if not self._deliver(request.request_id, request.on_chunk, chunk)
+        ]
+        # Only now: the batch must not change before its generator is exhausted.
+        for request_id in broken:
+            self._batch.abort(request_id)
+
+    def _take_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
+        """Copy checked tensors into the model. A copy that fails half-way is the engine's end."""
+        self.state.require_loadable()
+        state = self._model.state_dict()
+        try:
+            for name, tensor in tensors.items():
+                state[name].copy_(tensor)
+        except RuntimeError as error:
+            self._fail(error)
+            raise
+        self._batch.version = version
+        self._batch.slots.void()
+
+    def _free_memory(self) -> int:
+        self._batch.slots.void()
+        freed = self._kv.release()
+        # On a CPU the weights stay: the host's memory is where they would go.
+        if self._device.type != "cpu":
+            freed += sum(parameter.nbytes for parameter in self._model.parameters())
+            self._model.to("cpu")
+            torch.accelerator.empty_cache()
+        return freed
+
+    def _wake(self) -> None:
+        self.state.require_working("wake")
+        self._model.to(self._device)
+        super()._wake()

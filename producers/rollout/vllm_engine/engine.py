@@ -22,12 +22,15 @@ from producers.rollout.engine.errors import EngineError, EngineStateInvalid
 from producers.rollout.engine.event_loop_thread import EventLoopThread
 from producers.rollout.engine.request import Request
 from producers.rollout.settings import VllmSection
-from producers.rollout.vllm_engine.client import VllmClient
+from producers.rollout.vllm_engine.client import ServerFailed, VllmClient
 from producers.rollout.vllm_engine.loop import VllmLoop
 from producers.rollout.vllm_engine.model import keep, read_model, require_same
 from producers.rollout.vllm_engine.request import VllmRequest
 from producers.rollout.vllm_engine.server import VllmNotStarted, VllmServer
-from producers.rollout.vllm_engine.watch import watch
+
+_LOOK_S = 0.5
+_ASK_EVERY = 10
+"""Looks at the process between two questions after its health."""
 
 
 class VllmEngine:
@@ -152,7 +155,7 @@ class VllmEngine:
             if server is None:
                 raise VllmNotStarted(str(error)) from error
             raise VllmNotStarted(str(error), server.log_file, server.tail()) from error
-        self._watching = asyncio.get_running_loop().create_task(watch(loop, server))
+        self._watching = asyncio.get_running_loop().create_task(_watch(loop, server))
         return loop
 
     async def _end(self) -> None:
@@ -165,5 +168,23 @@ class VllmEngine:
             shutil.rmtree(self._kept, ignore_errors=True)
 
 
+async def _watch(loop: VllmLoop, server: VllmServer | None) -> None:
+    """Fail the engine once its server is lost, also while no request waits for an answer.
+
+    `server` is None if another process started it.
+    """
+    looks = 0
+    while loop.state.error is None:
+        await asyncio.sleep(_LOOK_S)
+        looks += 1
+        if server is not None and (status := server.exit_status) is not None:
+            loop.fail(f"it ended with status {status}:\n{server.tail()}")
+        elif looks % _ASK_EVERY == 0:
+            try:
+                await loop.client.health()
+            except ServerFailed as error:
+                loop.fail(str(error))
+
+
 async def _nothing() -> None:
-    """The end of an event loop that nothing runs on."""
+    """Do nothing: the end of an event loop on which nothing runs."""

@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 
-from producers.rollout.engine.commands import CommandQueue
 from producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
-from producers.rollout.engine.thread import EngineThread
+from producers.rollout.engine.thread import CommandQueue, EngineThread
 
 
 class Owner:
