@@ -24,14 +24,12 @@ from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
 from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, Progress
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from infra.clock import now_ms
-from infra.kafka.client import Received
 from infra.rendering.renderer import Renderer
 from schemas.codec import decode, encode
 from schemas.records import PartitionClaimed, PolicyWeights, Record
 from schemas.tokens import TOKEN_BYTES
-from schemas.topics import SESSIONS
 
 _TEMPLATES = 4
 _REPEATS = 7
@@ -117,13 +115,13 @@ class Log:
 
     def fold(self, owned: bool) -> Partition:
         """A partition that took in the log, as its owner or while rebuilding."""
-        partition = Partition(0, Progress(), _MANAGER)
+        partition = Partition(0, PartitionProgress(), _MANAGER)
         if owned:
             claim = PartitionClaimed(partition=0, epoch=1, manager=_MANAGER, at_ms=0)
-            partition.fold(_received(0, claim), _arguments)
+            partition.apply(claim, 0, _arguments)
             partition.appended([one for one in self.records if hasattr(one, "epoch")])
         for offset, data in enumerate(self.encoded, 1):
-            partition.fold(_received(offset, decode(data)), _arguments)
+            partition.apply(decode(data), offset, _arguments)
         return partition
 
 
@@ -162,10 +160,6 @@ def best_s(work: Callable[[], object]) -> float:
         work()
         found.append(time.process_time() - start)
     return min(found)
-
-
-def _received(offset: int, record: Record) -> Received:
-    return Received(SESSIONS.name, 0, offset, 0, None, (), record)
 
 
 def _arguments(policy: str) -> Strictness:

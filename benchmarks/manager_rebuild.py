@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumers.trajectories.sessions.partition import Progress
+from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.broker.broker import Broker
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
@@ -73,7 +73,8 @@ def _write(
     found = reader.ends(places.values())
     ends = {number: found[place] for number, place in places.items()}
     covered = {
-        (REQUESTS.name, number): (0, Progress(1, 0, end).encode()) for number, end in ends.items()
+        (REQUESTS.name, number): (0, PartitionProgress(1, 0, end).encode())
+        for number, end in ends.items()
     }
     committer = TransactionalProducer(settings, "benchmark-progress")
     committer.commit(lambda: None, covered, reader.group_metadata())

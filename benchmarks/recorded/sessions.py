@@ -15,10 +15,11 @@ import xxhash
 
 from benchmarks.recorded.demo_policy import POLICY, acquired
 from benchmarks.recorded.sampled_turn import outputs
-from consumers.trajectories.decisions.decide import Command, decide
-from consumers.trajectories.decisions.decision import Context, Decision
-from consumers.trajectories.decisions.fleet import Fleet
+from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.decisions.decide import decide
+from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.sessions import fold
+from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.session import Session
 from infra.rendering.renderer import Renderer
 from schemas import records as r
@@ -60,7 +61,7 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._fleet = Fleet()
+        self._fleet = RolloutFleet()
         self._fleet.apply(self.policy, self.now_ms)
         self._fleet.apply(acquired(self.now_ms), self.now_ms)
 

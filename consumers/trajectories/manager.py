@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
-from consumers.trajectories.bus.commit_schedule import Commits
+from consumers.trajectories.bus.commit_schedule import CommitSchedule
 from consumers.trajectories.bus.connections import Connections, close
 from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.contexts import Contexts
-from consumers.trajectories.decisions.fleet import Fleet
+from consumers.trajectories.decisions.context import Contexts
+from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.settings import ManagerSection
@@ -57,7 +57,7 @@ class Manager:
         self._connections = connections
         self._partitions: dict[int, Partition] = {}
         self._renderers = renderers
-        self._fleet = Fleet()
+        self._fleet = RolloutFleet()
         self._clock = clock
         self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
@@ -69,47 +69,49 @@ class Manager:
         self._ownership = Ownership(
             name, self._partitions, contexts, connections, outbox, self._actor
         )
-        self._commits = Commits(self._partitions, connections, settings.commit_interval_s, metrics)
+        self._commit_schedule = CommitSchedule(
+            self._partitions, connections, settings.commit_interval_s, metrics
+        )
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Serves until `stopping`; raises what makes going on impossible."""
         gc.set_threshold(*_GC_THRESHOLDS)
-        self._connections.readers.learn_the_fleet()
+        self._connections.readers.read_fleet_to_end()
         self._ownership.join()
         ready(_log, "%s is ready", self._name)
         try:
             while not stopping():
-                self._turn()
+                self._round()
         finally:
             self._ownership.leave()
             close(self._connections)
 
-    def _turn(self) -> None:
-        wait_s = min(self._actor.next_alarm_s(), self._commits.due_in_s)
+    def _round(self) -> None:
+        wait_s = min(self._actor.next_alarm_s(), self._commit_schedule.due_in_s)
         for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
-            self._take(batch)
-        self._actor.overdue()
-        self._placement.serve_waiting()
-        self._commits.commit()
+            self._handle_batch(batch)
+        self._actor.handle_deadlines()
+        self._placement.place_waiting()
+        self._commit_schedule.commit()
         self._look()
 
-    def _take(self, batch: Sequence[Received]) -> None:
+    def _handle_batch(self, batch: Sequence[Received]) -> None:
         for received in batch:
             self._receive(received)
         self._outbox.flush()
 
     def _receive(self, received: Received) -> None:
         if received.topic == SESSIONS.name:
-            self._ownership.event(received)
+            self._ownership.handle_event(received)
         elif received.topic == REQUESTS.name:
-            self._ownership.command(received)
+            self._ownership.handle_command(received)
         else:
-            self._fleet_record(received.record)
+            self._apply_to_fleet(received.record)
 
-    def _fleet_record(self, record: Record) -> None:
+    def _apply_to_fleet(self, record: Record) -> None:
         if isinstance(record, PolicyWeights):
-            self._renderers.hear(record)
+            self._renderers.prepare(record)
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from consumers.trajectories.acting.actor import Actor
-from consumers.trajectories.decisions.decide import Command
-from consumers.trajectories.decisions.decision import Decision
-from consumers.trajectories.matching.chat import PromptRenderer
+from consumers.trajectories.decisions.context import Decision
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.partition import Partition
 from infra.kafka.client import Received
 from infra.kafka.producer import OnDelivery

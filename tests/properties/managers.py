@@ -13,8 +13,8 @@ from consumers.trajectories.bus.connections import Connections
 from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.inbox import Inbox
 from consumers.trajectories.manager import Manager
-from consumers.trajectories.matching.chat import PromptRenderer
-from consumers.trajectories.sessions.partition import Progress
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.partition import PartitionProgress
 from consumers.trajectories.settings import ManagerSection
 from infra.kafka.client import Received
 from infra.rendering.renderer import Renderer
@@ -100,7 +100,7 @@ class StagedManager(Manager):
         """The group gave it a partition."""
         offset, metadata = self.group.committed.get(partition, (0, ""))
         self.requests[partition] = offset
-        given = {partition: (offset, Progress.decode(metadata))}
+        given = {partition: (offset, PartitionProgress.decode(metadata))}
         self._inbox.put(partial(self._ownership.assigned, given))
 
     def has_left(self, partition: int) -> bool:
@@ -152,15 +152,15 @@ class StagedManager(Manager):
             if batch is None:
                 break
             handled = True
-            self._take(batch)
+            self._handle_batch(batch)
         return handled
 
     def look(self) -> None:
         """The rest of a turn of the main loop."""
-        self._actor.overdue()
-        self._placement.serve_waiting()
+        self._actor.handle_deadlines()
+        self._placement.place_waiting()
         self._placement.recount()
-        self._commits.commit()
+        self._commit_schedule.commit()
 
     def owns(self, partition: int) -> bool:
         """Whether it acts for a partition."""

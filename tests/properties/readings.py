@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.message_keys import Strictness
-from consumers.trajectories.sessions.partition import Partition, Progress
-from infra.kafka.client import Received
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas.codec import encode
 from schemas.records import Record, SessionOpened, Trajectory
 from tests.properties.choices import Choices
@@ -14,17 +14,15 @@ def read(
     events: list[Record], number: int, strictness: Strictness, metadata: str = ""
 ) -> dict[str, Trajectory]:
     """Trajectories of a log, read from where the committed metadata says, by session."""
-    progress = Progress.decode(metadata)
+    progress = PartitionProgress.decode(metadata)
     partition = Partition(number, progress, "reader")
     made: dict[str, Trajectory] = {}
     for offset in range(max(progress.rebuild, 0), len(events)):
-        received = Received("sessions", number, offset, 0, None, (), events[offset])
-        folded = partition.fold(received, lambda policy: strictness)
+        folded = partition.apply(events[offset], offset, lambda policy: strictness)
         session = folded.session
         if folded.accepted and session is not None and session.finalized_at_ms is not None:
-            partition.emit(session)
+            made[session.session_id] = trajectory(session, number)
             partition.end(session)
-            made[session.session_id] = partition.emitted.pop()
     return made
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from consumers.trajectories.bus.committer import Job
 from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.matching.chat import PromptRenderer
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from infra.kafka.client import Received
 from schemas.codec import encode
 from schemas.records import PolicyWeights
@@ -77,7 +77,7 @@ class StagedRenderers:
     def __init__(self, renderer: PromptRenderer) -> None:
         self._renderer = renderer
 
-    def hear(self, policy: PolicyWeights) -> None:
+    def prepare(self, policy: PolicyWeights) -> None:
         """It is there already."""
 
     def of(self, policy: PolicyWeights) -> PromptRenderer:

@@ -5,17 +5,18 @@ Everything here happens on the manager's main thread. What is decided is pure (`
 """
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from consumers.trajectories.acting.alarms import Alarms
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions import deadlines
-from consumers.trajectories.decisions.contexts import Contexts
+from consumers.trajectories.decisions.context import Contexts, Decision
 from consumers.trajectories.decisions.counting import count, not_counted
-from consumers.trajectories.decisions.decide import Command, decide, refuse
-from consumers.trajectories.decisions.decision import Decision
+from consumers.trajectories.decisions.decide import decide, refuse
+from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.replies import replies
@@ -27,7 +28,7 @@ from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import Record
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _LOOK_AGAIN_MS = 50
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 
@@ -52,8 +53,10 @@ class Actor:
         self._telemetry = telemetry
         self._metrics = metrics
         self._alarms = Alarms()
+        self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
+        """Commands that wait for events of their session to be read back, by partition and name."""
 
-    def command(self, partition: Partition, received: Received) -> None:
+    def handle_command(self, partition: Partition, received: Received) -> None:
         """Decides a command, or keeps it until the session's earlier events are read back."""
         partition.next_request = received.offset + 1
         command = received.record
@@ -61,34 +64,38 @@ class Actor:
             self._count_tokens(partition, command, received)
             return
         if not isinstance(command, Command):
-            self._outbox.bury(received, "not a command")
+            self._outbox.send_dead_letter(received, "not a command")
             return
         if command.command_id in partition.carried_out:
             return
         partition.commands[command.command_id] = received.offset
         name = session_name(command.session_id)
-        if name in partition.unread or name in partition.deferred:
-            partition.deferred.setdefault(name, deque()).append(received)
+        if name in partition.unread or name in self._deferred[partition.number]:
+            self._defer(partition, name).append(received)
         else:
             self._decide(partition, received)
 
-    def folded(self, partition: Partition, received: Received, folded: Folded) -> None:
+    def handle_event(self, partition: Partition, received: Received, folded: Folded) -> None:
         """Does what an event that was read back asks for."""
         session, event = folded.session, received.record
         self._count(event, folded.accepted)
         if folded.accepted:
             # A retry is told again what its turn has had.
             again = isinstance(event, r.TurnJoined)
-            tell = self._outbox.reply if again else self._outbox.reply_together
+            tell = self._outbox.reply if again else self._outbox.reply_merged
             self._reply(received, folded, tell)
         if session is not None:
             self._follow(partition, session, received, folded)
-        if partition.deferred:
+        if deferred := self._deferred[partition.number]:
             name = session_name(getattr(event, "session_id", ""))
-            if name in partition.deferred:
-                self._take_up(partition, name)
+            if name in deferred:
+                self._decide_deferred(partition, name)
 
-    def repeat(self, received: Received, folded: Folded) -> None:
+    def forget(self, number: int) -> None:
+        """Drop the commands that wait in a partition; its next owner reads them again."""
+        self._deferred.pop(number, None)
+
+    def repeat_replies(self, received: Received, folded: Folded) -> None:
         """Forwards an accepted event that a former owner may have forwarded."""
         self._reply(received, folded, self._outbox.reply)
 
@@ -110,11 +117,11 @@ class Actor:
             if session.finalized_at_ms is None:
                 self._set_alarm(partition, session)
 
-    def overdue(self) -> None:
+    def handle_deadlines(self) -> None:
         """Does what deadlines that have passed ask for."""
         now = self._contexts.clock()
-        self._placement.settle_doubts(now)
-        for number, session_id in self._alarms.ring(now):
+        self._placement.take_back_overdue(now)
+        for number, session_id in self._alarms.pop_due(now):
             partition = self._partitions.get(number)
             session = partition.sessions.get(session_id) if partition else None
             if partition is not None and session is not None and partition.owned:
@@ -122,7 +129,7 @@ class Actor:
 
     def next_alarm_s(self) -> float:
         """Seconds until `overdue` has something to do, at most one."""
-        times = (self._alarms.next_ms, self._placement.next_doubt_ms)
+        times = (self._alarms.next_ms, self._placement.next_take_back_ms)
         next_ms = min((time for time in times if time is not None), default=None)
         return (
             1.0
@@ -145,12 +152,12 @@ class Actor:
         event = received.record
         for turn in (folded.turn, *folded.cut):
             if turn is not None and folded.accepted and not turn.running:
-                self._fleet.release(turn.worker, turn.incarnation)
+                self._fleet.remove_turn(turn.worker, turn.incarnation)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
-            partition.emit(session)
+            partition.emitted.append(trajectory(session, partition.number))
             partition.end(session)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:
-            self._fleet.release(event.worker, event.incarnation)
+            self._fleet.remove_turn(event.worker, event.incarnation)
             self._placement.place(partition, session, "interrupted", received.headers)
         elif isinstance(event, r.TurnDispatched):
             self._dispatched(partition, session, event, folded)
@@ -163,9 +170,9 @@ class Actor:
         turn = folded.turn
         if turn is not None and turn.running and turn.worker is None:
             # Output came in between, so that this dispatch would leave a hole or sample twice.
-            self._placement.again(partition, session, turn, "interrupted")
+            self._placement.redispatch(partition, session, turn, "interrupted")
         elif not self._fleet.routable(event.worker, event.incarnation):
-            self._placement.doubt(event.worker)
+            self._placement.expect_hand_back(event.worker)
         self._set_alarm(partition, session)
 
     def _decide(self, partition: Partition, received: Received) -> None:
@@ -176,13 +183,12 @@ class Actor:
             decision = self._decision(partition, command, received)
             self._outbox.carry_out(partition, decision, span.headers or received.headers)
         if decision.decide_again:
-            name = session_name(command.session_id)
-            partition.deferred.setdefault(name, deque()).appendleft(received)
+            self._defer(partition, session_name(command.session_id)).appendleft(received)
         if not decision.events:
             partition.commands.pop(command.command_id, None)
         for event in decision.events:
             if isinstance(event, r.TurnStarted) and not decision.prompts:
-                self._placement.wait(partition, event.session_id)
+                self._placement.add_waiting(partition, event.session_id)
 
     def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
         session = partition.find(command)
@@ -191,8 +197,8 @@ class Actor:
             return decide(session, command, context)
         except Exception as error:
             # One poisonous command must not stop the partition: it goes to the dead letters.
-            log.exception("command %s of %s", command.command_id, command.session_id)
-            self._outbox.bury(received, repr(error))
+            _log.exception("command %s of %s", command.command_id, command.session_id)
+            self._outbox.send_dead_letter(received, repr(error))
             return Decision([refuse(command, context, 500, "internal_error", repr(error))])
 
     def _count_tokens(
@@ -204,17 +210,20 @@ class Actor:
         try:
             answer = count(partition.find(command), command, context)
         except Exception as error:
-            log.exception("command %s of %s", command.command_id, command.session_id)
-            self._outbox.bury(received, repr(error))
+            _log.exception("command %s of %s", command.command_id, command.session_id)
+            self._outbox.send_dead_letter(received, repr(error))
             answer = not_counted(command, 500, "internal_error", repr(error))
         self._outbox.reply(command.reply.partition, answer)
 
-    def _take_up(self, partition: Partition, name: str) -> None:
-        commands = partition.deferred[name]
+    def _defer(self, partition: Partition, name: str) -> deque[Received]:
+        return self._deferred[partition.number].setdefault(name, deque())
+
+    def _decide_deferred(self, partition: Partition, name: str) -> None:
+        commands = self._deferred[partition.number][name]
         while commands and name not in partition.unread:
             self._decide(partition, commands.popleft())
         if not commands:
-            del partition.deferred[name]
+            del self._deferred[partition.number][name]
 
     def _set_alarm(self, partition: Partition, session: Session) -> None:
         self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))

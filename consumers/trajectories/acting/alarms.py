@@ -18,7 +18,7 @@ class Alarms:
             self._set[place] = due_ms
             heapq.heappush(self._heap, (due_ms, *place))
 
-    def ring(self, now_ms: int) -> Iterator[tuple[int, str]]:
+    def pop_due(self, now_ms: int) -> Iterator[tuple[int, str]]:
         """Takes out those that are due: partition and session."""
         while self._heap and self._heap[0][0] <= now_ms:
             due_ms, partition, session_id = heapq.heappop(self._heap)

@@ -14,12 +14,12 @@ from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.takeover import Takeover
 from consumers.trajectories.bus.connections import Connections
 from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions.contexts import Contexts
-from consumers.trajectories.sessions.partition import Partition, Progress
+from consumers.trajectories.decisions.context import Contexts
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from infra.kafka.client import BEGINNING, Received
 from schemas.records import PartitionClaimed
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _REVOKE_TIMEOUT_S = 20
 
 
@@ -49,7 +49,7 @@ class Ownership:
 
     def join(self) -> None:
         """Asks the group for partitions."""
-        self._readers.join_the_group(
+        self._readers.join_group(
             lambda given: self._inbox.put(partial(self.assigned, given)), self._revoked
         )
 
@@ -57,7 +57,7 @@ class Ownership:
         """From now on nobody waits until partitions are given up."""
         self._leaving = True
 
-    def assigned(self, partitions: Mapping[int, tuple[int, Progress]]) -> None:
+    def assigned(self, partitions: Mapping[int, tuple[int, PartitionProgress]]) -> None:
         """The group gave these partitions, with next offset of `requests` and progress."""
         self._assignments += 1
         # A claim of an earlier assignment is not this one's.
@@ -67,6 +67,7 @@ class Ownership:
             partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
             takeover = Takeover(partition)
             self._partitions[number], self._takeovers[number] = partition, takeover
+            self._actor.forget(number)  # commands that waited in an earlier assignment
             self._claim(partition)
             begun.append(takeover)
         starts = {
@@ -81,29 +82,29 @@ class Ownership:
         self._lose(numbers)
         done.set()
 
-    def command(self, received: Received) -> None:
+    def handle_command(self, received: Received) -> None:
         """A command, to be carried out once the partition is owned."""
         partition = self._partitions.get(received.partition)
         if partition is None:
             return
         if partition.owned:
-            self._actor.command(partition, received)
+            self._actor.handle_command(partition, received)
         else:
             self._takeovers[partition.number].commands.append(received)
 
-    def event(self, received: Received) -> None:
+    def handle_event(self, received: Received) -> None:
         """The next event of a partition."""
         partition = self._partitions.get(received.partition)
         takeover = self._takeovers.get(received.partition)
         if partition is None or (takeover is not None and not takeover.reading):
             return
-        folded = partition.fold(received, self._contexts.fleet.strictness)
+        folded = partition.apply(received.record, received.offset, self._contexts.fleet.strictness)
         if isinstance(received.record, PartitionClaimed):
             self._claimed(partition, received.record)
         elif takeover is not None:
-            takeover.folded(received, folded)
+            takeover.note_event(received, folded)
         else:
-            self._actor.folded(partition, received, folded)
+            self._actor.handle_event(partition, received, folded)
 
     def _revoked(self, numbers: list[int]) -> None:
         """Runs in the thread of `requests`: partitions are given up when it returns."""
@@ -112,26 +113,27 @@ class Ownership:
         done = threading.Event()
         self._inbox.put(partial(self.revoked, numbers, done))
         if not done.wait(_REVOKE_TIMEOUT_S):
-            log.warning("partitions %s are given up without an end", numbers)
+            _log.warning("partitions %s are given up without an end", numbers)
 
     def _lose(self, numbers: list[int]) -> None:
         known = [number for number in numbers if number in self._partitions]
         for number in known:
             del self._partitions[number]
             self._takeovers.pop(number, None)
+            self._actor.forget(number)
         if known:
             self._readers.remove_sessions(known)
 
     def _claimed(self, partition: Partition, claim: PartitionClaimed) -> None:
         if partition.fenced:
-            log.warning("partition %d was claimed by %s", partition.number, claim.manager)
+            _log.warning("partition %d was claimed by %s", partition.number, claim.manager)
             self._lose([partition.number])
         elif claim.manager != partition.manager:
             return
         elif not partition.owned:
             self._claim(partition)
         else:
-            log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
+            _log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
             self._begin_to_act(partition, self._takeovers.pop(partition.number))
 
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
@@ -139,10 +141,10 @@ class Ownership:
             partition.number, lambda end: self._inbox.put(partial(_end_known, partition, end))
         )
         for received, folded in takeover.unanswered:
-            self._actor.repeat(received, folded)
+            self._actor.repeat_replies(received, folded)
         self._actor.reconcile(partition)
         for received in takeover.commands:
-            self._actor.command(partition, received)
+            self._actor.handle_command(partition, received)
 
     def _claim(self, partition: Partition) -> None:
         claim = PartitionClaimed(

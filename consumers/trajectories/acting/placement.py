@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions import dispatch
-from consumers.trajectories.decisions.contexts import Contexts
-from consumers.trajectories.decisions.decision import Decision
+from consumers.trajectories.decisions.context import Contexts, Decision
 from consumers.trajectories.decisions.fleet import Departure
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.session import Session, Turn
@@ -30,14 +29,14 @@ class Placement:
         self._fleet = contexts.fleet
         self._outbox = outbox
         self._hand_back_ms = hand_back_ms
-        self._doubts: dict[str, int] = {}
+        self._hand_back_until: dict[str, int] = {}
         """Until when a leaving worker may hand turns back."""
         self._waiting: dict[tuple[int, str], None] = {}
         """Sessions with a turn that no worker could take."""
         self._served_arrivals = 0
         """Arrivals in the fleet that all waiting turns were tried with."""
 
-    def wait(self, partition: Partition, session_id: str) -> None:
+    def add_waiting(self, partition: Partition, session_id: str) -> None:
         """Keeps a session with a turn that no worker can take now."""
         self._waiting[partition.number, session_id] = None
 
@@ -47,9 +46,9 @@ class Placement:
         """Gives the session's turns that nobody samples to workers."""
         for turn in list(session.running.values()):
             if turn.worker is None:
-                self.again(partition, session, turn, reason, headers)
+                self.redispatch(partition, session, turn, reason, headers)
 
-    def again(
+    def redispatch(
         self,
         partition: Partition,
         session: Session,
@@ -62,41 +61,41 @@ class Placement:
         if decision.events:
             self._outbox.carry_out(partition, decision, headers)
         else:
-            self.wait(partition, session.session_id)
+            self.add_waiting(partition, session.session_id)
 
     def resume(self, partition: Partition, session: Session) -> None:
         """Goes on with turns of a former owner: what it sent may be lost."""
         for turn in list(session.running.values()):
-            sent_again = dispatch.resent(session, turn, self._contexts.now(partition))
+            sent_again = dispatch.repeated(session, turn, self._contexts.now(partition))
             if sent_again:
                 self._outbox.carry_out(partition, Decision([], sent_again))
             else:
-                self.again(partition, session, turn, "worker_lost")
+                self.redispatch(partition, session, turn, "worker_lost")
 
     def departed(self, departure: Departure) -> None:
         """A worker will not finish what it has; unless `at_once` it may still hand that back."""
         if departure.at_once:
             self._take_back(departure.worker, departure.incarnation)
         else:
-            self.doubt(departure.worker)
+            self.expect_hand_back(departure.worker)
 
-    def doubt(self, worker: str) -> None:
+    def expect_hand_back(self, worker: str) -> None:
         """Takes a leaving worker's turns from it unless it hands them back in time."""
-        self._doubts.setdefault(worker, self._contexts.clock() + self._hand_back_ms)
+        self._hand_back_until.setdefault(worker, self._contexts.clock() + self._hand_back_ms)
 
-    def settle_doubts(self, now: int) -> None:
+    def take_back_overdue(self, now: int) -> None:
         """Takes turns from the workers whose time to hand them back is over."""
-        for worker in [worker for worker, due in self._doubts.items() if due <= now]:
-            del self._doubts[worker]
+        for worker in [worker for worker, due in self._hand_back_until.items() if due <= now]:
+            del self._hand_back_until[worker]
             if worker not in self._fleet.workers:
                 self._take_back(worker)
 
     @property
-    def next_doubt_ms(self) -> int | None:
-        """When `settle_doubts` has something to do, if ever."""
-        return min(self._doubts.values(), default=None)
+    def next_take_back_ms(self) -> int | None:
+        """When `take_back_overdue` has something to do, if ever."""
+        return min(self._hand_back_until.values(), default=None)
 
-    def serve_waiting(self) -> None:
+    def place_waiting(self) -> None:
         """Tries anew to place the turns that no worker could take, if somebody came."""
         arrivals = self._fleet.arrivals
         if arrivals == self._served_arrivals:
@@ -109,7 +108,7 @@ class Placement:
                 continue  # whoever owns it next looks after all its turns
             session = partition.sessions.get(session_id)
             if partition.reading_back(session_id):
-                self.wait(partition, session_id)
+                self.add_waiting(partition, session_id)
                 self._served_arrivals = -1  # not tried yet
             elif session is not None:
                 self.place(partition, session, "interrupted")
@@ -129,7 +128,7 @@ class Placement:
             for session in list(partition.sessions.values()):
                 for turn in list(session.running.values()):
                     if turn.worker == worker and incarnation in (None, turn.incarnation):
-                        self.again(partition, session, turn, "worker_lost")
+                        self.redispatch(partition, session, turn, "worker_lost")
 
     def _owned(self) -> list[Partition]:
         return [partition for partition in self._partitions.values() if partition.owned]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from infra.kafka.client import Received
@@ -19,7 +20,7 @@ class Takeover:
     unanswered: list[tuple[Received, Folded]] = field(default_factory=list)
     """Events whose replies nobody may have sent."""
 
-    def folded(self, received: Received, folded: Folded) -> None:
+    def note_event(self, received: Received, folded: Folded) -> None:
         """Takes note of an event of former owners."""
         partition, session = self.partition, folded.session
         covered = received.offset < partition.progress.covered
@@ -27,5 +28,5 @@ class Takeover:
             self.unanswered.append((received, folded))
         if session is not None and session.finalized_at_ms is not None and folded.accepted:
             if not covered:
-                partition.emit(session)
+                partition.emitted.append(trajectory(session, partition.number))
             partition.end(session)

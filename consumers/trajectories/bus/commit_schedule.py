@@ -13,7 +13,7 @@ _OFFSETS_ONLY_EVERY = 5
 _TRAJECTORIES = "seamlessflow_manager_trajectories_total"
 
 
-class Commits:
+class CommitSchedule:
     """Chooses on the main thread what the committer does on its own."""
 
     def __init__(

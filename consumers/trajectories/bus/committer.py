@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from consumers.trajectories.sessions.partition import Progress
+from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.errors import KafkaUnavailable, TransactionFailed
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
@@ -21,7 +21,7 @@ from infra.settings import KafkaSettings
 from schemas.records import Trajectory
 from schemas.topics import REQUESTS, TRAJECTORIES
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
 _SETTLE_POLL_S = 0.002
 _METADATA_TIMEOUT_S = 2
@@ -34,7 +34,7 @@ class Job:
 
     trajectories: Mapping[int, Sequence[Trajectory]]
     """By the partition of `sessions` they come from."""
-    offsets: Mapping[int, tuple[int, Progress]]
+    offsets: Mapping[int, tuple[int, PartitionProgress]]
     sent: int
     """Records that the manager's producer must have had acknowledged before."""
 
@@ -45,13 +45,13 @@ class Committer:
     def __init__(
         self,
         kafka: KafkaSettings,
-        slot: str,
+        member: str,
         producer: Producer,
         requests: ReaderThread,
         group: str,
     ) -> None:
         self._kafka = kafka
-        self._id = f"trajectories-{slot}"
+        self._id = f"trajectories-{member}"
         self._plain = producer
         self._requests = requests
         self._lookup = Reader(kafka, f"{self._id}-lookup", group=group)
@@ -92,7 +92,7 @@ class Committer:
             # A rebalance holds the reader until the partitions' owner is ready: do not wait long.
             metadata = self._requests.ask(_group_metadata, _METADATA_TIMEOUT_S)
         except TimeoutError as error:
-            log.warning("nothing committed, to be tried again: %s", error)
+            _log.warning("nothing committed, to be tried again: %s", error)
             return False
         offsets = {
             (REQUESTS.name, partition): (offset, progress.encode())
@@ -101,7 +101,7 @@ class Committer:
         try:
             self._producer.commit(lambda: self._send(job), offsets, metadata)
         except TransactionFailed as error:
-            log.warning("transaction failed, looking what the log holds: %s", error)
+            _log.warning("transaction failed, looking what the log holds: %s", error)
             return self._recover(job)
         return True
 
@@ -132,9 +132,9 @@ class Committer:
             except (TransactionFailed, KafkaUnavailable) as error:
                 if self._closing.is_set():
                     raise
-                log.warning("not known yet whether the transaction took effect: %s", error)
+                _log.warning("not known yet whether the transaction took effect: %s", error)
         return all(
-            Progress.decode(found[REQUESTS.name, partition][1]) == progress
+            PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()
         )
 

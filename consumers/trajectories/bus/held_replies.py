@@ -32,7 +32,7 @@ class HeldReplies:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], list[Addressed]] = {}
 
-    def take(self, addressed: Addressed) -> list[Addressed]:
+    def add(self, addressed: Addressed) -> list[Addressed]:
         """Adds a reply; what is to be sent now, in this order."""
         reply: Any = addressed.reply
         name = reply.gateway, reply.turn_id
@@ -41,7 +41,7 @@ class HeldReplies:
             return []
         return _joined([*self._held.pop(name, ()), addressed])
 
-    def behind(self, addressed: Addressed) -> list[Addressed]:
+    def pass_through(self, addressed: Addressed) -> list[Addressed]:
         """What to send now so that a reply comes as it is, behind what is held of its turn."""
         reply: Any = addressed.reply
         held = self._held.pop((reply.gateway, reply.turn_id), ())
@@ -59,7 +59,7 @@ def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
         return list(replies)  # most often: nothing is read for it
     runs: list[_Run] = []
     for one in replies:
-        if not (runs and runs[-1].take(one)):
+        if not (runs and runs[-1].append(one)):
             runs.append(_Run(one))
     return [run.whole() for run in runs]
 
@@ -74,7 +74,7 @@ class _Run:
         self._open = isinstance(reply, ReplyDelta) and self._add(reply.delta)
         self._next_token = reply.token_offset + reply.token_count if self._open else 0
 
-    def take(self, addressed: Addressed) -> bool:
+    def append(self, addressed: Addressed) -> bool:
         """Whether the reply goes on here."""
         reply = addressed.reply
         if not self._open or not isinstance(reply, ReplyDelta | ReplyFinished):

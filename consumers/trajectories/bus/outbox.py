@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from consumers.trajectories.decisions.decision import Decision
-from consumers.trajectories.decisions.fleet import Fleet
+from consumers.trajectories.decisions.context import Decision
+from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.sessions.partition import Partition
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers, Received, dead_letter_headers
@@ -18,7 +18,7 @@ from schemas.topics import PROMPTS, REPLIES, SESSIONS
 class Outbox:
     """One producer for all, so that what was sent first is settled first."""
 
-    def __init__(self, producer: Producer, echoes: Echoes, fleet: Fleet) -> None:
+    def __init__(self, producer: Producer, echoes: Echoes, fleet: RolloutFleet) -> None:
         self._producer = producer
         self._echoes = echoes
         self._fleet = fleet
@@ -32,7 +32,7 @@ class Outbox:
         partition.appended(decision.events)
         for _, prompt in decision.prompts:
             if isinstance(prompt, GenerateTurn):
-                self._fleet.give(prompt.worker)
+                self._fleet.add_turn(prompt.worker)
         if not decision.events:
             self._send_prompts(decision, headers)
 
@@ -60,20 +60,20 @@ class Outbox:
 
     def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """Tells a gateway, which reads this partition of `replies`."""
-        self._send_replies(self._held.behind(Addressed(partition, reply, headers)))
+        self._send_replies(self._held.pass_through(Addressed(partition, reply, headers)))
 
-    def reply_together(self, partition: int, reply: Record, headers: Headers = ()) -> None:
+    def reply_merged(self, partition: int, reply: Record, headers: Headers = ()) -> None:
         """The same, as one with what follows of its turn until `flush`.
 
         Never for what may be repeated: a gateway drops a repeat by its offset, whole or not at all.
         """
-        self._send_replies(self._held.take(Addressed(partition, reply, headers)))
+        self._send_replies(self._held.add(Addressed(partition, reply, headers)))
 
     def flush(self) -> None:
         """Sends what is kept to go together."""
         self._send_replies(self._held.release())
 
-    def bury(self, received: Received, error: str) -> None:
+    def send_dead_letter(self, received: Received, error: str) -> None:
         """Puts a record that cannot be carried out on the dead-letter topic."""
         place = received.topic, received.partition, received.offset
         self._producer.send_bytes(

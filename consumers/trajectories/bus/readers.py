@@ -10,7 +10,7 @@ from typing import Any
 
 from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.inbox import Inbox
-from consumers.trajectories.sessions.partition import Progress
+from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
@@ -44,7 +44,7 @@ class Readers:
         self._echoes = echoes
         self._ends_wanted: SimpleQueue[tuple[int, Callable[[int], None]]] = SimpleQueue()
 
-    def learn_the_fleet(self) -> None:
+    def read_fleet_to_end(self) -> None:
         """Reads `fleet` to its end: without policies and workers nothing can be decided."""
         self._fleet.start()
         topics = [(FLEET.name, 0), (CONTROL.name, 0)]
@@ -53,9 +53,9 @@ class Readers:
         self._fleet.call(lambda reader: reader.assign(starts))
         self._fleet.await_position((FLEET.name, 0), ends[FLEET.name, 0], _CATCH_UP_TIMEOUT_S)
 
-    def join_the_group(
+    def join_group(
         self,
-        assigned: Callable[[dict[int, tuple[int, Progress]]], None],
+        assigned: Callable[[dict[int, tuple[int, PartitionProgress]]], None],
         revoked: Callable[[list[int]], None],
     ) -> None:
         """Calls back in the thread of `requests`: partitions with what was committed for each, and
@@ -65,7 +65,7 @@ class Readers:
             found = self.requests.reader.committed(partitions)
             assigned(
                 {
-                    number: (max(offset, 0), Progress.decode(metadata))
+                    number: (max(offset, 0), PartitionProgress.decode(metadata))
                     for (_, number), (offset, metadata) in found.items()
                 }
             )

@@ -2,7 +2,7 @@
 
 import orjson
 
-from consumers.trajectories.decisions.decision import Context
+from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.sessions.session import Session
 from infra.rendering.settings import RendererError, with_template_args
 from schemas.records import CommandAnswered, CountTokens

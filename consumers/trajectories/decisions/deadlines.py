@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from consumers.trajectories.decisions import decide, dispatch
-from consumers.trajectories.decisions.decision import Context, Decision
+from consumers.trajectories.decisions.context import Context, Decision
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from consumers.trajectories.decisions import dispatch
-from consumers.trajectories.decisions.decision import Context, Decision
+from consumers.trajectories.decisions.context import Context, Decision
 from consumers.trajectories.decisions.retries import KeyReused, meant_turn
 from consumers.trajectories.decisions.turn_start import BadRequest, start
+from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.fold import judgement
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
@@ -19,7 +20,6 @@ from schemas.topics import SESSIONS
 
 _ENVELOPE_BYTES = 65_536
 _BIAS_BYTES = 24
-Command = r.OpenSession | r.RequestTurn | r.CancelTurn | r.AssignReward | r.CloseSession
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:

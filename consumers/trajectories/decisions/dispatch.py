@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from consumers.trajectories.decisions.decision import Context, Decision
-from consumers.trajectories.decisions.fleet import Worker
+from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.decisions.fleet import RoutableWorker
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 from schemas.records import Record, TurnStarted
@@ -35,7 +35,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
     return Decision(decision.events, [*stopped, *decision.prompts])
 
 
-def resent(session: Session, turn: Turn, context: Context) -> list[tuple[int, Record]]:
+def repeated(session: Session, turn: Turn, context: Context) -> list[tuple[int, Record]]:
     """The same dispatch once more, for when it may not have been sent; a worker deduplicates."""
     if turn.worker is None or not context.fleet.routable(turn.worker, turn.incarnation):
         return []
@@ -80,7 +80,7 @@ def _prompt(session: Session, turn: Turn) -> bytes:
 
 
 def _to(
-    worker: Worker,
+    worker: RoutableWorker,
     session: Session,
     started: TurnStarted,
     number: int,
@@ -107,7 +107,7 @@ def _to(
 
 
 def _generate(
-    worker: Worker,
+    worker: RoutableWorker,
     session: Session,
     started: TurnStarted,
     number: int,

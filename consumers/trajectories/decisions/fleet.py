@@ -12,7 +12,7 @@ HEARTBEAT_VALID_MS = 10_000
 
 
 @dataclass(slots=True)
-class Worker:
+class RoutableWorker:
     """A worker that turns may be given to."""
 
     worker: str
@@ -40,10 +40,10 @@ class Departure:
 
 
 @dataclass(slots=True)
-class Fleet:
+class RolloutFleet:
     """Routable workers and known policies."""
 
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, RoutableWorker] = field(default_factory=dict)
     policies: dict[str, PolicyWeights] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     assignments: dict[str, int] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class Fleet:
         """
         match record:
             case r.WorkerHeartbeat(process="rollout", role="rollout"):
-                return self._hear(record, now_ms)
+                return self._apply_heartbeat(record, now_ms)
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
-                self.workers[record.worker] = Worker(
+                self.workers[record.worker] = RoutableWorker(
                     record.worker, record.incarnation, record.slot, record.version, record.policy
                 )
                 self.unconfirmed.pop(record.worker, None)
@@ -80,7 +80,7 @@ class Fleet:
                 self.workers.pop(record.worker, None)
                 return Departure(record.worker, at_once=False)
             case r.WorkerLost(process="rollout") if record.epoch >= self.epoch:
-                self._lose(record)
+                self._apply_loss(record)
                 return Departure(record.worker, True, record.incarnation)
             case r.WeightsLoaded() if record.worker in self.workers:
                 self.workers[record.worker].version = record.version
@@ -107,7 +107,7 @@ class Fleet:
 
     def choose(
         self, policy: str, affinity: str | None, pinned_version: int | None
-    ) -> Worker | None:
+    ) -> RoutableWorker | None:
         """The worker for a turn: the one that has its prefix unless it is much busier."""
         able = [
             worker
@@ -125,12 +125,12 @@ class Fleet:
         known = self.policies.get(policy)
         return known.strictness if known else "arguments"  # type: ignore[return-value]
 
-    def give(self, worker: str) -> None:
+    def add_turn(self, worker: str) -> None:
         """A turn is given to the worker."""
         if worker in self.workers:
             self.workers[worker].load += 1
 
-    def release(self, worker: str | None, incarnation: str) -> None:
+    def remove_turn(self, worker: str | None, incarnation: str) -> None:
         """A turn that was given to the worker is over."""
         known = self.workers.get(worker or "")
         if known is not None and known.incarnation == incarnation and known.load > 0:
@@ -149,7 +149,7 @@ class Fleet:
             if self.routable(name, incarnation):
                 self.workers[name].load += 1
 
-    def _hear(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
+    def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
         """A heartbeat tells of a worker that took its role before this manager listened."""
         known, learnt_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
         if known is not None and learnt_ms is None:
@@ -163,14 +163,14 @@ class Fleet:
         serves = record.state in ("ready", "paused")
         if not (fresh and newest and serves) or record.slot is None:
             return None
-        self.workers[record.worker] = Worker(
+        self.workers[record.worker] = RoutableWorker(
             record.worker, record.incarnation, record.slot, record.version, record.policy
         )
         self.unconfirmed[record.worker] = now_ms
         self.arrivals += 1
         return None if known is None else Departure(record.worker, True, known.incarnation)
 
-    def _lose(self, record: r.WorkerLost) -> None:
+    def _apply_loss(self, record: r.WorkerLost) -> None:
         known = self.workers.get(record.worker)
         if known is not None and known.incarnation == record.incarnation:
             del self.workers[record.worker]

@@ -10,7 +10,7 @@ hand out an old sample as a new one. One thing cannot be told: a retry whose fir
 to the log joins a turn of the same question that another call waits for at this moment.
 """
 
-from consumers.trajectories.decisions.decision import Context
+from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import RequestTurn
 

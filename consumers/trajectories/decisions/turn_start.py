@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import orjson
 import xxhash
 
-from consumers.trajectories.decisions import sampling
-from consumers.trajectories.decisions.decision import Context
-from consumers.trajectories.matching.chat import PromptRenderer, match
+from consumers.trajectories.decisions.context import Context
+from consumers.trajectories.decisions.exactness import effective_sampling, inexact_reason
+from consumers.trajectories.matching.chat import match
 from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from consumers.trajectories.matching.raw import match_raw
 from consumers.trajectories.sessions.message_keys import Strictness, shape_key
 from consumers.trajectories.sessions.session import Session, TurnState
@@ -33,12 +34,20 @@ def start(
 ) -> tuple[r.TurnStarted, bytes]:
     """The event, and all ids of the prompt. Raises `BadRequest`."""
     found = _match(session, command, policy, context)
-    length = len(found.prompt_ids) // TOKEN_BYTES
-    drawn = sampling.effective(
-        command.sampling, policy.overrides, max(policy.max_context - length, 0)
-    )
-    inexact = sampling.inexact_reason(drawn, command.tool_choice)
-    started = r.TurnStarted(
+    room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
+    sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
+    return _event(command, policy, context, found, sampling), found.prompt_ids
+
+
+def _event(
+    command: r.RequestTurn,
+    policy: PolicyWeights,
+    context: Context,
+    found: Match,
+    sampling: r.Sampling,
+) -> r.TurnStarted:
+    inexact = inexact_reason(sampling, command.tool_choice)
+    return r.TurnStarted(
         session_id=command.session_id,
         epoch=context.epoch,
         at_ms=context.now_ms,
@@ -49,7 +58,7 @@ def start(
         parent_end=found.parent_end,
         suffix_ids=found.suffix_ids,
         suffix_origin=found.suffix_origin,
-        prompt_length=length,
+        prompt_length=len(found.prompt_ids) // TOKEN_BYTES,
         prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
         match_rule=found.rule,
         match_detail=found.detail,
@@ -59,7 +68,7 @@ def start(
         history_key=found.history_key,
         tools=command.tools,
         sampling_requested=command.sampling,
-        sampling_effective=drawn,
+        sampling_effective=sampling,
         behavior_exact=not inexact,
         inexact_reason=inexact,
         train_inexact=policy.train_inexact,
@@ -77,7 +86,6 @@ def start(
         body_hash=command.body_hash,
         choice=command.choice,
     )
-    return started, found.prompt_ids
 
 
 def _match(

@@ -9,61 +9,17 @@ its cost does not grow with the history beyond reading it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before
+from consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import ROOT, Tree
 from schemas.identity import turn_of_tool_call
 from schemas.tokens import TOKEN_BYTES
-
-Messages = Sequence[Mapping[str, Any]]
-SAME_PROMPT = "same_prompt"
-"""Why a turn adds no tokens: it is another sample of a prompt."""
-
-
-class PromptRenderer(Protocol):
-    """What matching needs of `infra.rendering.renderer.Renderer`."""
-
-    @property
-    def stop_token_ids(self) -> tuple[int, ...]:
-        """Tokens that end a message."""
-        ...
-
-    def encode(self, text: str) -> bytes:
-        """Ids of a plain text."""
-        ...
-
-    def decode(self, ids: bytes) -> str:
-        """Text of ids."""
-        ...
-
-    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
-        """The whole prompt."""
-        ...
-
-    def forced_call(
-        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
-    ) -> bytes:
-        """Ids that begin a call of function `name`, or of any, behind the prompt."""
-        ...
-
-    def tail(self, prompt: bytes) -> bytes:
-        """The part of a prompt that `bridge` reads."""
-        ...
-
-    def bridge(
-        self,
-        prompt: bytes,
-        completion: bytes,
-        new_messages: Messages,
-        tools: Messages | None = None,
-    ) -> bytes | None:
-        """Ids to append, or None where the template would change what stands before."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +67,6 @@ def match(
             )
         detail = "bridge_refused"
     return _render(session, messages, offered, walk, renderer, detail)
-
-
-def asked_before(session: Session, history_key: bytes) -> bool:
-    """Whether an earlier turn had this very history."""
-    return any(turn.started.history_key == history_key for turn in session.turns.values())
 
 
 def _walk(

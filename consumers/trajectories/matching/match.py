@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from consumers.trajectories.sessions.session import Session
 from consumers.trajectories.sessions.tree import ROOT, Node, Tree
 from schemas.tokens import TOKEN_BYTES
+
+SAME_PROMPT = "same_prompt"
+"""Detail of a match that adds no tokens: another sample of a known prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Match:
         if shared is None:
             return begun
         return replace(begun, parent_node=shared.node_id, parent_end=shared.length, suffix_ids=b"")
+
+
+def asked_before(session: Session, history_key: bytes) -> bool:
+    """Whether an earlier turn had this very history."""
+    return any(turn.started.history_key == history_key for turn in session.turns.values())
 
 
 def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:

@@ -7,35 +7,18 @@ tokens leave the tree, as ids given by the agent do, or is another sample where 
 """
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.chat import SAME_PROMPT, asked_before
-from consumers.trajectories.matching.match import Match
+from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before
+from consumers.trajectories.matching.prompt_renderer import TextEncoder
 from consumers.trajectories.sessions.message_keys import chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import ROOT
 from schemas.tokens import TOKEN_BYTES, pack
 
 _INT32 = range(2**31)
-
-
-class TextEncoder(Protocol):
-    """What matching plain text needs of `infra.rendering.renderer.Renderer`."""
-
-    @property
-    def stop_token_ids(self) -> tuple[int, ...]:
-        """Tokens that end a completion; they are in no text."""
-        ...
-
-    def encode(self, text: str) -> bytes:
-        """Ids of a text."""
-        ...
-
-    def decode(self, ids: bytes) -> str:
-        """Text of ids."""
-        ...
 
 
 def match_raw(

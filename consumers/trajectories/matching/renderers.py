@@ -8,7 +8,7 @@ from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererError, RendererSettings
 from schemas.records import PolicyWeights
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 KEPT = 64
 """Renderers that are remembered; making one anew reads the tokenizer's files."""
 
@@ -20,7 +20,7 @@ class Renderers:
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
         self._tokenizers: dict[str, Renderer] = {}
 
-    def hear(self, policy: PolicyWeights) -> None:
+    def prepare(self, policy: PolicyWeights) -> None:
         """Makes a policy's renderer before the first request needs it.
 
         A policy that cannot be rendered stops nobody but those who ask for it.
@@ -31,7 +31,7 @@ class Renderers:
         try:
             self.of(policy)
         except RendererError as error:
-            log.error("policy %s cannot be rendered: %s", policy.policy, error)
+            _log.error("policy %s cannot be rendered: %s", policy.policy, error)
 
     def of(self, policy: PolicyWeights) -> Renderer:
         """The renderer of a policy. Raises `RendererError`."""

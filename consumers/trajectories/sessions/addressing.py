@@ -17,11 +17,11 @@ from schemas.records import (
     RequestTurn,
 )
 
-Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
+Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
 
 
 def addressed(
-    command: Command,
+    command: Command | CountTokens,
     sessions: Mapping[str, Session],
     named: Mapping[str, Sequence[str]],
     ended: Callable[[str], bool],
@@ -48,7 +48,7 @@ def addressed(
     return sessions[ids[-1]]
 
 
-def _turn_meant(command: Command) -> str | None:
+def _turn_meant(command: Command | CountTokens) -> str | None:
     if isinstance(command, CancelTurn):
         return command.turn_id
     return command.reward.turn_id if isinstance(command, AssignReward) else None

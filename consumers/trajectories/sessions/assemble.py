@@ -6,6 +6,7 @@ its reason.
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import NamedTuple
 
 from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
@@ -15,6 +16,20 @@ from schemas.topics import TRAJECTORIES
 
 # Id, log-prob and mask; what a node's fields and spans take at most, about; all the rest.
 _BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
+
+
+class _Merged(NamedTuple):
+    """All nodes of a session one behind the other."""
+
+    tokens: bytes
+    logprobs: bytes
+    loss_mask: bytes
+    spans: tuple[VersionSpan, ...]
+    nodes: tuple[TrajectoryNode, ...]
+    versions: set[int]
+    """Policy versions of the trained tokens."""
+    masked_tokens: Counter[str]
+    """Sampled tokens that are not trained, by reason."""
 
 
 def trajectory(
@@ -52,11 +67,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
     opened, closed = session.opened, session.closed
     if closed is None or session.finalized_at_ms is None:
         raise ValueError(f"session {opened.session_id} is not finalized")
-    nodes, reasons = session.tree.nodes, masked_reasons(session)
-    starts, turn_rewards = _starts(nodes), _turn_rewards(session)
-    masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
-    spans = _spans(nodes, starts)
-    versions = _trained_versions(nodes, reasons)
+    merged = _merge(session)
     return Trajectory(
         session_id=opened.session_id,
         policy=opened.policy,
@@ -70,25 +81,22 @@ def _whole(session: Session, partition: int) -> Trajectory:
         min_group_size=opened.min_group_size,
         pinned_version=opened.pinned_version,
         metadata=opened.metadata,
-        tokens=b"".join(node.ids for node in nodes),
-        logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
-        loss_mask=b"".join(masks),
-        spans=spans,
-        nodes=tuple(
-            _node(session, node, start, reasons, turn_rewards)
-            for node, start in zip(nodes, starts, strict=True)
-        ),
+        tokens=merged.tokens,
+        logprobs=merged.logprobs,
+        loss_mask=merged.loss_mask,
+        spans=merged.spans,
+        nodes=merged.nodes,
         rewards=tuple(session.rewards.values()),
         status=_status(session, closed.status),
         reason=closed.reason,
         cause=closed.cause,
         creation_version=opened.creation_version,
-        version_min=min(versions, default=None),
-        version_max=max(versions, default=None),
+        version_min=min(merged.versions, default=None),
+        version_max=max(merged.versions, default=None),
         turns=len(session.turns),
         interrupted_turns=sum(turn.interruptions > 0 for turn in session.turns.values()),
         match_rules=Counter(turn.started.match_rule for turn in session.turns.values()),
-        masked_tokens=_masked_tokens(nodes, masks, reasons),
+        masked_tokens=merged.masked_tokens,
         ignored_events=session.ignored,
         tokenizer_hash=opened.tokenizer_hash,
         partition=partition,
@@ -98,6 +106,24 @@ def _whole(session: Session, partition: int) -> Trajectory:
         closed_at_ms=closed.at_ms,
         finalized_at_ms=session.finalized_at_ms,
         fold_version=FOLD_VERSION,
+    )
+
+
+def _merge(session: Session) -> _Merged:
+    nodes, reasons = session.tree.nodes, masked_reasons(session)
+    starts, turn_rewards = _starts(nodes), _turn_rewards(session)
+    masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
+    return _Merged(
+        tokens=b"".join(node.ids for node in nodes),
+        logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
+        loss_mask=b"".join(masks),
+        spans=_spans(nodes, starts),
+        nodes=tuple(
+            _node(session, node, start, reasons, turn_rewards)
+            for node, start in zip(nodes, starts, strict=True)
+        ),
+        versions=_trained_versions(nodes, reasons),
+        masked_tokens=_masked_tokens(nodes, masks, reasons),
     )
 
 

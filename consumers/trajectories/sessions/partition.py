@@ -3,26 +3,24 @@
 Folding is deterministic; the rest is this process's book-keeping of what it appended and committed.
 """
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumers.trajectories.sessions import fold
 from consumers.trajectories.sessions.addressing import Command, addressed
-from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session
-from infra.kafka.client import Received
 from schemas import records as r
 from schemas.identity import session_name
-from schemas.records import Record, Trajectory
+from schemas.records import CountTokens, Record, Trajectory
 
 ENDED_IDS_KEPT = 100_000
 """Ids of finalized sessions that are remembered, so that none is used twice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PartitionProgress:
     """What is committed with the offset of `requests`, as its metadata."""
 
     epoch: int = 0
@@ -38,7 +36,7 @@ class Progress:
         return f"{self.epoch},{self.rebuild},{self.covered},{self.rebuild_epoch}"
 
     @classmethod
-    def decode(cls, metadata: str) -> "Progress":
+    def decode(cls, metadata: str) -> "PartitionProgress":
         """From what was committed; the beginning of the log where nothing was."""
         if not metadata:
             return cls()
@@ -51,7 +49,7 @@ class Partition:
     """State of one partition. `owned` once its own claim was read back as the first of an epoch."""
 
     number: int
-    progress: Progress
+    progress: PartitionProgress
     manager: str
     owned: bool = False
     fenced: bool = False
@@ -71,23 +69,22 @@ class Partition:
     read_again_to: int | None = 0
     """Offset in `requests` before which commands may have been carried out by former owners; None
     until it is known."""
-    last_committed: tuple[int, Progress] | None = None
+    last_committed: tuple[int, PartitionProgress] | None = None
     named: dict[str, list[str]] = field(default_factory=dict)
     """Sessions of each name in the order they were begun, until they are finalized."""
     unread: Counter[str] = field(default_factory=Counter)
     """How many events under a session's name were appended here and not read back yet."""
-    deferred: dict[str, deque[Received]] = field(default_factory=dict)
-    """Commands under a session's name that wait for such events."""
     emitted: list[Trajectory] = field(default_factory=list)
     """Trajectories that are not committed yet."""
 
     def __post_init__(self) -> None:
         self.epoch = self.progress.rebuild_epoch
 
-    def fold(self, received: Received, strictness: Callable[[str], Strictness]) -> fold.Folded:
+    def apply(
+        self, event: Record, offset: int, strictness: Callable[[str], Strictness]
+    ) -> fold.Folded:
         """Takes in the next record of the partition."""
-        self.position = received.offset + 1
-        event = received.record
+        self.position = offset + 1
         if isinstance(event, r.PartitionClaimed):
             return fold.Folded(None, self._claim(event))
         session_id: str | None = getattr(event, "session_id", None)
@@ -98,14 +95,14 @@ class Partition:
         if epoch is not None:
             self._settle(event, session_id, epoch)
         session = self.sessions.get(session_id)
-        folded = fold.apply(session, event, received.offset, strictness)
+        folded = fold.apply(session, event, offset, strictness)
         if session is None and folded.session is not None:
             self.sessions[session_id] = folded.session
             if folded.session.opened.name:
                 self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
-    def find(self, command: Command) -> Session | None:
+    def find(self, command: Command | CountTokens) -> Session | None:
         """The session that a command is for."""
         return addressed(command, self.sessions, self.named, self.ended.__contains__)
 
@@ -137,11 +134,7 @@ class Partition:
         for event in events:
             self.unread[session_name(event.session_id)] += 1  # type: ignore[attr-defined]
 
-    def emit(self, session: Session) -> None:
-        """Builds the trajectory of a session that was just finalized."""
-        self.emitted.append(trajectory(session, self.number))
-
-    def committed(self, trajectories: int, progress: tuple[int, Progress]) -> None:
+    def committed(self, trajectories: int, progress: tuple[int, PartitionProgress]) -> None:
         """Notes what a transaction committed."""
         del self.emitted[:trajectories]
         self.last_committed = progress
@@ -151,12 +144,12 @@ class Partition:
         """Whether anything has moved since the last commit."""
         return self.committable() != self.last_committed
 
-    def committable(self) -> tuple[int, Progress]:
+    def committable(self) -> tuple[int, PartitionProgress]:
         """Next offset of `requests` to read, and the progress that goes with it."""
         rebuild, rebuild_epoch = self._rebuild_from()
         # Not just the first: a command that came twice stands at the place of the earlier one.
         offset = min(self.commands.values(), default=self.next_request)
-        return offset, Progress(self.epoch, rebuild, self.position, rebuild_epoch)
+        return offset, PartitionProgress(self.epoch, rebuild, self.position, rebuild_epoch)
 
     def _rebuild_from(self) -> tuple[int, int]:
         if self.read_again_to is None or self.next_request < self.read_again_to:

@@ -248,13 +248,13 @@ class Bench:
             lambda record: session_name(record.session_id) == session_id,
         )
 
-    def start_manager(self, slot: str = "0", **settings: str) -> subprocess.Popen[bytes]:
+    def start_manager(self, member: str = "0", **settings: str) -> subprocess.Popen[bytes]:
         """Starts a manager process."""
         environment = {
             **os.environ,
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
             "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
-            "SEAMLESSFLOW_MANAGER__SLOT": slot,
+            "SEAMLESSFLOW_MANAGER__SLOT": member,
             **settings,
         }
         process = subprocess.Popen(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from consumers.trajectories.bus.committer import Committer, Job
-from consumers.trajectories.sessions.partition import Progress
+from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.broker.broker import Broker
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
@@ -70,7 +70,7 @@ def committed(stage: Stage, job: Job) -> bool:
 def test_a_transaction_that_met_an_outage_is_committed_once(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = Job({3: [one_turn("s")]}, {3: (7, Progress(1, 5, 6, 1))}, 0)
+    job = Job({3: [one_turn("s")]}, {3: (7, PartitionProgress(1, 5, 6, 1))}, 0)
     outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
     with caplog.at_level(logging.WARNING):
         os.kill(stage.broker, signal.SIGSTOP)
@@ -82,7 +82,9 @@ def test_a_transaction_that_met_an_outage_is_committed_once(
     took = outcomes.get(timeout=DEADLINE_S)
     while not took:
         took = committed(stage, job)
-    assert committed(stage, Job({3: [one_turn("last")]}, {3: (8, Progress(1, 5, 7, 1))}, 0))
+    assert committed(
+        stage, Job({3: [one_turn("last")]}, {3: (8, PartitionProgress(1, 5, 7, 1))}, 0)
+    )
 
     assert sorted(read_to(stage.kafka, "last")) == ["last", "s"]
     assert threads("trajectories-0 deliveries") == 1

@@ -78,7 +78,7 @@ def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(served: 
 
 
 def test_a_killed_manager_costs_the_agent_only_time(stage: Bench) -> None:
-    first = stage.start_manager(slot="0")
+    first = stage.start_manager(member="0")
     stage.announce("w0", 3)
     stage.open_session("s")
     before = stage.request("s", [message("user", "key 7")])
@@ -89,7 +89,7 @@ def test_a_killed_manager_costs_the_agent_only_time(stage: Bench) -> None:
     while_away = stage.request("s", [message("user", "key 8")])
 
     stage.announce("w0", 3)
-    stage.start_manager(slot="1")
+    stage.start_manager(member="1")
 
     assert stage.finished(before.turn_id).status == 200
     stage.complete(stage.generate(while_away.turn_id), "code 4")

@@ -73,13 +73,13 @@ class Crowd:
 
 
 def test_managers_come_and_go_and_every_turn_is_answered_and_kept_once(stage: Bench) -> None:
-    first = stage.start_manager(slot="0")
+    first = stage.start_manager(member="0")
     stage.announce("w0", 3)
     crowd = Crowd(stage)
     crowd.open()
     crowd.until(SESSIONS)
 
-    stage.start_manager(slot="1")
+    stage.start_manager(member="1")
     crowd.until(2 * SESSIONS)
     os.kill(first.pid, signal.SIGKILL)
     crowd.until(TURNS * SESSIONS)

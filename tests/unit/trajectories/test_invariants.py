@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.partition import Partition, Progress
-from infra.kafka.client import Received
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas.codec import decode, encode
 from schemas.records import Record, SessionOpened, Trajectory
 from tests.builders.trajectories.happenings import STEPS, Step
@@ -21,17 +20,15 @@ HISTORIES = st.lists(STEPS, min_size=20, max_size=80)
 class Reading:
     """A partition read from an offset, with the trajectories it came to."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self.partition = Partition(0, progress or Progress(), "manager")
+    def __init__(self, progress: PartitionProgress | None = None) -> None:
+        self.partition = Partition(0, progress or PartitionProgress(), "manager")
         self.accepted: list[bool] = []
         self.made: dict[str, Trajectory] = {}
 
     def read(self, log: list[Record], start: int, end: int) -> "Reading":
         for offset in range(start, end):
             record = decode(encode(log[offset]))
-            folded = self.partition.fold(
-                Received("sessions", 0, offset, 0, None, (), record), lambda policy: "arguments"
-            )
+            folded = self.partition.apply(record, offset, lambda policy: "arguments")
             self.accepted.append(folded.accepted)
             session = folded.session
             if folded.accepted and session is not None and session.finalized_at_ms is not None:
@@ -117,7 +114,9 @@ def test_the_same_log_gives_the_same_bytes_wherever_a_takeover_reads_from(
     before = Reading().read(log, 0, cut)
     _, progress = before.partition.committable()
 
-    after = Reading(Progress.decode(progress.encode())).read(log, progress.rebuild, len(log))
+    after = Reading(PartitionProgress.decode(progress.encode())).read(
+        log, progress.rebuild, len(log)
+    )
 
     once = Reading().read(log, 0, len(log)).bytes_made()
     assert before.bytes_made().items() <= once.items()

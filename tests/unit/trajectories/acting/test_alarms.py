@@ -10,9 +10,9 @@ def test_the_earliest_alarm_of_a_session_counts() -> None:
     alarms.set(0, "s", 20)
 
     assert alarms.next_ms == 10
-    assert list(alarms.ring(9)) == []
-    assert list(alarms.ring(99)) == [(0, "s")]
-    assert list(alarms.ring(99)) == []
+    assert list(alarms.pop_due(9)) == []
+    assert list(alarms.pop_due(99)) == [(0, "s")]
+    assert list(alarms.pop_due(99)) == []
 
 
 def test_sessions_of_one_id_on_two_partitions_have_their_own() -> None:
@@ -20,17 +20,17 @@ def test_sessions_of_one_id_on_two_partitions_have_their_own() -> None:
     alarms.set(1, "s", 20)
     alarms.set(0, "s", 10)
 
-    assert list(alarms.ring(20)) == [(0, "s"), (1, "s")]
+    assert list(alarms.pop_due(20)) == [(0, "s"), (1, "s")]
 
 
 def test_an_alarm_that_rang_can_be_set_again() -> None:
     alarms = Alarms()
     alarms.set(0, "s", 10)
-    assert list(alarms.ring(10)) == [(0, "s")]
+    assert list(alarms.pop_due(10)) == [(0, "s")]
 
     alarms.set(0, "s", 20)
 
-    assert list(alarms.ring(20)) == [(0, "s")]
+    assert list(alarms.pop_due(20)) == [(0, "s")]
 
 
 def test_where_nothing_is_due_nothing_is_set() -> None:

@@ -28,7 +28,7 @@ def end(offset: int, text: str) -> ReplyFinished:
 def sent(*replies: Record) -> list[Any]:
     """What a gateway gets of replies that are read together."""
     held = HeldReplies()
-    at_once = [one for reply in replies for one in held.take(Addressed(1, reply, ()))]
+    at_once = [one for reply in replies for one in held.add(Addressed(1, reply, ()))]
     return [one.reply for one in (*at_once, *held.release())]
 
 
@@ -42,7 +42,7 @@ def test_a_part_alone_is_sent_as_it_is() -> None:
 
 def test_nothing_is_sent_twice() -> None:
     held = HeldReplies()
-    assert held.take(Addressed(1, said(0, "a"), ())) == []
+    assert held.add(Addressed(1, said(0, "a"), ())) == []
     assert len(held.release()) == 1
     assert held.release() == []
 
@@ -113,6 +113,8 @@ def test_what_would_be_written_in_another_order_stays_apart(later: bytes) -> Non
 def test_what_may_be_a_repeat_comes_behind_and_stays_as_it_is() -> None:
     held = HeldReplies()
     for reply in (said(2, "c"), said(3, "d")):
-        held.take(Addressed(1, reply, ()))
-    again = [one.reply for n in range(2) for one in held.behind(Addressed(1, said(n, "x"), ()))]
+        held.add(Addressed(1, reply, ()))
+    again = [
+        one.reply for n in range(2) for one in held.pass_through(Addressed(1, said(n, "x"), ()))
+    ]
     assert again == [said(2, "cd"), said(0, "x"), said(1, "x")]

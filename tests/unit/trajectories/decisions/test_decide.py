@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from consumers.trajectories.decisions import deadlines, dispatch
-from consumers.trajectories.decisions.decide import Command, decide
-from consumers.trajectories.decisions.decision import Context
-from consumers.trajectories.decisions.fleet import Departure, Fleet
-from consumers.trajectories.matching.chat import Messages
+from consumers.trajectories.decisions.context import Context
+from consumers.trajectories.decisions.decide import decide
+from consumers.trajectories.decisions.fleet import Departure, RolloutFleet
+from consumers.trajectories.matching.prompt_renderer import Messages
+from consumers.trajectories.sessions.addressing import Command
 from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import SESSIONS
@@ -56,8 +57,8 @@ class OneTokenAMessage:
         return ids(*range(50, 50 + len(new)))
 
 
-def a_fleet(*workers: str) -> Fleet:
-    fleet = Fleet()
+def a_fleet(*workers: str) -> RolloutFleet:
+    fleet = RolloutFleet()
     fleet.apply(
         r.PolicyWeights(
             policy="p",
@@ -95,7 +96,7 @@ def acquired(worker: str, slot: int, **more: Any) -> r.RoleAcquired:
     return r.RoleAcquired(**fields)
 
 
-def context(fleet: Fleet | None = None, now_ms: int = 100, **more: Any) -> Context:
+def context(fleet: RolloutFleet | None = None, now_ms: int = 100, **more: Any) -> Context:
     return Context(
         fleet or a_fleet("w"), lambda policy: OneTokenAMessage(), 5, 1, now_ms, 1_000, **more
     )
@@ -397,7 +398,7 @@ def test_an_idle_session_is_closed_by_an_event() -> None:
 def test_a_takeover_repeats_the_dispatch_that_may_have_been_lost() -> None:
     story = told(started(), dispatched(), progressed(ids(7)))
 
-    ((slot, generate),) = dispatch.resent(story.known, story.turn(), context())
+    ((slot, generate),) = dispatch.repeated(story.known, story.turn(), context())
 
     assert isinstance(generate, r.GenerateTurn)
     assert (slot, generate.dispatch, generate.completion_ids) == (0, 1, ids(7))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, Fleet
+from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, RolloutFleet
 from schemas.records import WorkerHeartbeat
 from tests.unit.trajectories.decisions.test_decide import acquired
 
@@ -26,9 +26,9 @@ def heartbeat(at_ms: int, **more: Any) -> WorkerHeartbeat:
     return WorkerHeartbeat(**fields)
 
 
-def found() -> Fleet:
+def found() -> RolloutFleet:
     """A fleet that knows one worker by a heartbeat of five seconds ago."""
-    fleet = Fleet()
+    fleet = RolloutFleet()
     fleet.apply(heartbeat(STARTED - 5_000), STARTED)
     assert fleet.routable("w", "i")
     return fleet

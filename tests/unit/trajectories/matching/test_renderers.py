@@ -23,12 +23,12 @@ def policy(directory: Path) -> PolicyWeights:
 
 def test_a_policy_that_could_not_be_rendered_is_tried_with_its_next_weights(tmp_path: Path) -> None:
     renderers, weights = Renderers(), policy(tmp_path / "tokenizer")
-    renderers.hear(weights)
+    renderers.prepare(weights)
     make_tokenizer(tmp_path / "tokenizer")
     with pytest.raises(RendererError):
         renderers.of(weights)
 
-    renderers.hear(weights)
+    renderers.prepare(weights)
 
     assert renderers.of(weights).encode("x")
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.partition import Partition, Progress
-from infra.kafka.client import Received
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.trajectories.story import closed, finalized, opened, rewarded, started
@@ -18,16 +17,16 @@ TERMS = r.SessionTerms(policy="p")
 
 
 def partition(*events: Record) -> Partition:
-    made = Partition(0, Progress(), "me")
+    made = Partition(0, PartitionProgress(), "me")
     claim = r.PartitionClaimed(partition=0, epoch=1, manager="me", at_ms=0)
     for offset, event in enumerate((claim, *events)):
-        folded = made.fold(Received("", 0, offset, 0, None, (), event), lambda _: "exact")
+        folded = made.apply(event, offset, lambda _: "exact")
         if isinstance(event, r.SessionFinalized) and folded.session:
             made.end(folded.session)
     return made
 
 
-def found(there: Partition, command: Command) -> str | None:
+def found(there: Partition, command: Command | r.CountTokens) -> str | None:
     session = there.find(command)
     return None if session is None else session.session_id
 

@@ -4,22 +4,21 @@ from dataclasses import replace
 from typing import Any
 
 from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.sessions.partition import Partition, Progress
-from infra.kafka.client import Received
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.trajectories.story import closed, finalized, opened, rewarded, started
 from tests.unit.trajectories.decisions.test_decide import context, request
 
 
-def partition(progress: Progress | None = None) -> Partition:
-    return Partition(0, progress or Progress(), "me")
+def partition(progress: PartitionProgress | None = None) -> Partition:
+    return Partition(0, progress or PartitionProgress(), "me")
 
 
 def read(into: Partition, *events: Record, start: int = 0) -> list[bool]:
     """Which of the events counted."""
     return [
-        into.fold(Received("sessions", 0, offset, 0, None, (), event), lambda _: "exact").accepted
+        into.apply(event, offset, lambda _: "exact").accepted
         for offset, event in enumerate(events, start)
     ]
 
@@ -58,7 +57,7 @@ def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too()
     read(before, *log[:3])
     rebuild = before.committable()[1].rebuild
 
-    after = partition(Progress.decode(before.committable()[1].encode()))
+    after = partition(PartitionProgress.decode(before.committable()[1].encode()))
 
     assert read(after, *log[rebuild:], start=rebuild) == [True, False]
 
@@ -69,7 +68,7 @@ def test_a_session_opened_under_an_older_epoch_is_read_again() -> None:
     read(before, *log)
     rebuild = before.committable()[1].rebuild
 
-    after = partition(Progress.decode(before.committable()[1].encode()))
+    after = partition(PartitionProgress.decode(before.committable()[1].encode()))
 
     assert read(after, *log[rebuild:], start=rebuild) == [True, True, True]
 
@@ -140,7 +139,7 @@ def test_commands_that_a_name_s_earlier_session_or_nobody_took_are_known_too() -
 
 
 def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners_are_read() -> None:
-    mine = partition(Progress(1, 0, 0, 1))
+    mine = partition(PartitionProgress(1, 0, 0, 1))
     mine.read_again_to = None
     read(mine, opened(), closed(), finalized())
     mine.end(mine.sessions["s"])

@@ -18,7 +18,7 @@ _DEFAULT_MAX_TOKENS = 4096
 _NOTHING = vars(Sampling())
 
 
-def effective(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
+def effective_sampling(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
     """The policy's `overrides` win over what was `asked`; `room` tokens fit into the context."""
     won = {name: value for name, value in vars(overrides).items() if value != _NOTHING[name]}
     limit = won.get("max_tokens", asked.max_tokens)

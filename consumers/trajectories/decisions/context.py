@@ -1,0 +1,66 @@
+"""The inputs of a decision (`Context`), where they come from (`Contexts`), and its outcome
+(`Decision`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.partition import Partition
+from infra.clock import now_ms
+from schemas.records import PolicyWeights, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything that a decision depends on, except the session and the command."""
+
+    fleet: RolloutFleet
+    renderer: Callable[[PolicyWeights], PromptRenderer]
+    partition: int
+    epoch: int
+    now_ms: int
+    no_progress_ms: int
+    """A turn without output for this long is dispatched to another worker."""
+    used: Callable[[str], bool] = lambda session_id: False
+    """Returns True for a session id that was opened before."""
+    owner_since_ms: int = 0
+    """Time of this manager's claim. Gateways may lack answers that the log had before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The inputs that all decisions of a manager share, and the clock."""
+
+    fleet: RolloutFleet
+    renderer: Callable[[PolicyWeights], PromptRenderer]
+    no_progress_ms: int
+    clock: Callable[[], int] = now_ms
+
+    def now(self, partition: Partition) -> Context:
+        """Return the context of a decision made now about a session of `partition`."""
+        return Context(
+            self.fleet,
+            self.renderer,
+            partition.number,
+            partition.epoch,
+            self.clock(),
+            self.no_progress_ms,
+            partition.used,
+            partition.owner_since_ms,
+        )
+
+
+@dataclass(slots=True)
+class Decision:
+    """Events for `sessions` and (slot, record) pairs for `prompts`, each in sending order."""
+
+    events: list[Record] = field(default_factory=list)
+    prompts: list[tuple[int, Record]] = field(default_factory=list)
+    decide_again: bool = False
+    """The command is to be decided again once these events were read back."""
+
+    def extend(self, other: "Decision") -> None:
+        """Append the events and prompts of `other`."""
+        self.events += other.events
+        self.prompts += other.prompts
