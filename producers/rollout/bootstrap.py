@@ -17,19 +17,19 @@ from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
 from producers.rollout.probe.asking import EngineProbe
+from producers.rollout.process import RolloutProcess
 from producers.rollout.roles.announcements import Facts
-from producers.rollout.roles.device import Device, EngineFactory
+from producers.rollout.roles.device import EngineFactory, RolloutDevice
 from producers.rollout.roles.keeper import RoleKeeper, new_incarnation
 from producers.rollout.roles.reporter import Reporter
-from producers.rollout.roles.roles import Roles
+from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.settings import RolloutSettings
 from producers.rollout.slot_reader import SlotReader
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_turn import LiveTurn
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.live_dispatch import LiveDispatch
+from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.turns.serving import Serving, Write
-from producers.rollout.worker import Worker
 from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS
 
@@ -37,7 +37,7 @@ _REPORT_EVERY_S = 0.05
 
 
 @contextmanager
-def observed(settings: RolloutSettings) -> Iterator[Worker]:
+def observed(settings: RolloutSettings) -> Iterator[RolloutProcess]:
     """A worker whose traces and metrics go where the settings say."""
     name = settings.rollout.worker
     traces, metrics = telemetry(settings.telemetry, "rollout", name), Metrics()
@@ -55,19 +55,19 @@ def build(
     traces: Telemetry,
     metrics: Metrics,
     engines: EngineFactory | None = None,
-) -> Worker:
+) -> RolloutProcess:
     """A worker that has written nothing yet; `engines` None: those of the settings."""
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = Inbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S)
-    roles = Roles(mine.worker, new_incarnation(), mine.policy)
+    roles = RolloutRoles(mine.worker, new_incarnation(), mine.policy)
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
     def thread_failed(error: BaseException) -> None:
         inbox.put(ThreadFailed(error))
 
-    def undelivered(live: LiveTurn, error: DeliveryFailed) -> None:
+    def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
         inbox.put(Undelivered(live, error))
 
     slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, thread_failed)
@@ -83,19 +83,21 @@ def build(
         traces,
     )
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    device = Device(
+    device = RolloutDevice(
         engines or engine_factory(mine, settings.data_dir / "logs"),
-        load_reader,
+        load_parser,
         slot.follow,
         inbox.put,
         probe,
     )
     reporter = Reporter(producer, roles, facts, now_ms())
     keeper = RoleKeeper(roles, serving, device, reporter, traces)
-    return Worker(inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms)
+    return RolloutProcess(
+        inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms
+    )
 
 
-def load_reader(policy: PolicyWeights) -> MessageReader:
+def load_parser(policy: PolicyWeights) -> MessageParser:
     """Reads turns as the policy's prompts are rendered. Raises `RendererError`."""
     return Renderer.load(
         Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)

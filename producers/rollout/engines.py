@@ -7,11 +7,11 @@ from infra.errors import SeamlessFlowError, SettingsRejected
 from infra.weights.manifest import verify
 from producers.rollout.engine.contract import Engine
 from producers.rollout.roles.device import EngineFactory
-from producers.rollout.roles.steps import Weights
+from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.engine import ScriptedEngine
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.settings import RolloutSection
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
@@ -21,7 +21,7 @@ ENGINE_DEADLINE_S = 120.0
 class WeightsUnsupported(SeamlessFlowError):
     """Published weights of a kind, or of a version, that this engine cannot take."""
 
-    def __init__(self, weights: Weights, reason: str) -> None:
+    def __init__(self, weights: PublishedWeights, reason: str) -> None:
         self.weights = weights
         self.reason = reason
         super().__init__(f"version {weights.version} in {weights.directory}: {reason}")
@@ -33,11 +33,11 @@ class TorchEngines:
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         """See `verify_full`."""
         verify_full(weights)
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Raises `ModelUnsupported`."""
         # Not at the top: torch takes seconds to import, and a scripted worker needs none.
         from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
@@ -47,7 +47,7 @@ class TorchEngines:
             device=torch.device,
             dtype=torch.dtype,
             max_running=self._settings.capacity,
-            max_slots=self._settings.capacity + torch.kept_prefixes,
+            max_rows=self._settings.capacity + torch.kept_prefixes,
             kv_bytes=torch.kv_bytes,
             prefill_tokens=torch.prefill_tokens,
             threads=torch.threads,
@@ -66,11 +66,11 @@ class VllmEngines:
             reason = f"{settings.vllm.python} is no program; runbooks/vllm.md says how to make it"
             raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         """See `verify_full`."""
         verify_full(weights)
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Raises `VllmNotStarted`, `WeightsRejected`."""
         settings, directory = self._settings, Path(weights.directory)
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
@@ -83,13 +83,13 @@ class ScriptedEngines:
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         """Nothing to look at."""
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """The text is spelt in the tokens of the policy."""
         scripted = self._settings.scripted
-        pattern = reader.encode(scripted.text)
+        pattern = parser.encode(scripted.text)
         script = Script(pattern, scripted.tokens, scripted.tokens_per_second)
         return ScriptedEngine(script, weights.version, max_running=self._settings.capacity)
 
@@ -105,7 +105,7 @@ def engine_factory(settings: RolloutSection, log_dir: Path) -> EngineFactory:
             return ScriptedEngines(settings)
 
 
-def verify_full(weights: Weights) -> None:
+def verify_full(weights: PublishedWeights) -> None:
     """Reads every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
     if weights.kind != "full":
         raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Received
 from producers.rollout.roles.outcomes import Outcome
-from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.live_dispatch import LiveDispatch
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
     """A record of a turn did not reach the log."""
 
-    live: LiveTurn
+    live: LiveDispatch
     error: DeliveryFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StopAsked:
     """Somebody asked the process to end."""
 
 
@@ -33,7 +33,7 @@ class ThreadFailed:
     error: BaseException
 
 
-Item = list[Received] | LiveTurn | Outcome | Undelivered | Stopped | ThreadFailed
+Item = list[Received] | LiveDispatch | Outcome | Undelivered | StopAsked | ThreadFailed
 
 
 class Inbox:

@@ -12,8 +12,8 @@ from collections import deque
 
 from producers.rollout.bootstrap import observed
 from producers.rollout.engine.errors import EngineError
+from producers.rollout.process import EngineBroke
 from producers.rollout.settings import RolloutSettings
-from producers.rollout.worker import EngineBroke
 
 WITHIN_S = 600.0
 _log = logging.getLogger(__name__)

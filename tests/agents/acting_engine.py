@@ -15,9 +15,9 @@ from producers.rollout.engine.contract import ChunkCallback, EngineHealth, Sampl
 from producers.rollout.engine.errors import RequestInvalid
 from producers.rollout.engine.request import last_chunk
 from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.roles.steps import Weights
+from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.script import Script
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.message_parser import MessageParser
 from schemas.tokens import pack, unpack
 from tests.agents.sampled_turns import append
 from tests.agents.speech import Speech, logprobs
@@ -85,7 +85,7 @@ class ActingEngine(ThreadedEngine):
             version=self._version,
             running=len(self._live),
             waiting=len(self._commands),
-            kv_slots=0,
+            kv_rows=0,
             kv_bytes=0,
             paused=self.state.paused,
             asleep=self.state.asleep,
@@ -141,10 +141,10 @@ class ActingEngines:
         self._act = act
         self._record = record
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         """Nothing to look at."""
 
-    def build(self, weights: Weights, reader: MessageReader) -> ActingEngine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> ActingEngine:
         """Reads and spells with the tokenizer in the weights' directory."""
         tokenizer = Tokenizer.load(Path(weights.directory))
         return ActingEngine(tokenizer, self._act, self._record, weights.version)

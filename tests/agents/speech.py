@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.rollout.engine.contract import ChunkCallback, FinishReason, TokenChunk, VersionSpan
+from producers.rollout.engine.contract import ChunkCallback, ChunkSpan, FinishReason, TokenChunk
 from tests.agents.sampled_turns import SampledTurn
 
 TOKENS_A_STEP = 3
@@ -34,7 +34,7 @@ class Speech:
             self.offset + start,
             ids,
             logprobs,
-            (VersionSpan(self.offset + start, version),) if ids else (),
+            (ChunkSpan(self.offset + start, version),) if ids else (),
             self.finish_reason if end == length else None,
             *(_likeliest(ids, logprobs, self.top) if self.top else ()),
         )

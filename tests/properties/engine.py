@@ -13,12 +13,12 @@ import numpy as np
 
 from producers.rollout.engine.contract import (
     ChunkCallback,
+    ChunkSpan,
     EngineHealth,
     FinishReason,
     PauseMode,
     SamplingParams,
     TokenChunk,
-    VersionSpan,
 )
 from schemas.tokens import pack, unpack
 
@@ -118,10 +118,10 @@ class RecordedEngine:
     def _tell(self, asked: Generation, reason: FinishReason | None) -> None:
         new, start = asked.sampled[asked.told :], len(asked.given) + asked.told
         asked.told = len(asked.sampled)
-        spans: list[VersionSpan] = []
+        spans: list[ChunkSpan] = []
         for place, one in enumerate(new, start):
             if not spans or spans[-1].version != one.version:
-                spans.append(VersionSpan(place, one.version))
+                spans.append(ChunkSpan(place, one.version))
         logprobs = np.array([one.logprob for one in new], "<f4").tobytes()
         ids = pack([one.token for one in new])
         if new or reason is not None:

@@ -13,7 +13,7 @@ from infra.settings import TelemetrySettings
 from infra.telemetry.tracing import telemetry
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.serving import Service, Serving
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
@@ -49,8 +49,8 @@ class Worker:
         self._service = Service(engine, renderer, policy.policy, policy.max_context, engine.version)
         self._policy = policy.policy
         self._clock = clock
-        self._woken: list[LiveTurn] = []
-        self._lost: list[LiveTurn] = []
+        self._woken: list[LiveDispatch] = []
+        self._lost: list[LiveDispatch] = []
         self._position = len(topics.records[PROMPTS.name, slot])
         self.serving = Serving(
             Admission(name, str(incarnation)),
@@ -182,5 +182,5 @@ class Worker:
     ) -> None:
         self.sending.send(SESSIONS.name, record, partition=partition, on_delivery=on_delivery)
 
-    def _undelivered(self, live: LiveTurn, error: DeliveryFailed) -> None:
+    def _undelivered(self, live: LiveDispatch, error: DeliveryFailed) -> None:
         self._lost.append(live)

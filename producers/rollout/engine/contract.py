@@ -59,7 +59,7 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionSpan:
+class ChunkSpan:
     """From completion token `start` to the next span's start, `version` sampled."""
 
     start: int
@@ -80,7 +80,7 @@ class TokenChunk:
     offset: int
     token_ids: bytes
     logprobs: bytes
-    spans: tuple[VersionSpan, ...]
+    spans: tuple[ChunkSpan, ...]
     finish_reason: FinishReason | None
     top_ids: bytes = b""
     top_logprobs: bytes = b""
@@ -101,7 +101,7 @@ class EngineHealth:
     version: int
     running: int
     waiting: int
-    kv_slots: int
+    kv_rows: int
     kv_bytes: int
     paused: bool
     asleep: bool

@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from producers.rollout.engine.contract import (
     ChunkCallback,
+    ChunkSpan,
     FinishReason,
     SamplingParams,
     TokenChunk,
-    VersionSpan,
 )
 from producers.rollout.engine.errors import (
     PromptTooLong,
@@ -20,7 +20,7 @@ from producers.rollout.engine.errors import (
 )
 from schemas.tokens import TOKEN_BYTES
 
-TopRow = tuple[bytes, bytes]
+TopTokens = tuple[bytes, bytes]
 """The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""
 
 _SEED_MASK = 2**64 - 1
@@ -91,7 +91,7 @@ class Request:
         return self.finish_reason(completed, int(self.tokens[-1]), limit)
 
 
-NO_TOP: TopRow = (b"", b"")
+NO_TOP: TopTokens = (b"", b"")
 
 
 def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
@@ -106,7 +106,7 @@ def token_chunks(
     offsets: Sequence[int],
     tokens: npt.NDArray[np.int64],
     logprobs: npt.NDArray[np.float32],
-    tops: Sequence[TopRow],
+    tops: Sequence[TopTokens],
     version: int,
     limit: int,
 ) -> Iterator[TokenChunk]:
@@ -119,7 +119,7 @@ def token_chunks(
             offset,
             id_bytes[part],
             logprob_bytes[part],
-            (VersionSpan(offset, version),),
+            (ChunkSpan(offset, version),),
             request.finish_reason(offset + 1, token, limit),
             *top,
         )

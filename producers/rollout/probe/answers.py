@@ -44,7 +44,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """Tokens of a completion from `start` on; beside each a row of the most likely ones."""
 
     start: int
@@ -54,7 +54,7 @@ class Answer:
     reason: FinishReason | None
 
 
-def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> Answer:
+def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> ProbeAnswer:
     """The answer that the chunks make up. Raises `EngineProbeFailed` for what is missing or wrong
     in their form."""
     start = end = len(question.completion)
@@ -63,7 +63,7 @@ def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> Answ
         end += len(chunk.token_ids) // TOKEN_BYTES
         if chunk.finish_reason is not None and place + 1 < len(chunks):
             question.fail("finish_reason", "no chunk behind it", f"{len(chunks) - place - 1}")
-    answer = Answer(
+    answer = ProbeAnswer(
         start,
         ids=np.frombuffer(b"".join([chunk.token_ids for chunk in chunks]), "<i4").tolist(),
         logprobs=np.frombuffer(b"".join([chunk.logprobs for chunk in chunks]), "<f4").tolist(),
@@ -102,7 +102,7 @@ def _check_spans(question: Question, chunk: TokenChunk, tokens: int, version: in
             question.fail("version", version, span.version)
 
 
-def _check_values(question: Question, answer: Answer) -> None:
+def _check_values(question: Question, answer: ProbeAnswer) -> None:
     if any(token < 0 for token in answer.ids):
         question.fail("token_ids", "numbers from 0 on", answer.ids)
     if not all(map(_is_logprob, answer.logprobs)):

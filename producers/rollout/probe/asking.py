@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from producers.rollout.engine.contract import Engine, TokenChunk
 from producers.rollout.engine.errors import EngineError
 from producers.rollout.probe import questions
-from producers.rollout.probe.answers import Answer, EngineProbeFailed, Question, read
+from producers.rollout.probe.answers import EngineProbeFailed, ProbeAnswer, Question, read
 from schemas.tokens import pack
 
 SHORT = 2
@@ -64,14 +64,14 @@ class _Asking:
         if (loaded := engine.health().version) != version:
             raise EngineProbeFailed("health", "version", version, loaded)
 
-    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+    def answers(self, questions: Sequence[Question]) -> list[ProbeAnswer]:
         """In the order of the questions, which are asked at once."""
         asked = [_Listener(question) for question in questions]
         for listener in asked:
             self._submit(listener)
         return [self._answer(listener) for listener in asked]
 
-    def aborted(self, question: Question) -> Answer:
+    def aborted(self, question: Question) -> ProbeAnswer:
         """Of a question that is aborted while the engine stands still."""
         listener = _Listener(question)
         self._engine.pause("keep")
@@ -92,7 +92,7 @@ class _Asking:
         except EngineError as error:
             raise EngineProbeFailed(question.name, "submit", "taken", error) from error
 
-    def _answer(self, listener: "_Listener") -> Answer:
+    def _answer(self, listener: "_Listener") -> ProbeAnswer:
         if not listener.ended.wait(max(0.0, self._ends_at - time.monotonic())):
             self._engine.abort(None)
             expected = f"one within {self._deadline_s:g} s"

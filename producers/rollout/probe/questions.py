@@ -8,7 +8,7 @@ cannot promise it: rounding alone is its own to say (`Engine.logprob_tolerance`)
 import math
 
 from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.probe.answers import Answer, Question
+from producers.rollout.probe.answers import ProbeAnswer, Question
 
 PROMPT_TEXT = "1 + 1 ="
 LENGTH = 8
@@ -34,19 +34,19 @@ def sampled(prompt: bytes) -> Question:
     return Question("sampled", prompt, bent)
 
 
-def continued(prompt: bytes, first: Answer) -> Question:
+def continued(prompt: bytes, first: ProbeAnswer) -> Question:
     """A greedy answer taken up in its middle."""
     again = SamplingParams(LENGTH, temperature=0, top_logprobs=TOP)
     return Question("continued", prompt, again, tuple(first.ids[:SPLIT]))
 
 
-def scored_again(prompt: bytes, first: Answer) -> Question:
+def scored_again(prompt: bytes, first: ProbeAnswer) -> Question:
     """What is most likely in the middle of a sampled answer."""
     one = SamplingParams(SPLIT + 1, temperature=0, top_logprobs=TOP)
     return Question("scored again", prompt, one, tuple(first.ids[:SPLIT]))
 
 
-def stopped(prompt: bytes, first: Answer) -> Question:
+def stopped(prompt: bytes, first: ProbeAnswer) -> Question:
     """A greedy answer whose first token is to end it, whichever of the likely ones it is."""
     stops = SamplingParams(LENGTH, 0, stop_token_ids=tuple(first.rows[0]), top_logprobs=TOP)
     return Question("stopped", prompt, stops)
@@ -57,7 +57,7 @@ def aborted(prompt: bytes) -> Question:
     return Question("aborted", prompt, SamplingParams(LENGTH))
 
 
-def check_full(question: Question, answer: Answer) -> None:
+def check_full(question: Question, answer: ProbeAnswer) -> None:
     """It went on to its `max_tokens`, which no stop token was to prevent."""
     if answer.reason != "length":
         question.fail("finish_reason", "length", answer.reason)
@@ -66,7 +66,7 @@ def check_full(question: Question, answer: Answer) -> None:
         question.fail("token_ids", f"{count} tokens", f"{len(answer.ids)} tokens")
 
 
-def check_stopped(question: Question, answer: Answer) -> None:
+def check_stopped(question: Question, answer: ProbeAnswer) -> None:
     """Its stop token is there, with all that belongs to a token, and is the last."""
     if answer.reason != "stop":
         question.fail("finish_reason", "stop", answer.reason)
@@ -75,7 +75,7 @@ def check_stopped(question: Question, answer: Answer) -> None:
         question.fail("token_ids", f"one of the stop tokens {list(stops)}", answer.ids)
 
 
-def check_aborted(question: Question, answer: Answer) -> None:
+def check_aborted(question: Question, answer: ProbeAnswer) -> None:
     """It ended as such, without a token."""
     if answer.reason != "abort":
         question.fail("finish_reason", "abort", answer.reason)
@@ -83,7 +83,7 @@ def check_aborted(question: Question, answer: Answer) -> None:
         question.fail("token_ids", "none", answer.ids)
 
 
-def check_likely(question: Question, answer: Answer, tolerance: float) -> None:
+def check_likely(question: Question, answer: ProbeAnswer, tolerance: float) -> None:
     """Each token is one of the most likely, under the same distribution; a greedy one is the
     first."""
     for token, logprob, row in zip(answer.ids, answer.logprobs, answer.rows, strict=True):
@@ -95,7 +95,9 @@ def check_likely(question: Question, answer: Answer, tolerance: float) -> None:
             question.fail("token_ids", f"the most likely one, {next(iter(row))}", token)
 
 
-def check_same(question: Question, first: Answer, again: Answer, tolerance: float) -> None:
+def check_same(
+    question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
+) -> None:
     """`again`, the answer to `question`, is `first` from its own start on, with the same
     distributions. Greedy answers have the same tokens, up to where two were equally likely."""
     shift = again.start - first.start
@@ -109,7 +111,9 @@ def check_same(question: Question, first: Answer, again: Answer, tolerance: floa
             return
 
 
-def check_distribution(question: Question, first: Answer, again: Answer, tolerance: float) -> None:
+def check_distribution(
+    question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
+) -> None:
     """`again`, one token in the middle of `first`, was drawn from the same distribution."""
     _check_row(question, first.rows[again.start - first.start], again.rows[0], tolerance)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.outcomes import Acquired, Loaded, Released
-from producers.rollout.roles.roles import Roles
+from producers.rollout.roles.roles import RolloutRoles
 from schemas import records as r
 
 State = Literal["starting", "ready", "paused", "asleep", "failed"]
@@ -22,7 +22,7 @@ class Facts:
 
 
 def heartbeat(
-    roles: Roles, facts: Facts, state: State, health: EngineHealth | None, now_ms: int
+    roles: RolloutRoles, facts: Facts, state: State, health: EngineHealth | None, now_ms: int
 ) -> r.WorkerHeartbeat:
     """`health` is None until there is an engine."""
     held = roles.held
@@ -45,37 +45,39 @@ def heartbeat(
     )
 
 
-def role_acquired(roles: Roles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
+def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
     """The manager may route turns here from this record on."""
     return r.RoleAcquired(
         at_ms=now_ms,
         worker=roles.worker,
         incarnation=roles.incarnation,
         role="rollout",
-        assignment=outcome.step.assignment,
-        slot=outcome.step.slot,
+        assignment=outcome.move.assignment,
+        slot=outcome.move.slot,
         slot_offset=outcome.slot_offset,
-        version=outcome.step.weights.version,
+        version=outcome.move.weights.version,
         took_ms=outcome.took_ms,
         policy=roles.policy,
     )
 
 
-def role_released(roles: Roles, outcome: Released, handed_back: int, now_ms: int) -> r.RoleReleased:
+def role_released(
+    roles: RolloutRoles, outcome: Released, handed_back: int, now_ms: int
+) -> r.RoleReleased:
     """The device's memory is free for another role."""
     return r.RoleReleased(
         at_ms=now_ms,
         worker=roles.worker,
         incarnation=roles.incarnation,
         role="rollout",
-        assignment=outcome.step.assignment,
+        assignment=outcome.move.assignment,
         free_bytes=outcome.free_bytes,
         handed_back=handed_back,
         took_ms=outcome.took_ms,
     )
 
 
-def generation_paused(roles: Roles, running: int, now_ms: int) -> r.GenerationPaused:
+def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.GenerationPaused:
     """Turns stand still for new weights."""
     return r.GenerationPaused(
         at_ms=now_ms,
@@ -87,24 +89,24 @@ def generation_paused(roles: Roles, running: int, now_ms: int) -> r.GenerationPa
     )
 
 
-def weights_loaded(roles: Roles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
+def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
     """Tokens are of the new version from here on."""
     return r.WeightsLoaded(
         at_ms=now_ms,
         policy=roles.policy,
-        version=outcome.step.weights.version,
+        version=outcome.move.weights.version,
         worker=roles.worker,
         incarnation=roles.incarnation,
         took_ms=outcome.paused_ms,
     )
 
 
-def generation_resumed(roles: Roles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
+def generation_resumed(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
     """Turns go on."""
     return r.GenerationResumed(
         at_ms=now_ms,
         worker=roles.worker,
         incarnation=roles.incarnation,
-        version=outcome.step.weights.version,
+        version=outcome.move.weights.version,
         paused_ms=outcome.paused_ms,
     )

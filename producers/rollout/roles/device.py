@@ -1,10 +1,10 @@
-"""The thread that takes an engine through the steps of `roles.py`, one after the other.
+"""The thread that takes an engine through the moves of `roles.py`, one after the other.
 
 Loading a model takes as long as it takes; meanwhile the main loop goes on writing tokens and
-heartbeats. The order inside each step is the contract of the design: verify, pause, load, resume;
+heartbeats. The order inside each move is the contract of the design: verify, pause, load, resume;
 abort, sleep. An engine is probed before it serves, but not under turns that were kept: they go on
 at once, and a probe would wait in line with them. What fails before the engine was touched is
-`NotStarted`; after that it is `Failed`, and the engine is never resumed.
+`NotStarted`; after that it is `MoveFailed`, and the engine is never resumed.
 """
 
 import queue
@@ -17,27 +17,27 @@ from typing import Protocol
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.questions import PROMPT_TEXT
+from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Release
 from producers.rollout.roles.outcomes import (
     Acquired,
-    Failed,
     Loaded,
+    MoveFailed,
     NotStarted,
     Outcome,
     Paused,
     Released,
 )
-from producers.rollout.roles.steps import Acquire, Load, Release, Weights
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 
 
 class EngineFactory(Protocol):
     """Makes the engine that the settings name. Called from the device thread; may block."""
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         """Raises `SeamlessFlowError` if the files are not what was published."""
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """An engine that runs and serves `weights`."""
 
 
@@ -51,73 +51,73 @@ class EngineCheck(Protocol):
         """Of one that was asleep, or has other weights; nothing is sampled on it now."""
 
 
-class Device:
+class RolloutDevice:
     """`begin` returns at once; outcomes go to `report`, from the device thread."""
 
     def __init__(
         self,
         engines: EngineFactory,
-        load_reader: Callable[[PolicyWeights], MessageReader],
+        load_parser: Callable[[PolicyWeights], MessageParser],
         follow_slot: Callable[[int], int],
         report: Callable[[Outcome], None],
         check: EngineCheck,
     ) -> None:
         self._engines = engines
         self._check = check
-        self._load_reader = load_reader
+        self._load_parser = load_parser
         self._follow_slot = follow_slot
         self._report = report
         self._engine: Engine | None = None
         self._asleep = False
-        self._reader: tuple[tuple[str, bytes], MessageReader] | None = None
-        self._steps: queue.SimpleQueue[Acquire | Load | Release | None] = queue.SimpleQueue()
+        self._parser: tuple[tuple[str, bytes], MessageParser] | None = None
+        self._moves: queue.SimpleQueue[Acquire | Load | Release | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
-    def begin(self, step: Acquire | Load | Release) -> None:
-        """Queues a step."""
-        self._steps.put(step)
+    def begin(self, move: Acquire | Load | Release) -> None:
+        """Queues a move."""
+        self._moves.put(move)
 
     def close(self, timeout_s: float) -> None:
-        """Ends the thread after the step under way, and the engine."""
-        self._steps.put(None)
+        """Ends the thread after the move under way, and the engine."""
+        self._moves.put(None)
         self._thread.join(timeout_s)
         if self._engine is not None:
             self._engine.close()
 
     def _run(self) -> None:
-        while (step := self._steps.get()) is not None:
+        while (move := self._moves.get()) is not None:
             try:
-                self._report(self._carry_out(step))
+                self._report(self._carry_out(move))
             except Exception as error:  # the main loop ends the process with it
-                self._report(Failed(step, error))
+                self._report(MoveFailed(move, error))
 
-    def _carry_out(self, step: Acquire | Load | Release) -> Outcome:
+    def _carry_out(self, move: Acquire | Load | Release) -> Outcome:
         started = time.monotonic()
-        if isinstance(step, Release):
-            return Released(step, self._free(), _since(started))
+        if isinstance(move, Release):
+            return Released(move, self._free(), _since(started))
         try:
-            self._engines.verify(step.weights)
-            reader = self._reader_of(step.policy)
+            self._engines.verify(move.weights)
+            parser = self._parser_of(move.policy)
         except SeamlessFlowError as error:
-            return NotStarted(step, error)
-        if isinstance(step, Load):
-            return self._load(step, reader)
-        engine = self._engine_with(step.weights, reader)
-        offset = self._follow_slot(step.slot)
-        return Acquired(step, engine, reader, offset, _since(started))
+            return NotStarted(move, error)
+        if isinstance(move, Load):
+            return self._load(move, parser)
+        engine = self._engine_with(move.weights, parser)
+        offset = self._follow_slot(move.slot)
+        return Acquired(move, engine, parser, offset, _since(started))
 
-    def _load(self, step: Load, reader: MessageReader) -> Loaded:
+    def _load(self, move: Load, parser: MessageParser) -> Loaded:
         engine, started = self._running(), time.monotonic()
         engine.pause("keep")
-        self._report(Paused(step))
-        self._change(engine, step.weights)
-        return Loaded(step, reader, _since(started))
+        self._report(Paused(move))
+        self._change(engine, move.weights)
+        return Loaded(move, parser, _since(started))
 
-    def _engine_with(self, weights: Weights, reader: MessageReader) -> Engine:
-        prompt = reader.encode(PROMPT_TEXT)
+    def _engine_with(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
+        prompt = parser.encode(PROMPT_TEXT)
         if self._engine is None:
-            self._engine = self._engines.build(weights, reader)
+            self._engine = self._engines.build(weights, parser)
             self._check.whole(self._engine, prompt, weights.version)
             return self._engine
         engine = self._engine
@@ -132,7 +132,7 @@ class Device:
         self._check.short(engine, prompt, weights.version)
         return engine
 
-    def _change(self, engine: Engine, weights: Weights) -> None:
+    def _change(self, engine: Engine, weights: PublishedWeights) -> None:
         """From paused and awake to running under `weights`."""
         if engine.health().version != weights.version:
             engine.load_weights(Path(weights.directory), weights.version)
@@ -149,15 +149,15 @@ class Device:
             raise EngineMissing()
         return self._engine
 
-    def _reader_of(self, policy: PolicyWeights) -> MessageReader:
+    def _parser_of(self, policy: PolicyWeights) -> MessageParser:
         key = (policy.tokenizer_directory, policy.renderer)
-        if self._reader is None or self._reader[0] != key:
-            self._reader = (key, self._load_reader(policy))
-        return self._reader[1]
+        if self._parser is None or self._parser[0] != key:
+            self._parser = (key, self._load_parser(policy))
+        return self._parser[1]
 
 
 class EngineMissing(SeamlessFlowError):
-    """A step needs an engine before the first one was built."""
+    """A move needs an engine before the first one was built."""
 
     def __init__(self) -> None:
         super().__init__("no engine was built yet")

@@ -1,4 +1,4 @@
-"""Does what `roles.py` says: begins steps on the device, concludes them, tells `control`.
+"""Does what `roles.py` says: begins moves on the device, concludes them, tells `control`.
 
 Main loop only. Turns go back as soon as the role is to be given up, not when the engine sleeps.
 """
@@ -9,19 +9,19 @@ import uuid
 from infra.telemetry.tracing import Span, Telemetry
 from producers.rollout.roles import announcements as records
 from producers.rollout.roles.announcements import State
-from producers.rollout.roles.device import Device
+from producers.rollout.roles.device import RolloutDevice
+from producers.rollout.roles.moves import Load, Rejoin, Release
 from producers.rollout.roles.outcomes import (
     Acquired,
-    Failed,
     Loaded,
+    MoveFailed,
     NotStarted,
     Outcome,
     Paused,
     Released,
 )
 from producers.rollout.roles.reporter import Reporter
-from producers.rollout.roles.roles import Roles
-from producers.rollout.roles.steps import Load, Rejoin, Release
+from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.roles.usage import Activity
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.serving import Service, Serving
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 class RoleKeeper:
-    """Keeps roles, device and serving in step with each other."""
+    """Keeps roles, device and serving in agreement with each other."""
 
     def __init__(
         self,
-        roles: Roles,
+        roles: RolloutRoles,
         serving: Serving,
-        device: Device,
+        device: RolloutDevice,
         reporter: Reporter,
         telemetry: Telemetry,
     ) -> None:
@@ -86,45 +86,45 @@ class RoleKeeper:
         self._roles.leave()
         self._handed_back += self._serving.leave("shutdown", now_ms)
 
-    def begin_step(self, now_ms: int) -> None:
+    def begin_move(self, now_ms: int) -> None:
         """Begins what is due, if anything."""
-        step = self._roles.next_step()
-        if step is None:
+        move = self._roles.next_move()
+        if move is None:
             return
-        if isinstance(step, Rejoin):
+        if isinstance(move, Rejoin):
             self._rejoin()
             return
-        _log.info("%s begins", type(step).__name__)
-        if isinstance(step, Release):
+        _log.info("%s begins", type(move).__name__)
+        if isinstance(move, Release):
             reason = "shutdown" if self._roles.leaving else "preempted"
             self._handed_back += self._serving.leave(reason, now_ms)
         self._roles.begin()
-        self._device.begin(step)
+        self._device.begin(move)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
-        """What the device reports of a step. Raises what made it fail."""
+        """What the device reports of a move. Raises what made it fail."""
         match outcome:
             case Acquired():
                 self._serve(outcome, now_ms)
-            case Paused(step):
-                self._pause(step, now_ms)
+            case Paused(move):
+                self._pause(move, now_ms)
             case Loaded():
                 self._resume(outcome, now_ms)
             case Released():
                 self._released(outcome, now_ms)
-            case NotStarted(step, error):
-                if not self._roles.given_up(step):
+            case NotStarted(move, error):
+                if not self._roles.given_up(move):
                     raise error
-                _log.warning("version %d is left out: %s", step.weights.version, error)
-            case Failed(_, error):
+                _log.warning("version %d is left out: %s", move.weights.version, error)
+            case MoveFailed(_, error):
                 raise error
 
     def _serve(self, outcome: Acquired, now_ms: int) -> None:
-        if not self._roles.acquired(outcome.step):
+        if not self._roles.acquired(outcome.move):
             return
-        policy, version = outcome.step.policy, outcome.step.weights.version
+        policy, version = outcome.move.policy, outcome.move.weights.version
         self._serving.service = Service(
-            outcome.engine, outcome.reader, policy.policy, policy.max_context, version
+            outcome.engine, outcome.parser, policy.policy, policy.max_context, version
         )
         self._serving.adopt(version, now_ms)
         _log.info(
@@ -132,13 +132,13 @@ class RoleKeeper:
             outcome.took_ms,
             policy.policy,
             version,
-            outcome.step.slot,
+            outcome.move.slot,
         )
         self._reporter.announce(records.role_acquired(self._roles, outcome, now_ms))
 
-    def _pause(self, step: Load, now_ms: int) -> None:
-        self._loading = self._telemetry.span("load weights", version=step.weights.version)
-        self._serving.adopt(step.weights.version, now_ms)
+    def _pause(self, move: Load, now_ms: int) -> None:
+        self._loading = self._telemetry.span("load weights", version=move.weights.version)
+        self._serving.adopt(move.weights.version, now_ms)
         running = len(self._serving.running)
         self._reporter.announce(records.generation_paused(self._roles, running, now_ms))
 
@@ -146,9 +146,9 @@ class RoleKeeper:
         if self._loading is not None:
             self._loading.end()
             self._loading = None
-        self._roles.loaded_weights(outcome.step)
+        self._roles.loaded_weights(outcome.move)
         if self._serving.service is not None:
-            self._serving.service.reader = outcome.reader
+            self._serving.service.parser = outcome.parser
         self._reporter.announce(records.weights_loaded(self._roles, outcome, now_ms))
         self._reporter.announce(records.generation_resumed(self._roles, outcome, now_ms))
 

@@ -1,36 +1,36 @@
-"""What the device thread reports of a step."""
+"""What the device thread reports of a move."""
 
 from dataclasses import dataclass
 
 from producers.rollout.engine.contract import Engine
-from producers.rollout.roles.steps import Acquire, Load, Release
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.roles.moves import Acquire, Load, Release
+from producers.rollout.turns.message_parser import MessageParser
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
     """The engine serves and the slot is read from `slot_offset`."""
 
-    step: Acquire
+    move: Acquire
     engine: Engine
-    reader: MessageReader
+    parser: MessageParser
     slot_offset: int
     took_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """No turn is sampled until the step's `Loaded`."""
+    """No turn is sampled until the move's `Loaded`."""
 
-    step: Load
+    move: Load
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """The engine goes on under other weights."""
 
-    step: Load
-    reader: MessageReader
+    move: Load
+    parser: MessageParser
     paused_ms: int
 
 
@@ -38,25 +38,25 @@ class Loaded:
 class Released:
     """The engine sleeps."""
 
-    step: Release
+    move: Release
     free_bytes: int
     took_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The weights of the step are not what was published; nothing was changed."""
+    """The weights of the move are not what was published; nothing was changed."""
 
-    step: Acquire | Load
+    move: Acquire | Load
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class MoveFailed:
     """The engine is in an unknown state; it stays paused."""
 
-    step: Acquire | Load | Release
+    move: Acquire | Load | Release
     error: Exception
 
 
-Outcome = Acquired | Paused | Loaded | Released | NotStarted | Failed
+Outcome = Acquired | Paused | Loaded | Released | NotStarted | MoveFailed

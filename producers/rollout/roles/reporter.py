@@ -8,7 +8,7 @@ from collections.abc import Callable
 from infra.kafka.producer import Producer
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.announcements import Facts, State, heartbeat
-from producers.rollout.roles.roles import Roles
+from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.roles.usage import Activity, Usage
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, fleet_key
@@ -20,7 +20,7 @@ USAGE_MS = 2_000
 class Reporter:
     """`due_ms` is when `tick` has something to do again."""
 
-    def __init__(self, producer: Producer, roles: Roles, facts: Facts, now_ms: int) -> None:
+    def __init__(self, producer: Producer, roles: RolloutRoles, facts: Facts, now_ms: int) -> None:
         self._producer = producer
         self._roles = roles
         self._facts = facts

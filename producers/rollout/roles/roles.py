@@ -1,7 +1,7 @@
 """When a rollout process takes its role, gives it up and loads weights. Pure.
 
-Fed with the records of `control` and `fleet` that concern one worker; `next_step` says what is to
-be done now, one step at a time, and the method of its outcome is called when it was. The order
+Fed with the records of `control` and `fleet` that concern one worker; `next_move` says what is to
+be done now, one move at a time, and the method of its outcome is called when it was. The order
 rules are those of `docs/architecture.md`: only a newer (epoch, assignment) is obeyed, never a
 decision of a scheduler older than one already heard of; the role waits for the trainer process of
 the same worker to give up its own.
@@ -9,7 +9,7 @@ the same worker to give up its own.
 
 from dataclasses import dataclass
 
-from producers.rollout.roles.steps import Acquire, Load, Rejoin, Release, Step, Weights
+from producers.rollout.roles.moves import Acquire, Load, Move, PublishedWeights, Rejoin, Release
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
@@ -18,7 +18,7 @@ TRAINER_SILENT_MS = 15_000
 
 
 @dataclass(slots=True)
-class Roles:
+class RolloutRoles:
     """State of a worker's rollout process."""
 
     worker: str
@@ -33,10 +33,10 @@ class Roles:
     awake: bool = False
     """Whether the engine has its memory."""
     loaded: int | None = None
-    published: Weights | None = None
+    published: PublishedWeights | None = None
     policy_weights: PolicyWeights | None = None
     busy: bool = False
-    """Whether a step is under way."""
+    """Whether a move is under way."""
     joined: bool = False
     """Whether `fleet` was read up to this incarnation's first heartbeat."""
     lost: bool = False
@@ -61,7 +61,7 @@ class Roles:
             case r.WorkerLost() if record.worker == self.worker:
                 self._lose(record)
             case r.WeightsPublished() if record.policy == self.policy:
-                self.published = Weights(
+                self.published = PublishedWeights(
                     record.version, record.directory, record.manifest_sha256, record.kind
                 )
             case PolicyWeights() if record.policy == self.policy:
@@ -69,8 +69,8 @@ class Roles:
             case _:
                 self._hear_of_process(record)
 
-    def next_step(self) -> Step | None:
-        """What to do now; None while a step is under way or something is waited for."""
+    def next_move(self) -> Move | None:
+        """What to do now; None while a move is under way or something is waited for."""
         if self.busy or not self.joined:
             return None
         if self.awake and (self.lost or self.wanted is None):
@@ -80,7 +80,7 @@ class Roles:
         return self._towards(self.wanted)
 
     def begin(self) -> None:
-        """The step is under way."""
+        """The move is under way."""
         self.busy = True
 
     def leave(self) -> None:
@@ -91,29 +91,29 @@ class Roles:
         """The engine sleeps and no turn is left."""
         self.busy, self.awake, self.held = False, False, None
 
-    def acquired(self, step: Acquire) -> bool:
+    def acquired(self, move: Acquire) -> bool:
         """The engine serves. Whether the role is still wanted, so that it is to be announced."""
-        self.busy, self.awake, self.loaded = False, True, step.weights.version
+        self.busy, self.awake, self.loaded = False, True, move.weights.version
         wanted = self.wanted
-        if wanted is None or wanted.assignment != step.assignment:
+        if wanted is None or wanted.assignment != move.assignment:
             return False
         self.held = wanted
         return True
 
-    def loaded_weights(self, step: Load) -> None:
+    def loaded_weights(self, move: Load) -> None:
         """The engine serves other weights."""
-        self.busy, self.loaded = False, step.weights.version
+        self.busy, self.loaded = False, move.weights.version
 
-    def given_up(self, step: Acquire | Load) -> bool:
-        """The weights of a step are unusable, nothing was changed. Whether there are others now."""
+    def given_up(self, move: Acquire | Load) -> bool:
+        """The weights of a move are unusable, nothing was changed. Whether there are others now."""
         self.busy = False
-        return self.published != step.weights
+        return self.published != move.weights
 
     def renew(self, incarnation: str) -> None:
         """The next incarnation in the same process begins."""
         self.incarnation, self.lost, self.joined = incarnation, False, False
 
-    def _towards(self, wanted: r.RoleAssigned | None) -> Step | None:
+    def _towards(self, wanted: r.RoleAssigned | None) -> Move | None:
         if wanted is None or wanted.slot is None:
             return None
         if self.policy_weights is None or self.published is None or self.trainer[1]:
@@ -144,7 +144,9 @@ class Roles:
     def _announce(self, record: PolicyWeights) -> None:
         self.policy_weights = record
         if self.published is None or record.version > self.published.version:
-            self.published = Weights(record.version, record.directory, record.manifest_sha256)
+            self.published = PublishedWeights(
+                record.version, record.directory, record.manifest_sha256
+            )
 
     def _hear_of_process(self, record: Record) -> None:
         match record:
@@ -168,7 +170,7 @@ class Roles:
 
 
 def concerns(record: Record, worker: str, policy: str) -> bool:
-    """Whether `Roles` of this worker wants to see the record."""
+    """Whether `RolloutRoles` of this worker wants to see the record."""
     match record:
         case r.SchedulerClaimed() | r.SchedulerSnapshot():
             return True

@@ -14,11 +14,11 @@ import numpy as np
 
 from producers.rollout.engine.contract import (
     ChunkCallback,
+    ChunkSpan,
     EngineHealth,
     FinishReason,
     SamplingParams,
     TokenChunk,
-    VersionSpan,
 )
 from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
 from producers.rollout.engine.request import last_chunk
@@ -98,7 +98,7 @@ class ScriptedEngine(ThreadedEngine):
             version=self._version,
             running=min(len(self._live), self._max_running),
             waiting=max(0, len(self._live) - self._max_running) + len(self._commands),
-            kv_slots=self._max_running,
+            kv_rows=self._max_running,
             kv_bytes=0,
             paused=self.state.paused,
             asleep=self.state.asleep,
@@ -171,7 +171,7 @@ class ScriptedEngine(ThreadedEngine):
         ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
         count = request.sampling.top_logprobs
         top = most_likely(ids, count) if count else ()
-        span = VersionSpan(start, self._version)
+        span = ChunkSpan(start, self._version)
         return TokenChunk(start, ids, logprobs(end - start), (span,), reason, *top)
 
     def _send(self, request: ScriptedRequest, chunk: TokenChunk) -> None:

@@ -13,10 +13,10 @@ import numpy as np
 from torch import Tensor
 
 from producers.rollout.engine.contract import TokenChunk
-from producers.rollout.engine.request import NO_TOP, Request, TopRow, last_chunk, token_chunks
+from producers.rollout.engine.request import NO_TOP, Request, TopTokens, last_chunk, token_chunks
 from producers.rollout.torch_engine.forward import Forward
 from producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
-from producers.rollout.torch_engine.rows import SlotTable
+from producers.rollout.torch_engine.rows import RowTable
 from producers.rollout.torch_engine.sampling import most_likely, sample
 
 Emission = tuple[Request, TokenChunk]
@@ -32,14 +32,14 @@ class Batch:
     def __init__(
         self, forward: Forward, version: int, max_running: int, prefill_tokens: int
     ) -> None:
-        self.slots = SlotTable(forward.kv)
+        self.slots = RowTable(forward.kv)
         self.version = version
         self.waiting: deque[Request] = deque()
         self.sampled_tokens = 0
         self.reused_tokens = 0
         self._forward = forward
         self._limit = forward.kv.max_length
-        self._max_running = min(max_running, forward.kv.max_slots)
+        self._max_running = min(max_running, forward.kv.max_rows)
         self._prefill_tokens = prefill_tokens
         self._live: dict[str, Request] = {}
         self._running: dict[int, Request] = {}
@@ -130,7 +130,7 @@ class Batch:
         return completed
 
 
-def _tops(logits_BV: Tensor, requests: list[Request]) -> list[TopRow]:
+def _tops(logits_BV: Tensor, requests: list[Request]) -> list[TopTokens]:
     """The most likely tokens of the rows whose requests want to see them."""
     tops = [NO_TOP] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.sampling.top_logprobs]

@@ -19,7 +19,7 @@ _TOLERANCE_HALF = 0.1
 
 
 def plan_cache(
-    model: PreTrainedModel, max_length: int | None, max_slots: int, kv_bytes: int
+    model: PreTrainedModel, max_length: int | None, max_rows: int, kv_bytes: int
 ) -> KvCache:
     """An empty cache for the model, with as many slots as `kv_bytes` can hold at full length.
 
@@ -36,7 +36,7 @@ def plan_cache(
     if slot_bytes > kv_bytes:
         reason = f"KV of {length} tokens takes {slot_bytes} bytes, more than the {kv_bytes} allowed"
         raise ModelUnsupported(config.model_type, reason)
-    return KvCache(max_slots=min(max_slots, kv_bytes // slot_bytes), max_length=length)
+    return KvCache(max_rows=min(max_rows, kv_bytes // slot_bytes), max_length=length)
 
 
 def check_config(model: PreTrainedModel, max_length: int) -> None:
@@ -59,7 +59,7 @@ def probe_kv_bytes(model: PreTrainedModel) -> int:
     The rows are prefilled together with padding, decoded together, then one is extended by a chunk.
     Raises `ModelUnsupported` where the logits differ. Call it under `torch.inference_mode`.
     """
-    kv = KvCache(max_slots=2, max_length=_PROBE_LENGTH)
+    kv = KvCache(max_rows=2, max_length=_PROBE_LENGTH)
     forward = Forward(model, kv)
     ids = np.arange(1, _PROBE_LENGTH + 1) % model.config.get_text_config().vocab_size
     for rows in ([range(0, 7), range(0, 3)], [range(7, 8), range(3, 4)], [range(8, 12)]):

@@ -33,7 +33,7 @@ from producers.rollout.torch_engine.forward import Forward
 class TorchEngineSettings:
     """`max_length` is the context limit (None: the model's own); `kv_bytes` bounds all KV memory.
 
-    `max_slots` beyond `max_running` hold the KV of finished requests for prompts that go on from
+    `max_rows` beyond `max_running` hold the KV of finished requests for prompts that go on from
     them. `threads` is torch's intra-op thread count, for the whole process (None: leave it).
     """
 
@@ -41,7 +41,7 @@ class TorchEngineSettings:
     dtype: str = "float32"
     max_length: int | None = None
     max_running: int = 32
-    max_slots: int = 64
+    max_rows: int = 64
     kv_bytes: int = 4 * 2**30
     prefill_tokens: int = 1024
     threads: int | None = None
@@ -62,7 +62,7 @@ class TorchEngine(ThreadedEngine):
         module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
-        kv = plan_cache(model, settings.max_length, settings.max_slots, settings.kv_bytes)
+        kv = plan_cache(model, settings.max_length, settings.max_rows, settings.kv_bytes)
         self._model = module
         self._device = model.device
         self._kv = kv
@@ -116,7 +116,7 @@ class TorchEngine(ThreadedEngine):
             version=batch.version,
             running=batch.slots.running,
             waiting=len(batch.waiting) + len(self._commands),
-            kv_slots=self._kv.max_slots,
+            kv_rows=self._kv.max_rows,
             kv_bytes=self._kv.allocated(),
             paused=self.state.paused,
             asleep=self.state.asleep,

@@ -34,7 +34,7 @@ class Window:
     source: Tensor | None = None
 
 
-class SlotLayer:
+class KvLayer:
     """Keys and values of one layer, shaped by the first states it gets."""
 
     def __init__(self, window: Window, key_states: Tensor, value_states: Tensor) -> None:
@@ -71,19 +71,19 @@ class SlotLayer:
 class KvCache(Cache):
     """The cache of all layers, and the moves between slots that the slots table asks for."""
 
-    def __init__(self, max_slots: int, max_length: int) -> None:
+    def __init__(self, max_rows: int, max_length: int) -> None:
         super().__init__(layers=[])
-        self.max_slots = max_slots
+        self.max_rows = max_rows
         self.max_length = max_length
         self.window = Window(slots=0, length=0)
-        self._slot_layers: dict[int, SlotLayer] = {}
+        self._slot_layers: dict[int, KvLayer] = {}
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         layer = self._slot_layers.get(layer_idx)
         if layer is None:
-            layer = SlotLayer(self.window, key_states, value_states)
+            layer = KvLayer(self.window, key_states, value_states)
             self._slot_layers[layer_idx] = layer
         return layer.update(key_states, value_states)
 
@@ -94,7 +94,7 @@ class KvCache(Cache):
         """Make room for so many slots of so many tokens."""
         window = self.window
         wanted = (
-            _doubled(window.slots, slots, self.max_slots),
+            _doubled(window.slots, slots, self.max_rows),
             _doubled(window.length, length, self.max_length),
         )
         if wanted != (window.slots, window.length):

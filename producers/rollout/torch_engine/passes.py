@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from producers.rollout.torch_engine.forward import PADDING, Forward
-from producers.rollout.torch_engine.rows import SlotTable
+from producers.rollout.torch_engine.rows import RowTable
 
 Rows = npt.NDArray[np.int64]
 
 
-def decoding_first(slots: SlotTable) -> int:
+def decoding_first(slots: RowTable) -> int:
     """Move the running rows that need one token's forward before the others; returns how many."""
     pending = slots.pending()
     if (pending == 1).all():
@@ -29,7 +29,7 @@ def decoding_first(slots: SlotTable) -> int:
     return decoding
 
 
-def decode(slots: SlotTable, forward: Forward, count: int) -> tuple[Rows, Tensor]:
+def decode(slots: RowTable, forward: Forward, count: int) -> tuple[Rows, Tensor]:
     """Logits [count, vocabulary] after the last token of the first `count` rows."""
     rows = np.arange(count)
     positions = slots.cached[:count].copy()
@@ -39,7 +39,7 @@ def decode(slots: SlotTable, forward: Forward, count: int) -> tuple[Rows, Tensor
     return rows, logits_BV
 
 
-def prefill(slots: SlotTable, forward: Forward, first: int, budget: int) -> tuple[Rows, Tensor]:
+def prefill(slots: RowTable, forward: Forward, first: int, budget: int) -> tuple[Rows, Tensor]:
     """Give rows from `first` on a chunk of KV, as many as fit; the oldest is always one of them.
 
     Returns the rows that now have all but their next token, and the logits after their last one.

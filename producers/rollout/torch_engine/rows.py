@@ -28,7 +28,7 @@ _RECORD = np.dtype(
 )
 
 
-class SlotTable:
+class RowTable:
     """Columns indexed by slot: `tokens[slot, :known]`, of which the first `cached` have KV.
 
     `ticket` is the caller's number for a running row, rising with each admission; a row's slot may
@@ -39,8 +39,8 @@ class SlotTable:
         self.kv = kv
         self.running = 0
         self.used = 0
-        self.tokens: npt.NDArray[np.int32] = np.zeros((kv.max_slots, kv.max_length), np.int32)
-        self._records = np.zeros(kv.max_slots, _RECORD)
+        self.tokens: npt.NDArray[np.int32] = np.zeros((kv.max_rows, kv.max_length), np.int32)
+        self._records = np.zeros(kv.max_rows, _RECORD)
         self.known: npt.NDArray[np.int64] = self._records["known"]
         self.cached: npt.NDArray[np.int64] = self._records["cached"]
         self.ticket: npt.NDArray[np.int64] = self._records["ticket"]
@@ -139,7 +139,7 @@ class SlotTable:
 
     def _spare(self) -> int:
         """A slot never used, else the one released longest ago."""
-        if self.used < self.kv.max_slots:
+        if self.used < self.kv.max_rows:
             self.used += 1
             self.kv.reserve(self.used, 1)
             self.known[self.used - 1] = self.cached[self.used - 1] = 0

@@ -31,7 +31,7 @@ SILENCE_MS = 5_000
 Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
 
 
-class Turn:
+class Dispatch:
     """`due_ms` is when `advance` wants to be called although no urgent chunk came.
 
     `urgent` says that any chunk is worth a call at once: the first of a streamed turn, and all

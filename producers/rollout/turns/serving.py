@@ -24,10 +24,10 @@ from producers.rollout.engine.errors import (
     SamplingUnsupported,
 )
 from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Output, Turn, unstarted
-from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.dispatch import Dispatch, Output, unstarted
+from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.message import template_prompt
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.turns.refusal import (
     Refusal,
     bad_request,
@@ -59,7 +59,7 @@ class Service:
     """What is served while the role is held."""
 
     engine: Engine
-    reader: MessageReader
+    parser: MessageParser
     policy: str
     max_context: int
     version: int
@@ -72,13 +72,13 @@ class Serving:
         self,
         admission: Admission,
         write: Write,
-        wake: Callable[[LiveTurn], None],
-        undelivered: Callable[[LiveTurn, DeliveryFailed], None],
+        wake: Callable[[LiveDispatch], None],
+        undelivered: Callable[[LiveDispatch, DeliveryFailed], None],
         telemetry: Telemetry,
     ) -> None:
         self.admission = admission
         self.service: Service | None = None
-        self.running: dict[str, LiveTurn] = {}
+        self.running: dict[str, LiveDispatch] = {}
         self.tokens = 0
         """Written since the process began."""
         self.engine_failed = False
@@ -99,25 +99,25 @@ class Serving:
             case CancelGeneration() as cancel:
                 self._cancel(cancel, now_ms)
 
-    def advance(self, live: LiveTurn, now_ms: int) -> None:
+    def advance(self, live: LiveDispatch, now_ms: int) -> None:
         """Writes what a turn has to say now."""
         if live.ended:
             return
-        record = live.turn.advance(live.taken(), now_ms)
+        record = live.dispatch.advance(live.new_chunks(), now_ms)
         if isinstance(record, TurnInterrupted):
             self.engine_failed = True
         if record is not None:
             self._put(live, record)
-        self.due_ms = min(self.due_ms, live.turn.due_ms)
+        self.due_ms = min(self.due_ms, live.dispatch.due_ms)
 
     def advance_due(self, now_ms: int) -> None:
         """Looks after the turns whose time has come."""
         if now_ms < self.due_ms:
             return
         for live in list(self.running.values()):
-            if live.turn.due_ms <= now_ms:
+            if live.dispatch.due_ms <= now_ms:
                 self.advance(live, now_ms)
-        earliest = min((live.turn.due_ms for live in self.running.values()), default=NEVER_MS)
+        earliest = min((live.dispatch.due_ms for live in self.running.values()), default=NEVER_MS)
         self.due_ms = max(earliest, now_ms + SCAN_MS)
 
     def leave(self, reason: str, now_ms: int) -> int:
@@ -133,10 +133,10 @@ class Serving:
         if self.service is not None:
             self.service.version = version
         for live in list(self.running.values()):
-            if live.turn.request.pinned_version not in (None, version):
+            if live.dispatch.request.pinned_version not in (None, version):
                 self._hand_back(live, "paused", now_ms)
 
-    def drop(self, live: LiveTurn) -> None:
+    def drop(self, live: LiveDispatch) -> None:
         """Ends a turn in silence: what is written behind a lost record would not count."""
         if not live.ended:
             self._end(live)
@@ -159,13 +159,13 @@ class Serving:
     def _submit(
         self, service: Service, request: GenerateTurn, headers: Headers, now_ms: int
     ) -> Refusal | None:
-        reader = service.reader
+        parser = service.parser
         try:
-            sampling = sampling_params(request, reader.stop_token_ids, service.max_context)
-            turn = Turn(request, _stream(reader, request), now_ms, reader.stop_token_ids)
+            sampling = sampling_params(request, parser.stop_token_ids, service.max_context)
+            dispatch = Dispatch(request, _stream(parser, request), now_ms, parser.stop_token_ids)
         except ValueError as error:
             return bad_request(str(error))
-        live = self._enter(turn, headers)
+        live = self._enter(dispatch, headers)
         try:
             service.engine.submit(
                 live.request_id, request.prompt_ids, request.completion_ids, sampling, live.on_chunk
@@ -177,39 +177,39 @@ class Serving:
             self.engine_failed = True
             self._hand_back(live, "engine_failed", now_ms)
             return None
-        self.due_ms = min(self.due_ms, live.turn.due_ms)
+        self.due_ms = min(self.due_ms, live.dispatch.due_ms)
         return None
 
-    def _enter(self, turn: Turn, headers: Headers) -> LiveTurn:
-        request = turn.request
+    def _enter(self, dispatch: Dispatch, headers: Headers) -> LiveDispatch:
+        request = dispatch.request
         span = self._telemetry.span(
             "generate", headers, session_id=request.session_id, turn_id=request.turn_id
         )
-        live = LiveTurn(turn, span.headers or headers, span, self._wake)
+        live = LiveDispatch(dispatch, span.headers or headers, span, self._wake)
         self.running[request.turn_id] = live
         return live
 
     def _cancel(self, cancel: CancelGeneration, now_ms: int) -> None:
         live = self.running.get(cancel.turn_id)
-        if live is None or live.turn.request.dispatch != cancel.dispatch:
+        if live is None or live.dispatch.request.dispatch != cancel.dispatch:
             return
-        if self.admission.admits_cancel(cancel, live.turn.request.partition):
+        if self.admission.admits_cancel(cancel, live.dispatch.request.partition):
             self._hand_back(live, "cancelled", now_ms)
 
-    def _hand_back(self, live: LiveTurn, reason: str, now_ms: int) -> bool:
+    def _hand_back(self, live: LiveDispatch, reason: str, now_ms: int) -> bool:
         """Whether it was in the middle: it may just have come to its end."""
-        record = live.turn.end(live.taken(), reason, now_ms)
+        record = live.dispatch.end(live.new_chunks(), reason, now_ms)
         self._put(live, record)
         return isinstance(record, TurnInterrupted)
 
-    def _put(self, live: LiveTurn, record: Output) -> None:
+    def _put(self, live: LiveDispatch, record: Output) -> None:
         def delivered(error: DeliveryFailed | None, _: int) -> None:
             if error is not None:
                 self._undelivered(live, error)
 
         if not isinstance(record, TurnFailed):
             self.tokens += len(record.token_ids) // TOKEN_BYTES
-        self._write(record, live.turn.request.partition, live.headers, delivered)
+        self._write(record, live.dispatch.request.partition, live.headers, delivered)
         if isinstance(record, TurnCompleted):
             live.span.set(
                 input_tokens=record.prompt_length,
@@ -222,15 +222,15 @@ class Serving:
             return
         self._end(live)
 
-    def _end(self, live: LiveTurn) -> None:
+    def _end(self, live: LiveDispatch) -> None:
         self._forget(live)
         if not live.finished and self.service is not None:
             self.service.engine.abort(live.request_id)
 
-    def _forget(self, live: LiveTurn) -> None:
+    def _forget(self, live: LiveDispatch) -> None:
         live.ended = True
         live.span.end()
-        del self.running[live.turn.request.turn_id]
+        del self.running[live.dispatch.request.turn_id]
 
 
 def _refused(error: Exception) -> Refusal:
@@ -243,11 +243,11 @@ def _refused(error: Exception) -> Refusal:
     return bad_request(str(error))
 
 
-def _stream(reader: MessageReader, request: GenerateTurn) -> MessageStream:
+def _stream(parser: MessageParser, request: GenerateTurn) -> MessageStream:
     """Raises `ValueError`."""
     if request.raw:
-        return reader.raw_stream()
-    return reader.stream(_tools(request.tools), template_prompt(request))
+        return parser.raw_stream()
+    return parser.stream(_tools(request.tools), template_prompt(request))
 
 
 @lru_cache(maxsize=256)

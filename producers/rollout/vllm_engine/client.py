@@ -17,12 +17,12 @@ from producers.rollout.engine.errors import EngineError
 from producers.rollout.vllm_engine.protocol import (
     GENERATE,
     AnswerInvalid,
-    EventReader,
-    Piece,
+    EventSplitter,
     RequestRefused,
+    TokenEvent,
     explanation,
     generate,
-    piece,
+    token_event,
 )
 
 _CONNECT_S = 10.0
@@ -109,7 +109,9 @@ class VllmClient:
         await self._call("GET", "/health")
 
     @asynccontextmanager
-    async def generate(self, body: bytes, top: int) -> AsyncIterator[AsyncIterator[list[Piece]]]:
+    async def generate(
+        self, body: bytes, top: int
+    ) -> AsyncIterator[AsyncIterator[list[TokenEvent]]]:
         """Pieces as they come, all that came at once together. Leaving early ends the request.
 
         Raises `RequestRefused`, `ServerFailed`, `AnswerInvalid`.
@@ -120,7 +122,7 @@ class VllmClient:
             ) as response:
                 if response.status_code != httpx.codes.OK:
                     raise _error(GENERATE, response, await response.aread())
-                yield _pieces(response, top)
+                yield _token_events(response, top)
         except httpx.HTTPError as error:
             raise ServerFailed(GENERATE, f"{type(error).__name__} {error}") from error
 
@@ -140,11 +142,11 @@ class VllmClient:
         return response
 
 
-async def _pieces(response: httpx.Response, top: int) -> AsyncIterator[list[Piece]]:
-    reader = EventReader()
+async def _token_events(response: httpx.Response, top: int) -> AsyncIterator[list[TokenEvent]]:
+    splitter = EventSplitter()
     async for data in response.aiter_raw():
-        if pieces := [piece(event, top) for event in reader.feed(data)]:
-            yield pieces
+        if events := [token_event(event, top) for event in splitter.feed(data)]:
+            yield events
 
 
 def _error(path: str, response: httpx.Response, body: bytes) -> SeamlessFlowError:

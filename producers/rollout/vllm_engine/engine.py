@@ -119,7 +119,7 @@ class VllmEngine:
             version=loop.version,
             running=running,
             waiting=max(0, len(loop.live) - running),
-            kv_slots=self._capacity,
+            kv_rows=self._capacity,
             kv_bytes=self._settings.kv_bytes or 0,
             paused=loop.state.paused,
             asleep=loop.state.asleep,

@@ -19,13 +19,13 @@ from producers.rollout.engine.contract import FinishReason, PauseMode, TokenChun
 from producers.rollout.engine.request import last_chunk
 from producers.rollout.engine.state import EngineState
 from producers.rollout.vllm_engine.client import VllmClient
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, Piece, RequestRefused
+from producers.rollout.vllm_engine.protocol import AnswerInvalid, RequestRefused, TokenEvent
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 
 AGAIN_S = 0.5
 """A call that reached the server just behind a pause waits there: the pause is asked again."""
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class VllmLoop:
@@ -125,7 +125,7 @@ class VllmLoop:
     def fail(self, reason: str) -> None:
         """The server is of no more use: all requests end."""
         if self.state.error is None:
-            logger.error("vLLM failed: %s", reason)
+            _log.error("vLLM failed: %s", reason)
             self.state.fail(reason)
             self.abort(None)
 
@@ -161,18 +161,18 @@ class VllmLoop:
         except SeamlessFlowError as error:
             self.fail(str(error))
         except Exception as error:
-            logger.exception("request %s could not be read", request.request_id)
+            _log.exception("request %s could not be read", request.request_id)
             self.fail(f"{type(error).__name__}: {error}")
 
     async def _read(
-        self, request: VllmRequest, version: int, answer: AsyncIterator[list[Piece]]
+        self, request: VllmRequest, version: int, answer: AsyncIterator[list[TokenEvent]]
     ) -> None:
         reason = None
-        async for pieces in answer:
-            self.sampled_tokens += sum(piece.count for piece in pieces)
-            self.reused_tokens += sum(piece.cached_tokens for piece in pieces)
-            reason = finish_reason(pieces, version) or reason
-            chunk = request.take(pieces, version)
+        async for events in answer:
+            self.sampled_tokens += sum(event.count for event in events)
+            self.reused_tokens += sum(event.cached_tokens for event in events)
+            reason = finish_reason(events, version) or reason
+            chunk = request.add_events(events, version)
             if chunk is not None:
                 self._deliver(request, chunk)
         if reason is None or (reason == "abort" and not self.state.paused):
@@ -186,7 +186,7 @@ class VllmLoop:
         try:
             request.request.on_chunk(chunk)
         except Exception:
-            logger.exception("on_chunk of request %s failed", request.request_id)
+            _log.exception("on_chunk of request %s failed", request.request_id)
             self.failed_callbacks += 1
             self.live.pop(request.request_id, None)
             self._cancel(request)

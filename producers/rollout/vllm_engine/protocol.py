@@ -41,7 +41,7 @@ class RequestRefused(SeamlessFlowError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TokenEvent:
     """One event of a stream: new tokens, and at the end how it ended.
 
     `versions` are the labels of the weights that sampled the stream's tokens, told with the last
@@ -106,7 +106,7 @@ def generate(
     return orjson.dumps(body)
 
 
-class EventReader:
+class EventSplitter:
     """Takes a stream apart, however its bytes were cut on the way."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class EventReader:
                 yield event[len(_DATA) :]
 
 
-def piece(event: bytes, top_logprobs: int) -> Piece:
+def token_event(event: bytes, top_logprobs: int) -> TokenEvent:
     """What an event says. Raises `AnswerInvalid`, `RequestRefused`."""
     try:
         answer = orjson.loads(event)
@@ -128,7 +128,7 @@ def piece(event: bytes, top_logprobs: int) -> Piece:
             raise _failure(answer["error"])
         if not answer["choices"]:
             details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-            return Piece(cached_tokens=details.get("cached_tokens") or 0)
+            return TokenEvent(cached_tokens=details.get("cached_tokens") or 0)
         return _tokens(answer["choices"][0], top_logprobs)
     except (orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
         shown = event[:200].decode(errors="replace")
@@ -150,7 +150,7 @@ def _failure(error: Mapping[str, Any]) -> SeamlessFlowError:
     return RequestRefused(reason) if 400 <= error["code"] < 500 else AnswerInvalid(reason)
 
 
-def _tokens(choice: Mapping[str, Any], top_logprobs: int) -> Piece:
+def _tokens(choice: Mapping[str, Any], top_logprobs: int) -> TokenEvent:
     ids: list[int] = choice["token_ids"] or []
     entries: list[Mapping[str, Any]] = (choice["logprobs"] or {"content": []})["content"]
     if [entry["token_id"] for entry in entries] != ids:
@@ -159,7 +159,7 @@ def _tokens(choice: Mapping[str, Any], top_logprobs: int) -> Piece:
     if any(logprob <= UNLIKELY for logprob in logprobs):
         raise AnswerInvalid("a token that its model gives no probability: the weights are broken")
     top = [_top(entry, top_logprobs) for entry in entries] if top_logprobs else []
-    return Piece(
+    return TokenEvent(
         np.array(ids, "<i4").tobytes(),
         np.array(logprobs, "<f4").tobytes(),
         np.array([[token for token, _ in row] for row in top], "<i4").tobytes(),

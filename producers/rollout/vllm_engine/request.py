@@ -1,4 +1,4 @@
-"""One request as the vLLM engine holds it, and the chunks that pieces of an answer become. Pure.
+"""One request as the vLLM engine holds it, and the chunks that events of an answer become. Pure.
 
 A request may be sent several times: a pause ends what is under way in the server, and going on is a
 new call with all tokens so far. A text under a grammar cannot go on so, since the server follows a
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast, get_args
 
-from producers.rollout.engine.contract import FinishReason, TokenChunk, VersionSpan
+from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
 from producers.rollout.engine.errors import SamplingUnsupported
 from producers.rollout.engine.request import Request
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, Piece, generate
+from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent, generate
 
 
 @dataclass(eq=False, slots=True)
@@ -23,7 +23,7 @@ class VllmRequest:
     request: Request
     tokens: list[int]
     calls: int = 0
-    held: list[Piece] = field(default_factory=list)
+    held: list[TokenEvent] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: Request) -> "VllmRequest":
@@ -64,21 +64,21 @@ class VllmRequest:
             salt,
         )
 
-    def take(self, pieces: Sequence[Piece], version: int) -> TokenChunk | None:
-        """The chunk for new pieces, if there is something to say now.
+    def add_events(self, events: Sequence[TokenEvent], version: int) -> TokenChunk | None:
+        """The chunk for new events, if there is something to say now.
 
         A call that was aborted leaves the request as it is after the tokens that came.
         """
-        reason = finish_reason(pieces, version)
+        reason = finish_reason(events, version)
         if self.request.sampling.json_schema is not None:
-            self.held += pieces
-            pieces = () if reason in (None, "abort") else self.held
-        return self._chunk(pieces, version, None if reason == "abort" else reason)
+            self.held += events
+            events = () if reason in (None, "abort") else self.held
+        return self._chunk(events, version, None if reason == "abort" else reason)
 
     def _chunk(
-        self, pieces: Sequence[Piece], version: int, finish: FinishReason | None
+        self, events: Sequence[TokenEvent], version: int, finish: FinishReason | None
     ) -> TokenChunk | None:
-        ids = b"".join([piece.token_ids for piece in pieces])
+        ids = b"".join([event.token_ids for event in events])
         if not ids and finish is None:
             return None
         start = self.completed
@@ -86,25 +86,25 @@ class VllmRequest:
         return TokenChunk(
             start,
             ids,
-            b"".join([piece.logprobs for piece in pieces]),
-            (VersionSpan(start, version),) if ids else (),
+            b"".join([event.logprobs for event in events]),
+            (ChunkSpan(start, version),) if ids else (),
             finish,
-            b"".join([piece.top_ids for piece in pieces]),
-            b"".join([piece.top_logprobs for piece in pieces]),
+            b"".join([event.top_ids for event in events]),
+            b"".join([event.top_logprobs for event in events]),
         )
 
 
-def finish_reason(pieces: Sequence[Piece], version: int) -> FinishReason | None:
+def finish_reason(events: Sequence[TokenEvent], version: int) -> FinishReason | None:
     """How a call ended, if it did.
 
     Raises `AnswerInvalid` for an end that is none, and if other weights than `version` sampled.
     """
-    for piece in pieces:
-        if piece.finish_reason is None:
+    for event in events:
+        if event.finish_reason is None:
             continue
-        if set(piece.versions) - {str(version)}:
-            raise AnswerInvalid(f"tokens of the versions {piece.versions}, loaded is {version}")
-        if piece.finish_reason not in get_args(FinishReason):
-            raise AnswerInvalid(f"the finish reason {piece.finish_reason}")
-        return cast(FinishReason, piece.finish_reason)
+        if set(event.versions) - {str(version)}:
+            raise AnswerInvalid(f"tokens of the versions {event.versions}, loaded is {version}")
+        if event.finish_reason not in get_args(FinishReason):
+            raise AnswerInvalid(f"the finish reason {event.finish_reason}")
+        return cast(FinishReason, event.finish_reason)
     return None

@@ -8,12 +8,12 @@ import numpy as np
 
 from producers.rollout.engine.contract import (
     ChunkCallback,
+    ChunkSpan,
     Engine,
     EngineHealth,
     PauseMode,
     SamplingParams,
     TokenChunk,
-    VersionSpan,
 )
 from producers.rollout.engine.errors import RequestInvalid
 
@@ -117,12 +117,12 @@ def without_spans(chunk: TokenChunk) -> TokenChunk:
 
 
 def of_another_version(chunk: TokenChunk) -> TokenChunk:
-    return replace(chunk, spans=tuple(VersionSpan(span.start, 9) for span in chunk.spans))
+    return replace(chunk, spans=tuple(ChunkSpan(span.start, 9) for span in chunk.spans))
 
 
 def spans_of_the_chunk(chunk: TokenChunk) -> TokenChunk:
     """Counted in the chunk, not in the completion."""
-    return replace(chunk, spans=tuple(VersionSpan(0, span.version) for span in chunk.spans))
+    return replace(chunk, spans=tuple(ChunkSpan(0, span.version) for span in chunk.spans))
 
 
 def shifted_ids(chunk: TokenChunk) -> TokenChunk:
@@ -136,7 +136,7 @@ def shifted_vocabulary(chunk: TokenChunk) -> TokenChunk:
 def offsets_with_gaps(chunk: TokenChunk) -> TokenChunk:
     shift = chunk.offset + 1
     return replace(
-        chunk, offset=shift, spans=tuple(VersionSpan(shift, s.version) for s in chunk.spans)
+        chunk, offset=shift, spans=tuple(ChunkSpan(shift, s.version) for s in chunk.spans)
     )
 
 
@@ -195,7 +195,7 @@ class Forgetful(Wrapped):
         done = len(asked.completion) // 4
 
         def moved(chunk: TokenChunk) -> None:
-            spans = tuple(VersionSpan(done + span.start, span.version) for span in chunk.spans)
+            spans = tuple(ChunkSpan(done + span.start, span.version) for span in chunk.spans)
             asked.on_chunk(replace(chunk, offset=done + chunk.offset, spans=spans))
 
         rest = replace(asked.sampling, max_tokens=asked.sampling.max_tokens - done)

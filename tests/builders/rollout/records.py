@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
-from producers.rollout.engine.contract import FinishReason, TokenChunk, VersionSpan
+from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
 from producers.rollout.scripted_engine.script import logprobs
 from schemas.records import GenerateTurn, Sampling
 from schemas.tokens import pack, unpack
@@ -42,7 +42,7 @@ def chunk(
     top: int = 0,
 ) -> TokenChunk:
     """Tokens of one version; beside each `top` others, token * 10 and so on."""
-    spans = (VersionSpan(offset, version),) if tokens else ()
+    spans = (ChunkSpan(offset, version),) if tokens else ()
     top_ids = pack([10 * token + place for token in tokens for place in range(top)])
     top_logprobs = logprobs(len(tokens) * top)
     return TokenChunk(
@@ -72,7 +72,7 @@ class Letters:
         return ParsedMessage(content=self._content)
 
 
-class LetterReader:
+class LetterParser:
     """Reads completions as letters; token 0 ends one."""
 
     stop_token_ids = (0,)

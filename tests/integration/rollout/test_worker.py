@@ -15,11 +15,11 @@ from infra.rendering.settings import RendererSettings
 from infra.settings import KafkaSettings
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.roles.steps import Weights
+from producers.rollout.process import EngineBroke
+from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.engine import ScriptedEngine
 from producers.rollout.scripted_engine.script import Script
-from producers.rollout.turns.message_reader import MessageReader
-from producers.rollout.worker import EngineBroke
+from producers.rollout.turns.message_parser import MessageParser
 from schemas import records as r
 from schemas.tokens import pack, unpack
 from schemas.topics import CONTROL, PROMPTS
@@ -224,10 +224,10 @@ def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(stage: Stage) -> 
 class Breaking:
     """Engines that break at the twentieth token."""
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         pass
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         return ScriptedEngine(Script(pack([65]), 400, tokens_per_second=400.0, breaks_at=20))
 
 
@@ -246,10 +246,10 @@ def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(stage: Stage)
 class Untrue:
     """Engines that sample under another version than was loaded."""
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         pass
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         return Altered(ScriptedEngine(Script(pack([65]), 400)), of_another_version)
 
 

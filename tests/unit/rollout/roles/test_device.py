@@ -1,4 +1,4 @@
-"""The order inside each step, and what becomes of failures."""
+"""The order inside each move, and what becomes of failures."""
 
 from queue import SimpleQueue
 
@@ -7,21 +7,21 @@ import pytest
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.roles.device import Device
+from producers.rollout.roles.device import RolloutDevice
+from producers.rollout.roles.moves import Acquire, Load, Move, PublishedWeights, Release
 from producers.rollout.roles.outcomes import (
     Acquired,
-    Failed,
     Loaded,
+    MoveFailed,
     NotStarted,
     Outcome,
     Paused,
     Released,
 )
-from producers.rollout.roles.steps import Acquire, Load, Release, Step, Weights
-from producers.rollout.turns.message_reader import MessageReader
+from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 from tests.builders.engines.manual import ManualEngine
-from tests.builders.rollout.records import LetterReader
+from tests.builders.rollout.records import LetterParser
 from tests.unit.rollout.roles.test_roles import policy
 
 
@@ -40,14 +40,14 @@ class Bench:
         self.spoilt: set[int] = set()
         self.untrusted: set[int] = set()
         self.outcomes: SimpleQueue[Outcome] = SimpleQueue()
-        self.device = Device(self, self._load_reader, self._follow, self.outcomes.put, self)
+        self.device = RolloutDevice(self, self._load_parser, self._follow, self.outcomes.put, self)
 
-    def verify(self, weights: Weights) -> None:
+    def verify(self, weights: PublishedWeights) -> None:
         self.engine.calls.append(("verify", weights.version))
         if weights.version in self.spoilt:
             raise Spoilt
 
-    def build(self, weights: Weights, reader: MessageReader) -> Engine:
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         self.engine.calls.append(("build", weights.version))
         self.engine.version = weights.version
         return self.engine
@@ -63,16 +63,16 @@ class Bench:
         if version in self.untrusted:
             raise EngineProbeFailed("greedy", "version", version, 0)
 
-    def do(self, step: Step) -> Outcome:
-        """Carries a step out and forgets the calls before it."""
-        assert isinstance(step, Acquire | Load | Release)
+    def do(self, move: Move) -> Outcome:
+        """Carries a move out and forgets the calls before it."""
+        assert isinstance(move, Acquire | Load | Release)
         self.engine.calls.clear()
-        self.device.begin(step)
+        self.device.begin(move)
         return self.outcomes.get(timeout=10)
 
-    def _load_reader(self, policy: PolicyWeights) -> LetterReader:
-        self.engine.calls.append(("reader",))
-        return LetterReader()
+    def _load_parser(self, policy: PolicyWeights) -> LetterParser:
+        self.engine.calls.append(("parser",))
+        return LetterParser()
 
     def _follow(self, slot: int) -> int:
         self.engine.calls.append(("follow", slot))
@@ -83,8 +83,8 @@ def acquire(version: int = 0, assignment: int = 1) -> Acquire:
     return Acquire(assignment, 4, weights(version), policy())
 
 
-def weights(version: int) -> Weights:
-    return Weights(version, f"v{version}", "sha")
+def weights(version: int) -> PublishedWeights:
+    return PublishedWeights(version, f"v{version}", "sha")
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(bench: Bench) 
     assert (outcome.slot_offset, outcome.engine) == (99, bench.engine)
     assert bench.engine.calls == [
         ("verify", 0),
-        ("reader",),
+        ("parser",),
         ("build", 0),
         ("whole", 0),
         ("follow", 4),
@@ -167,7 +167,7 @@ def test_an_engine_that_fails_to_load_is_never_resumed(bench: Bench) -> None:
     bench.engine.before = fail
     assert isinstance(bench.do(Load(weights(1), policy())), Paused)
     outcome = bench.outcomes.get(timeout=10)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, MoveFailed)
     assert isinstance(outcome.error, OSError)
     assert bench.engine.calls == [("verify", 1), ("pause", "keep")]
 
@@ -179,7 +179,7 @@ def test_an_engine_that_fails_its_probe_gets_no_slot(bench: Bench, again: bool) 
         bench.do(Release(2))
     bench.untrusted.add(1)
     outcome = bench.do(acquire(1))
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, MoveFailed)
     assert isinstance(outcome.error, EngineProbeFailed)
     assert ("follow", 4) not in bench.engine.calls
 

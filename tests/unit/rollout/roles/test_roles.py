@@ -1,12 +1,12 @@
-"""Records of `control` and `fleet` in, steps out."""
+"""Records of `control` and `fleet` in, moves out."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from producers.rollout.roles.roles import TRAINER_SILENT_MS, Roles, concerns
-from producers.rollout.roles.steps import Acquire, Load, Rejoin, Release, Weights
+from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Rejoin, Release
+from producers.rollout.roles.roles import TRAINER_SILENT_MS, RolloutRoles, concerns
 from schemas import records as r
 from schemas.records import Record, Sampling
 
@@ -101,27 +101,27 @@ def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r
     )
 
 
-def fed(*records: Record) -> Roles:
-    roles = Roles(WORKER, MINE, "policy")
+def fed(*records: Record) -> RolloutRoles:
+    roles = RolloutRoles(WORKER, MINE, "policy")
     for record in records:
         roles.apply(record)
     return roles
 
 
-def holding(version: int = 0, assignment: int = 1) -> Roles:
+def holding(version: int = 0, assignment: int = 1) -> RolloutRoles:
     """A process that serves this version."""
     roles = fed(policy(version), heartbeat(), assigned(assignment))
-    step = roles.next_step()
-    assert isinstance(step, Acquire)
+    move = roles.next_move()
+    assert isinstance(move, Acquire)
     roles.begin()
-    assert roles.acquired(step)
+    assert roles.acquired(move)
     return roles
 
 
 def test_a_role_is_acquired_with_the_newest_weights() -> None:
     roles = fed(policy(3), heartbeat(), assigned(1))
-    step = roles.next_step()
-    assert step == Acquire(1, 4, Weights(3, "v3", "sha"), policy(3))
+    move = roles.next_move()
+    assert move == Acquire(1, 4, PublishedWeights(3, "v3", "sha"), policy(3))
 
 
 @pytest.mark.parametrize(
@@ -137,65 +137,65 @@ def test_a_role_is_acquired_with_the_newest_weights() -> None:
     ids=["fleet unread", "no weights", "no role", "other worker", "earlier one", "not joined"],
 )
 def test_nothing_is_done_without(records: Sequence[Record]) -> None:
-    assert fed(*records).next_step() is None
+    assert fed(*records).next_move() is None
 
 
 def test_one_step_at_a_time() -> None:
     roles = fed(policy(), heartbeat(), assigned(1))
     roles.begin()
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_a_trainer_that_holds_its_role_is_waited_for() -> None:
     roles = fed(policy(), heartbeat("train", "train"), heartbeat(), assigned(1))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
     roles.apply(train_released(200))
-    assert isinstance(roles.next_step(), Acquire)
+    assert isinstance(roles.next_move(), Acquire)
 
 
 def test_an_old_heartbeat_of_the_trainer_does_not_outweigh_a_newer_event() -> None:
     roles = fed(policy(), heartbeat(), train_acquired(500), heartbeat("train", "none", 400))
     roles.apply(assigned(1))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
     roles.apply(heartbeat("train", "none", 600))
-    assert isinstance(roles.next_step(), Acquire)
+    assert isinstance(roles.next_move(), Acquire)
 
 
 def test_a_trainer_that_is_lost_or_long_silent_is_not_waited_for() -> None:
     gone = fed(policy(), heartbeat("train", "train"), heartbeat(), assigned(1))
     gone.apply(lost("trainer-inc", "train"))
-    assert isinstance(gone.next_step(), Acquire)
+    assert isinstance(gone.next_move(), Acquire)
     now = 100 + TRAINER_SILENT_MS + 1
     silent = fed(policy(), heartbeat("train", "train"), heartbeat(at_ms=now), assigned(1))
-    assert isinstance(silent.next_step(), Acquire)
+    assert isinstance(silent.next_move(), Acquire)
 
 
 def test_another_role_for_the_worker_releases_this_one() -> None:
     roles = holding()
     roles.apply(assigned(2, "train"))
-    assert roles.next_step() == Release(2)
+    assert roles.next_move() == Release(2)
     roles.begin()
     roles.released()
     assert roles.held is None
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_another_incarnation_of_the_worker_releases_this_one() -> None:
     roles = holding()
     roles.apply(assigned(2, incarnation="a later one"))
-    assert roles.next_step() == Release(2)
+    assert roles.next_move() == Release(2)
 
 
 def test_only_a_newer_assignment_of_the_newest_scheduler_is_obeyed() -> None:
     roles = holding(assignment=5)
     for stale in (assigned(5, "train"), assigned(4, "train"), assigned(9, "train", epoch=0)):
         roles.apply(stale)
-        assert roles.next_step() is None
+        assert roles.next_move() is None
     roles.apply(r.SchedulerClaimed(epoch=2, scheduler="s", at_ms=1))
     roles.apply(assigned(6, "train", epoch=1))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
     roles.apply(assigned(6, "train", epoch=2))
-    assert roles.next_step() == Release(6)
+    assert roles.next_move() == Release(6)
     assert roles.assignment == 6
 
 
@@ -204,40 +204,40 @@ def test_a_scheduler_known_from_fleet_outweighs_an_older_one() -> None:
         worker=WORKER, incarnation="x", role="train", epoch=7, assignment=1, at_ms=1
     )
     roles = fed(policy(), known, heartbeat(), assigned(2, epoch=6))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_a_role_that_went_away_while_it_was_taken_is_not_announced_but_released() -> None:
     roles = fed(policy(), heartbeat(), assigned(1))
-    step = roles.next_step()
-    assert isinstance(step, Acquire)
+    move = roles.next_move()
+    assert isinstance(move, Acquire)
     roles.begin()
     roles.apply(assigned(2, "train"))
-    assert roles.next_step() is None
-    assert not roles.acquired(step)
-    assert roles.next_step() == Release(2)
+    assert roles.next_move() is None
+    assert not roles.acquired(move)
+    assert roles.next_move() == Release(2)
 
 
 def test_the_same_role_assigned_anew_is_acquired_anew_without_a_release() -> None:
     roles = holding(assignment=1)
     roles.apply(assigned(2, epoch=2))
-    step = roles.next_step()
-    assert isinstance(step, Acquire)
-    assert step.assignment == 2
+    move = roles.next_move()
+    assert isinstance(move, Acquire)
+    assert move.assignment == 2
     assert roles.held is not None
 
 
 def test_published_weights_are_loaded_and_only_the_newest() -> None:
     roles = holding(0)
     roles.apply(published(1))
-    step = roles.next_step()
-    assert step == Load(Weights(1, "v1", "sha"), policy(0))
+    move = roles.next_move()
+    assert move == Load(PublishedWeights(1, "v1", "sha"), policy(0))
     roles.begin()
     roles.apply(published(2))
     roles.apply(published(3))
-    assert isinstance(step, Load)
-    roles.loaded_weights(step)
-    following = roles.next_step()
+    assert isinstance(move, Load)
+    roles.loaded_weights(move)
+    following = roles.next_move()
     assert isinstance(following, Load)
     assert following.weights.version == 3
 
@@ -246,7 +246,7 @@ def test_the_fleet_record_of_known_weights_changes_nothing() -> None:
     roles = holding(3)
     roles.apply(policy(3))
     roles.apply(policy(2))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_weights_of_another_policy_do_not_concern_it() -> None:
@@ -262,20 +262,20 @@ def test_weights_of_another_policy_do_not_concern_it() -> None:
     )
     assert not concerns(other, WORKER, "policy")
     roles.apply(other)
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_unusable_weights_are_left_out_only_if_others_were_published() -> None:
     roles = holding(0)
     roles.apply(published(1))
-    step = roles.next_step()
-    assert isinstance(step, Load)
+    move = roles.next_move()
+    assert isinstance(move, Load)
     roles.begin()
-    assert not roles.given_up(step)
+    assert not roles.given_up(move)
     roles.begin()
     roles.apply(published(2))
-    assert roles.given_up(step)
-    following = roles.next_step()
+    assert roles.given_up(move)
+    following = roles.next_move()
     assert isinstance(following, Load)
     assert following.weights.version == 2
 
@@ -283,30 +283,30 @@ def test_unusable_weights_are_left_out_only_if_others_were_published() -> None:
 def test_a_lost_incarnation_frees_the_device_and_joins_as_a_new_one() -> None:
     roles = holding()
     roles.apply(lost("an earlier one"))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
     roles.apply(lost())
-    assert isinstance(roles.next_step(), Release)
+    assert isinstance(roles.next_move(), Release)
     roles.begin()
     roles.released()
-    assert roles.next_step() == Rejoin()
+    assert roles.next_move() == Rejoin()
     roles.renew("inc-2")
-    assert roles.next_step() is None
+    assert roles.next_move() is None
     roles.apply(heartbeat(incarnation="inc-2"))
     roles.apply(assigned(2, incarnation="inc-2"))
-    assert isinstance(roles.next_step(), Acquire)
+    assert isinstance(roles.next_move(), Acquire)
 
 
 def test_a_loss_declared_by_an_older_scheduler_is_ignored() -> None:
     roles = holding()
     roles.apply(lost(epoch=0))
-    assert roles.next_step() is None
+    assert roles.next_move() is None
 
 
 def test_a_process_that_leaves_takes_no_other_role() -> None:
     roles = holding(assignment=1)
     roles.leave()
-    assert roles.next_step() == Release(1)
+    assert roles.next_move() == Release(1)
     roles.begin()
     roles.released()
     roles.apply(assigned(2))
-    assert roles.next_step() is None
+    assert roles.next_move() is None

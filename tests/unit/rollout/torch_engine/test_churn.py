@@ -30,7 +30,7 @@ def test_every_request_ends_once_and_every_token_is_of_the_version_it_names(
 ) -> None:
     models = [model(seed=seed) for seed in range(VERSIONS)]
     directories = [saved(each, tmp_path / str(seed)) for seed, each in enumerate(models)]
-    engine = start(model(seed=0), max_running=5, max_slots=8, prefill_tokens=64)
+    engine = start(model(seed=0), max_running=5, max_rows=8, prefill_tokens=64)
     witness = Generation(engine, prompt(30), SamplingParams(400), "witness", hold_at=10)
     found = [witness]
     clients = [

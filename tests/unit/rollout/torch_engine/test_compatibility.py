@@ -49,7 +49,7 @@ def test_kv_memory_bounds_the_slots() -> None:
     token_bytes = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, head_dim, float32
     slot_bytes = token_bytes * 512
     engine = TorchEngine(source, TorchEngineSettings(kv_bytes=3 * slot_bytes + 1))
-    assert engine.health().kv_slots == 3
+    assert engine.health().kv_rows == 3
     engine.close()
     with pytest.raises(ModelUnsupported, match=str(slot_bytes)):
         TorchEngine(source, TorchEngineSettings(kv_bytes=slot_bytes - 1))

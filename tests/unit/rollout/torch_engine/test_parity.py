@@ -47,7 +47,7 @@ def test_requests_that_join_and_leave_a_running_batch_agree_with_a_plain_forward
     start: StartEngine,
 ) -> None:
     source = model()
-    engine = start(source, max_running=4, max_slots=6)
+    engine = start(source, max_running=4, max_rows=6)
     first = Generation(engine, prompt(9, 99), SamplingParams(120), "first", hold_at=20)
     first.wait_held()
     later = [

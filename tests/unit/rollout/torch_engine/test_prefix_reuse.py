@@ -73,7 +73,7 @@ def test_a_prompt_that_ends_inside_what_is_cached_still_gets_its_own_logits(
 
 
 def test_slots_are_taken_from_the_ones_released_longest_ago(start: StartEngine) -> None:
-    engine = start(model(), max_running=2, max_slots=3)
+    engine = start(model(), max_running=2, max_rows=3)
     sessions = [prompt(30, seed) for seed in range(3)]
     turns = [run(engine, session) for session in sessions]
     run(engine, prompt(30, 9))
@@ -84,7 +84,7 @@ def test_slots_are_taken_from_the_ones_released_longest_ago(start: StartEngine) 
 
 
 def test_reuse_under_churn_stays_exact(start: StartEngine) -> None:
-    engine = start(model(), max_running=4, max_slots=6, prefill_tokens=48)
+    engine = start(model(), max_running=4, max_rows=6, prefill_tokens=48)
     histories = [prompt(10 + 7 * i, i) for i in range(8)]
     for turn in range(4):
         answers = [

@@ -141,7 +141,7 @@ def test_a_duplicate_of_a_live_request_is_ignored(start: StartEngine) -> None:
 
 
 def test_more_requests_than_rows_all_finish(start: StartEngine) -> None:
-    engine = start(model(), max_running=3, max_slots=3)
+    engine = start(model(), max_running=3, max_rows=3)
     generations = [Generation(engine, prompt(5, i), SamplingParams(7), f"r{i}") for i in range(20)]
     assert {each.finish() for each in generations} == {"length"}
 

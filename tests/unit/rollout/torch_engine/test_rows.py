@@ -8,7 +8,7 @@ import torch
 
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.torch_engine.kv_cache import KvCache
-from producers.rollout.torch_engine.rows import SlotTable
+from producers.rollout.torch_engine.rows import RowTable
 
 SLOTS, LENGTH, ROWS = 7, 40, 4
 SAMPLING = SamplingParams(10)
@@ -20,7 +20,7 @@ class Bench:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.kv = KvCache(SLOTS, LENGTH)
-        self.slots = SlotTable(self.kv)
+        self.slots = RowTable(self.kv)
         self.expected: dict[int, list[int]] = {}
         self.ended: list[list[int]] = []
         self.reused = 0

@@ -13,7 +13,7 @@ from infra.rendering.completion import MessageDelta, ParsedMessage
 from infra.rendering.tool_calls import ToolCall
 from producers.rollout.engine.contract import FinishReason
 from producers.rollout.scripted_engine.script import logprobs
-from producers.rollout.turns.dispatch import Turn, unstarted
+from producers.rollout.turns.dispatch import Dispatch, unstarted
 from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
 from schemas.records import (
     Sampling,
@@ -33,8 +33,8 @@ def span(start: int, version: int) -> VersionSpan:
 
 
 def test_a_whole_answer_becomes_one_record() -> None:
-    turn = Turn(request(), Letters(), 1_000)
-    record = turn.advance([chunk(0, codes("hello"), "stop")], 1_001)
+    dispatch = Dispatch(request(), Letters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("hello"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.session_id, record.turn_id, record.dispatch) == ("session", "turn", 1)
     assert (record.worker, record.incarnation) == ("worker-0", "inc-1")
@@ -51,18 +51,18 @@ def test_a_whole_answer_becomes_one_record() -> None:
 
 
 def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms() -> None:
-    turn = Turn(request(stream=True), Letters(), 1_000)
-    assert turn.urgent
-    first = turn.advance([chunk(0, codes("a"))], 1_010)
+    dispatch = Dispatch(request(stream=True), Letters(), 1_000)
+    assert dispatch.urgent
+    first = dispatch.advance([chunk(0, codes("a"))], 1_010)
     assert isinstance(first, TurnProgressed)
-    assert not turn.urgent
-    assert turn.due_ms == 1_110
-    assert turn.advance([chunk(1, codes("b"))], 1_050) is None
-    assert turn.advance([chunk(2, codes("c"))], 1_109) is None
-    second = turn.advance([chunk(3, codes("d"))], 1_110)
+    assert not dispatch.urgent
+    assert dispatch.due_ms == 1_110
+    assert dispatch.advance([chunk(1, codes("b"))], 1_050) is None
+    assert dispatch.advance([chunk(2, codes("c"))], 1_109) is None
+    second = dispatch.advance([chunk(3, codes("d"))], 1_110)
     assert isinstance(second, TurnProgressed)
     assert (second.token_offset, unpack(second.token_ids)) == (1, codes("bcd"))
-    last = turn.advance([chunk(4, codes("e"), "length")], 1_111)
+    last = dispatch.advance([chunk(4, codes("e"), "length")], 1_111)
     assert isinstance(last, TurnCompleted)
     assert (last.token_offset, unpack(last.token_ids)) == (4, codes("e"))
     assert [first.delta, second.delta, last.delta] == [
@@ -75,46 +75,46 @@ def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms
 
 
 def test_an_unstreamed_turn_is_written_every_two_seconds_without_deltas() -> None:
-    turn = Turn(request(), Letters(), 1_000)
-    assert not turn.urgent
-    assert turn.due_ms == 3_000
-    assert turn.advance([chunk(0, codes("ab"))], 2_999) is None
-    record = turn.advance([], 3_000)
+    dispatch = Dispatch(request(), Letters(), 1_000)
+    assert not dispatch.urgent
+    assert dispatch.due_ms == 3_000
+    assert dispatch.advance([chunk(0, codes("ab"))], 2_999) is None
+    record = dispatch.advance([], 3_000)
     assert isinstance(record, TurnProgressed)
     assert unpack(record.token_ids) == codes("ab")
     assert record.delta is None
 
 
 def test_a_silent_turn_says_after_five_seconds_that_it_is_still_held() -> None:
-    turn = Turn(request(), Letters(), 1_000)
-    assert turn.advance([], 3_000) is None
-    assert turn.advance([], 5_000) is None
-    record = turn.advance([], 7_000)
+    dispatch = Dispatch(request(), Letters(), 1_000)
+    assert dispatch.advance([], 3_000) is None
+    assert dispatch.advance([], 5_000) is None
+    record = dispatch.advance([], 7_000)
     assert isinstance(record, TurnProgressed)
     assert (record.token_offset, record.token_ids) == (0, b"")
 
 
 def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
-    turn = Turn(request(), Letters(), 1_000)
-    record = turn.advance([chunk(0, codes("ab")), chunk(2, [], "abort")], 1_500)
+    dispatch = Dispatch(request(), Letters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("ab")), chunk(2, [], "abort")], 1_500)
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "engine_failed"
     assert unpack(record.token_ids) == codes("ab")
 
 
 def test_what_the_engine_refuses_late_fails_the_turn() -> None:
-    turn = Turn(request(), Letters(), 1_000)
+    dispatch = Dispatch(request(), Letters(), 1_000)
     refused = replace(chunk(0, [], "abort"), refused="no such grammar")
-    record = turn.advance([refused], 1_500)
+    record = dispatch.advance([refused], 1_500)
     assert isinstance(record, TurnFailed)
     assert (record.status, record.reason) == (400, "unsupported_value")
     assert record.detail == "no such grammar"
 
 
 def test_ending_a_turn_hands_back_what_was_not_written() -> None:
-    turn = Turn(request(stream=True), Letters(), 1_000)
-    turn.advance([chunk(0, codes("a"))], 1_010)
-    record = turn.end([chunk(1, codes("b"))], "preempted", 1_020)
+    dispatch = Dispatch(request(stream=True), Letters(), 1_000)
+    dispatch.advance([chunk(0, codes("a"))], 1_010)
+    record = dispatch.end([chunk(1, codes("b"))], "preempted", 1_020)
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "preempted"
     assert (record.token_offset, unpack(record.token_ids)) == (1, codes("b"))
@@ -122,15 +122,15 @@ def test_ending_a_turn_hands_back_what_was_not_written() -> None:
 
 
 def test_ending_a_turn_that_was_just_sampled_to_its_end_completes_it() -> None:
-    turn = Turn(request(), Letters(), 1_000)
-    record = turn.end([chunk(0, codes("ab"), "stop")], "preempted", 1_020)
+    dispatch = Dispatch(request(), Letters(), 1_000)
+    record = dispatch.end([chunk(0, codes("ab"), "stop")], "preempted", 1_020)
     assert isinstance(record, TurnCompleted)
 
 
 def test_a_continuation_goes_on_where_the_tokens_end() -> None:
     given = request(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
-    turn = Turn(given, Letters(), 1_000)
-    record = turn.advance([chunk(3, codes("de"), "stop")], 1_001)
+    dispatch = Dispatch(given, Letters(), 1_000)
+    record = dispatch.advance([chunk(3, codes("de"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("de"))
     assert record.spans == (span(3, 7),)
@@ -139,10 +139,10 @@ def test_a_continuation_goes_on_where_the_tokens_end() -> None:
 
 
 def test_version_spans_of_a_record_cover_its_tokens() -> None:
-    turn = Turn(request(), Letters(), 1_000)
+    dispatch = Dispatch(request(), Letters(), 1_000)
     chunks = [chunk(0, [65], version=1), chunk(1, [65], version=1), chunk(2, [65], version=2)]
-    progressed = turn.advance(chunks, 3_000)
-    completed = turn.advance([chunk(3, [65], "stop", version=2)], 3_001)
+    progressed = dispatch.advance(chunks, 3_000)
+    completed = dispatch.advance([chunk(3, [65], "stop", version=2)], 3_001)
     assert isinstance(progressed, TurnProgressed)
     assert isinstance(completed, TurnCompleted)
     assert progressed.spans == (span(0, 1), span(2, 2))
@@ -159,14 +159,14 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
     text: str, cuts: list[int], times: list[int], stops: tuple[str, ...]
 ) -> None:
     sampling = Sampling(max_tokens=100, stop=stops)
-    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
+    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
     ends = sorted({*(cut for cut in cuts if 0 < cut < len(text)), len(text)})
     written: list[TurnProgressed | TurnCompleted] = []
     now, start = 1_000, 0
     for end, passed in zip(ends, times, strict=False):
         now += passed
         reason: FinishReason | None = "stop" if end == len(text) else None
-        record = turn.advance([chunk(start, codes(text[start:end]), reason)], now)
+        record = dispatch.advance([chunk(start, codes(text[start:end]), reason)], now)
         start = end
         if isinstance(record, TurnProgressed | TurnCompleted):
             written.append(record)
@@ -187,16 +187,16 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
 
 
 def test_a_hole_in_the_tokens_is_an_error() -> None:
-    turn = Turn(request(), Letters(), 1_000)
+    dispatch = Dispatch(request(), Letters(), 1_000)
     with pytest.raises(ChunkOutOfOrder) as hole:
-        turn.advance([chunk(0, [65]), chunk(2, [65])], 1_001)
+        dispatch.advance([chunk(0, [65]), chunk(2, [65])], 1_001)
     assert (hole.value.expected, hole.value.offset) == (1, 2)
 
 
 def test_a_turn_past_its_deadline_fails() -> None:
-    turn = Turn(request(deadline_ms=1_500), Letters(), 1_000)
-    assert turn.due_ms == 1_500
-    record = turn.advance([chunk(0, [65])], 1_500)
+    dispatch = Dispatch(request(deadline_ms=1_500), Letters(), 1_000)
+    assert dispatch.due_ms == 1_500
+    record = dispatch.advance([chunk(0, [65])], 1_500)
     assert isinstance(record, TurnFailed)
     assert (record.status, record.reason, record.cause) == (504, "deadline", "infrastructure")
     assert (record.dispatch, record.epoch) == (1, None)
@@ -221,8 +221,8 @@ class Calls(Letters):
 
 
 def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
-    turn = Turn(request(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
-    record = turn.advance([chunk(1, codes("cc"), "stop")], 1_001)
+    dispatch = Dispatch(request(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
+    record = dispatch.advance([chunk(1, codes("cc"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "tool_calls"
     assert record.delta is not None
@@ -241,21 +241,21 @@ def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
 
 
 def test_a_tool_call_cut_by_length_is_no_end_by_tool_calls() -> None:
-    turn = Turn(request(), Calls(), 1_000)
-    record = turn.advance([chunk(0, codes("c"), "length")], 1_001)
+    dispatch = Dispatch(request(), Calls(), 1_000)
+    record = dispatch.advance([chunk(0, codes("c"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "length"
 
 
 def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
     sampling = Sampling(max_tokens=100, stop=("END", "zzz"))
-    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
-    assert turn.urgent
-    first = turn.advance([chunk(0, codes("abcE"))], 1_001)
+    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
+    assert dispatch.urgent
+    first = dispatch.advance([chunk(0, codes("abcE"))], 1_001)
     assert isinstance(first, TurnProgressed)
-    assert turn.urgent
+    assert dispatch.urgent
     assert first.delta == b'{"content":"ab"}'
-    last = turn.advance([chunk(4, codes("ND and more"), version=8)], 1_002)
+    last = dispatch.advance([chunk(4, codes("ND and more"), version=8)], 1_002)
     assert isinstance(last, TurnCompleted)
     assert (last.token_offset, unpack(last.token_ids)) == (4, codes("ND"))
     assert len(last.logprobs) == len(last.token_ids)
@@ -267,8 +267,8 @@ def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
 
 def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    turn = Turn(request(stream=True, sampling=sampling), Letters(), 1_000)
-    record = turn.advance([chunk(0, codes("an EN"), "length")], 1_001)
+    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("an EN"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.finish_reason, record.stop_sequence) == ("length", None)
     assert record.delta == b'{"content":"an EN"}'
@@ -278,7 +278,7 @@ def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
 def test_a_stop_string_may_begin_before_a_continuation() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
     given = request(completion_ids=pack(codes("abE")), sampling=sampling)
-    record = Turn(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
+    record = Dispatch(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
     assert record.message == b'{"content":"ab","role":"assistant"}'
@@ -297,8 +297,8 @@ class LateLetters(Letters):
 
 def test_a_stop_string_in_text_that_comes_late_ended_the_turn_too() -> None:
     sampling = Sampling(max_tokens=3, stop=("b",))
-    turn = Turn(request(sampling=sampling), LateLetters(), 1_000)
-    record = turn.advance([chunk(0, codes("abc"), "length")], 1_001)
+    dispatch = Dispatch(request(sampling=sampling), LateLetters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("abc"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.finish_reason, record.stop_sequence) == ("stop", "b")
     assert record.message == b'{"content":"a","role":"assistant"}'
@@ -315,13 +315,13 @@ class Thoughts(Letters):
 
 def test_tokens_of_thinking_are_those_that_were_sampled() -> None:
     given = request(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
-    record = Turn(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
+    record = Dispatch(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.reasoning_tokens == 2
 
 
 def test_tokens_of_thinking_that_nobody_can_tell_are_not_told() -> None:
-    record = Turn(request(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
+    record = Dispatch(request(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.reasoning_tokens is None
 
@@ -330,12 +330,12 @@ FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}
 
 
 def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
-    turn = Turn(request(stream=True, **FORCED), Letters(), 1_000)
-    first = turn.advance([chunk(0, codes("od"))], 1_001)
+    dispatch = Dispatch(request(stream=True, **FORCED), Letters(), 1_000)
+    first = dispatch.advance([chunk(0, codes("od"))], 1_001)
     assert isinstance(first, TurnProgressed)
     assert (first.token_offset, unpack(first.token_ids)) == (0, codes("od"))
     assert first.delta == b'{"content":"good"}'
-    last = turn.advance([chunk(2, codes("!"), "stop")], 1_002)
+    last = dispatch.advance([chunk(2, codes("!"), "stop")], 1_002)
     assert isinstance(last, TurnCompleted)
     assert last.delta == b'{"content":"!"}'
     assert last.message == b'{"content":"good!","role":"assistant"}'
@@ -344,12 +344,12 @@ def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
 
 
 def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
-    idle = Turn(request(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
+    idle = Dispatch(request(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
     assert idle.delta is None
-    begun = Turn(request(stream=True, **FORCED), Letters(), 1_000)
+    begun = Dispatch(request(stream=True, **FORCED), Letters(), 1_000)
     assert begun.end([chunk(0, codes("o"))], "preempted", 1_001).delta == b'{"content":"goo"}'
     given = request(stream=True, completion_ids=pack(codes("o")), **FORCED)
-    record = Turn(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
+    record = Dispatch(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.delta == b'{"content":"d"}'
     assert record.message == b'{"content":"good","role":"assistant"}'
@@ -357,7 +357,7 @@ def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
 
 def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
     given = request(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
-    record = Turn(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
+    record = Dispatch(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "tool_calls"
     assert record.delta is not None
@@ -366,8 +366,8 @@ def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
 
 def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
     sampling = Sampling(max_tokens=100, stop=("goodbye",))
-    turn = Turn(request(sampling=sampling, **FORCED), Letters(), 1_000)
-    record = turn.advance([chunk(0, codes("odbye and more"))], 1_001)
+    dispatch = Dispatch(request(sampling=sampling, **FORCED), Letters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("odbye and more"))], 1_001)
     assert isinstance(record, TurnCompleted)
     assert unpack(record.token_ids) == codes("odbye")
     assert record.message == b'{"content":"","role":"assistant"}'
@@ -375,8 +375,8 @@ def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
 
 def test_a_raw_answer_keeps_its_white_space() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    turn = Turn(request(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
-    record = turn.advance([chunk(0, codes("  a \nEND"), "length")], 1_001)
+    dispatch = Dispatch(request(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
+    record = dispatch.advance([chunk(0, codes("  a \nEND"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.delta == b'{"content":"  a \\n"}'
     assert record.message == b'{"content":"  a \\n","role":"assistant"}'
@@ -400,26 +400,26 @@ def tensors(from_token: int, tokens: list[int]) -> tuple[TokenTensor, ...]:
 def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
     sampling = Sampling(max_tokens=100, top_logprobs=2, stop=("c",))
     given = request(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
-    turn = Turn(given, Letters(), 1_000)
-    first = turn.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
+    dispatch = Dispatch(given, Letters(), 1_000)
+    first = dispatch.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
     assert isinstance(first, TurnProgressed)
     assert first.tensors == tensors(2, [65, 66])
-    last = turn.advance([chunk(4, codes("bcd"), "length", top=2)], 1_002)
+    last = dispatch.advance([chunk(4, codes("bcd"), "length", top=2)], 1_002)
     assert isinstance(last, TurnCompleted)
     assert last.tensors == tensors(4, codes("bc"))
 
 
 def test_a_turn_handed_back_has_the_most_likely_tokens_of_what_it_hands_back() -> None:
-    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
-    assert turn.end([chunk(0, [65], top=2)], "preempted", 1_001).tensors == tensors(0, [65])
-    empty = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    dispatch = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    assert dispatch.end([chunk(0, [65], top=2)], "preempted", 1_001).tensors == tensors(0, [65])
+    empty = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
     assert empty.end([], "preempted", 1_001).tensors == ()
 
 
 @pytest.mark.parametrize("field", ["logprobs", "top_ids", "top_logprobs"])
 def test_tokens_without_all_that_belongs_to_them_are_an_error(field: str) -> None:
-    turn = Turn(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    dispatch = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
     lacking: dict[str, Any] = {field: b""}
     with pytest.raises(ChunkIncomplete) as incomplete:
-        turn.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)
+        dispatch.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)
     assert incomplete.value.field == field

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from producers.rollout.scripted_engine.script import logprobs
-from producers.rollout.turns.dispatch import Turn
+from producers.rollout.turns.dispatch import Dispatch
 from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
 from schemas.tokens import pack
 from tests.builders.rollout.records import chunk, request
@@ -31,10 +31,10 @@ def asked(family: str, **changes: Any) -> GenerateTurn:
     return request(prompt_ids=prompt, sampling=sampling, stream=True, **changes)
 
 
-def turn(given: GenerateTurn, family: str = "qwen3") -> Turn:
+def turn(given: GenerateTurn, family: str = "qwen3") -> Dispatch:
     renderer = make_renderer(family)
     stream = renderer.stream(TOOLS, given.prompt_ids)
-    return Turn(given, stream, 1_000, renderer.stop_token_ids)
+    return Dispatch(given, stream, 1_000, renderer.stop_token_ids)
 
 
 def ids(text: str) -> list[int]:
@@ -130,7 +130,7 @@ def test_a_call_that_the_prompt_began_is_the_only_one() -> None:
     given = request(**{**vars(given), "prompt_ids": prompt + begun})
     rest = '"a":1}}\n</tool_call>'
     stream = renderer.stream(TOOLS, prompt)
-    under_way = Turn(given, stream, 1_000, renderer.stop_token_ids)
+    under_way = Dispatch(given, stream, 1_000, renderer.stop_token_ids)
     record = under_way.advance([chunk(0, ids(f"{rest}\n{JSON_CALL}{END}"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert ids_of(record) == ids(rest)

@@ -17,7 +17,7 @@ from producers.rollout.engine.errors import (
 )
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.dispatch import Output
-from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.serving import SCAN_MS, Service, Serving
 from schemas.records import (
     CancelGeneration,
@@ -33,7 +33,7 @@ from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.records import (
     INCARNATION,
     WORKER,
-    LetterReader,
+    LetterParser,
     chunk,
     codes,
     request,
@@ -48,12 +48,12 @@ class Desk:
 
     def __init__(self) -> None:
         self.engine = ManualEngine()
-        self.reader = LetterReader()
+        self.parser = LetterParser()
         self.written: list[Output] = []
         self.places: list[tuple[int, Headers]] = []
         self.deliveries: list[OnDelivery] = []
-        self.woken: list[LiveTurn] = []
-        self.undelivered: list[LiveTurn] = []
+        self.woken: list[LiveDispatch] = []
+        self.undelivered: list[LiveDispatch] = []
         self.serving = Serving(
             Admission(WORKER, INCARNATION),
             self._write,
@@ -63,7 +63,7 @@ class Desk:
         )
 
     def serve(self, version: int = 7) -> "Desk":
-        self.serving.service = Service(self.engine, self.reader, "policy", 50, version)
+        self.serving.service = Service(self.engine, self.parser, "policy", 50, version)
         return self
 
     def send(self, record: Record, now_ms: int = NOW) -> None:
@@ -103,7 +103,7 @@ def test_the_engine_gets_the_whole_prompt_and_the_reader_what_stands_before_the_
 ) -> None:
     desk.send(request(prefill=2))
     assert desk.engine.submitted["turn/1"].prompt == [1, 2, 3]
-    assert desk.reader.prompts == [pack([1])]
+    assert desk.parser.prompts == [pack([1])]
 
 
 def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
@@ -112,7 +112,7 @@ def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
     (record,) = desk.written
     assert isinstance(record, TurnCompleted)
     assert record.message == b'{"content":" a \\n","role":"assistant"}'
-    assert desk.reader.prompts == []
+    assert desk.parser.prompts == []
 
 
 def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(desk: Desk) -> None:

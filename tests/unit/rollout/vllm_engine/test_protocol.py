@@ -9,11 +9,11 @@ import pytest
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.vllm_engine.protocol import (
     AnswerInvalid,
-    EventReader,
+    EventSplitter,
     RequestRefused,
     explanation,
     generate,
-    piece,
+    token_event,
 )
 
 TWO = [
@@ -82,13 +82,13 @@ def test_one_more_likely_token_is_asked_for_since_the_sampled_one_is_among_them(
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_stream_is_read_however_it_is_cut(size: int) -> None:
     stream = b'data: {"a": 1}\n\ndata: {"b": 2}\n\ndata: [DONE]\n\n'
-    reader = EventReader()
+    splitter = EventSplitter()
     parts = [stream[start : start + size] for start in range(0, len(stream), size)]
-    assert [each for part in parts for each in reader.feed(part)] == [b'{"a": 1}', b'{"b": 2}']
+    assert [each for part in parts for each in splitter.feed(part)] == [b'{"a": 1}', b'{"b": 2}']
 
 
 def test_tokens_and_log_probabilities() -> None:
-    found = piece(event(TWO), 0)
+    found = token_event(event(TWO), 0)
     assert np.frombuffer(found.token_ids, "<i4").tolist() == [7, 9]
     assert np.frombuffer(found.logprobs, "<f4").tolist() == [-0.25, -2.5]
     assert (found.count, found.finish_reason, found.versions) == (2, None, ())
@@ -97,12 +97,12 @@ def test_tokens_and_log_probabilities() -> None:
 
 def test_the_end_says_which_weights_sampled() -> None:
     spans = [{"version": "3", "start": 0, "end": 5}, {"version": "4", "start": 5, "end": 7}]
-    found = piece(event(TWO, finish_reason="stop", weight_versions=spans), 0)
+    found = token_event(event(TWO, finish_reason="stop", weight_versions=spans), 0)
     assert (found.finish_reason, found.versions) == ("stop", ("3", "4"))
 
 
 def test_an_abort_has_no_tokens() -> None:
-    found = piece(event([], finish_reason="abort", weight_versions=[]), 0)
+    found = token_event(event([], finish_reason="abort", weight_versions=[]), 0)
     assert (found.count, found.finish_reason, found.versions) == (0, "abort", ())
 
 
@@ -115,16 +115,19 @@ def test_the_most_likely_tokens_come_in_order_whichever_was_sampled(seen: dict[i
     sampled = next(iter(seen))
     rows = [{"token_id": token, "logprob": logprob} for token, logprob in seen.items()]
     entry = {"token_id": sampled, "logprob": seen[sampled], "top_logprobs": rows}
-    found = piece(event([entry]), 2)
+    found = token_event(event([entry]), 2)
     assert np.frombuffer(found.top_ids, "<i4").tolist() == [1, 2]
     assert np.frombuffer(found.top_logprobs, "<f4").tolist() == [-0.5, -1.0]
 
 
 def test_the_usage_says_what_was_computed_before() -> None:
     usage = {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 32}}
-    found = piece(orjson.dumps({"choices": [], "usage": usage}), 0)
+    found = token_event(orjson.dumps({"choices": [], "usage": usage}), 0)
     assert (found.count, found.cached_tokens) == (0, 32)
-    assert piece(orjson.dumps({"choices": [], "usage": {"prompt_tokens": 4}}), 0).cached_tokens == 0
+    assert (
+        token_event(orjson.dumps({"choices": [], "usage": {"prompt_tokens": 4}}), 0).cached_tokens
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_an_error_in_a_stream_is_the_request_s_or_the_server_s(
 ) -> None:
     error = {"message": "Grammar error: Invalid type", "type": "BadRequestError", "code": code}
     with pytest.raises(kind, match="Invalid type"):
-        piece(orjson.dumps({"error": error}), 0)
+        token_event(orjson.dumps({"error": error}), 0)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_an_error_in_a_stream_is_the_request_s_or_the_server_s(
 )
 def test_what_cannot_be_trusted_is_an_error(answer: bytes, top: int) -> None:
     with pytest.raises(AnswerInvalid):
-        piece(answer, top)
+        token_event(answer, top)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
-from producers.rollout.engine.contract import SamplingParams, TokenChunk, VersionSpan
+from producers.rollout.engine.contract import ChunkSpan, SamplingParams, TokenChunk
 from producers.rollout.engine.errors import PromptTooLong, SamplingUnsupported
 from producers.rollout.engine.request import Request
 from producers.rollout.scripted_engine.script import logprobs
-from producers.rollout.vllm_engine.protocol import AnswerInvalid, Piece
+from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 from schemas.tokens import pack
 
@@ -25,52 +25,54 @@ def _never(chunk: TokenChunk) -> None:
     raise AssertionError(chunk)
 
 
-def tokens(*ids: int, ended: str | None = None, versions: tuple[str, ...] = ()) -> Piece:
-    return Piece(pack(list(ids)), logprobs(len(ids)), b"", b"", ended, versions)
+def tokens(*ids: int, ended: str | None = None, versions: tuple[str, ...] = ()) -> TokenEvent:
+    return TokenEvent(pack(list(ids)), logprobs(len(ids)), b"", b"", ended, versions)
 
 
 def test_pieces_that_came_together_are_one_chunk() -> None:
     asked = request()
-    first = asked.take([tokens(5, 6), tokens(7)], 3)
-    assert first == TokenChunk(0, pack([5, 6, 7]), logprobs(3), (VersionSpan(0, 3),), None)
-    last = asked.take([tokens(8, ended="stop", versions=("3",)), Piece(cached_tokens=2)], 3)
-    assert last == TokenChunk(3, pack([8]), logprobs(1), (VersionSpan(3, 3),), "stop")
+    first = asked.add_events([tokens(5, 6), tokens(7)], 3)
+    assert first == TokenChunk(0, pack([5, 6, 7]), logprobs(3), (ChunkSpan(0, 3),), None)
+    last = asked.add_events(
+        [tokens(8, ended="stop", versions=("3",)), TokenEvent(cached_tokens=2)], 3
+    )
+    assert last == TokenChunk(3, pack([8]), logprobs(1), (ChunkSpan(3, 3),), "stop")
     assert asked.tokens == [*PROMPT, 5, 6, 7, 8]
 
 
 def test_a_usage_alone_is_no_chunk() -> None:
-    assert request().take([Piece(cached_tokens=2)], 3) is None
+    assert request().add_events([TokenEvent(cached_tokens=2)], 3) is None
 
 
 def test_after_an_abort_the_next_call_goes_on() -> None:
     asked = request(completion=1)
     first = orjson.loads(asked.next_call(100, "version 3"))
-    assert asked.take([tokens(5, 6)], 3) is not None
-    assert asked.take([tokens(ended="abort", versions=("3",))], 3) is None
+    assert asked.add_events([tokens(5, 6)], 3) is not None
+    assert asked.add_events([tokens(ended="abort", versions=("3",))], 3) is None
     second = orjson.loads(asked.next_call(100, "version 4"))
     assert [first["token_ids"], second["token_ids"]] == [[*PROMPT, 9], [*PROMPT, 9, 5, 6]]
     assert [call["sampling_params"]["max_tokens"] for call in (first, second)] == [49, 47]
     assert first["request_id"] != second["request_id"]
-    chunk = asked.take([tokens(7)], 4)
+    chunk = asked.add_events([tokens(7)], 4)
     assert chunk is not None
-    assert chunk.spans == (VersionSpan(3, 4),)
+    assert chunk.spans == (ChunkSpan(3, 4),)
 
 
 def test_under_a_schema_all_tokens_come_at_the_end() -> None:
     asked = request(SCHEMA)
     asked.next_call(100, "v")
-    assert asked.take([tokens(5, 6)], 3) is None
-    whole = asked.take([tokens(7, ended="stop", versions=("3",))], 3)
-    assert whole == TokenChunk(0, pack([5, 6, 7]), logprobs(3), (VersionSpan(0, 3),), "stop")
+    assert asked.add_events([tokens(5, 6)], 3) is None
+    whole = asked.add_events([tokens(7, ended="stop", versions=("3",))], 3)
+    assert whole == TokenChunk(0, pack([5, 6, 7]), logprobs(3), (ChunkSpan(0, 3),), "stop")
 
 
 def test_under_a_schema_a_call_that_was_ended_is_begun_anew() -> None:
     asked = request(SCHEMA)
     asked.next_call(100, "v")
-    assert asked.take([tokens(5, 6)], 3) is None
-    assert asked.take([tokens(ended="abort")], 3) is None
+    assert asked.add_events([tokens(5, 6)], 3) is None
+    assert asked.add_events([tokens(ended="abort")], 3) is None
     assert orjson.loads(asked.next_call(100, "w"))["token_ids"] == PROMPT
-    whole = asked.take([tokens(8, ended="stop")], 4)
+    whole = asked.add_events([tokens(8, ended="stop")], 4)
     assert whole is not None
     assert whole.token_ids == pack([8])
 

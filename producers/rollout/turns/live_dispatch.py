@@ -6,23 +6,36 @@ from collections.abc import Callable, Iterator
 from infra.kafka.client import Headers
 from infra.telemetry.tracing import Span
 from producers.rollout.engine.contract import TokenChunk
-from producers.rollout.turns.dispatch import Turn
+from producers.rollout.turns.dispatch import Dispatch
 
 
-class LiveTurn:
+class LiveDispatch:
     """The engine's thread calls `on_chunk`; all else belongs to the main loop.
 
     Chunks that nothing depends on wait here until the turn is due, so that a token does not cost
     the main loop a wake-up.
     """
 
-    __slots__ = ("_chunks", "_wake", "ended", "finished", "headers", "request_id", "span", "turn")
+    __slots__ = (
+        "_chunks",
+        "_wake",
+        "dispatch",
+        "ended",
+        "finished",
+        "headers",
+        "request_id",
+        "span",
+    )
 
     def __init__(
-        self, turn: Turn, headers: Headers, span: Span, wake: Callable[["LiveTurn"], None]
+        self,
+        dispatch: Dispatch,
+        headers: Headers,
+        span: Span,
+        wake: Callable[["LiveDispatch"], None],
     ) -> None:
-        self.turn = turn
-        self.request_id = f"{turn.request.turn_id}/{turn.request.dispatch}"
+        self.dispatch = dispatch
+        self.request_id = f"{dispatch.request.turn_id}/{dispatch.request.dispatch}"
         self.headers = headers
         self.span = span
         self.ended = False
@@ -38,10 +51,10 @@ class LiveTurn:
         if chunk.finish_reason is not None:
             self.finished = True
             self._wake(self)
-        elif self.turn.urgent:
+        elif self.dispatch.urgent:
             self._wake(self)
 
-    def taken(self) -> Iterator[TokenChunk]:
+    def new_chunks(self) -> Iterator[TokenChunk]:
         """The chunks that came since, each once."""
         while self._chunks:
             yield self._chunks.popleft()

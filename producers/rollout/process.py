@@ -17,12 +17,12 @@ from infra.process import ready
 from producers.rollout.counts import Counts
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.fleet_reader import FleetReader
-from producers.rollout.inbox import Inbox, Item, Stopped, ThreadFailed, Undelivered
-from producers.rollout.roles.device import Device
+from producers.rollout.inbox import Inbox, Item, StopAsked, ThreadFailed, Undelivered
+from producers.rollout.roles.device import RolloutDevice
 from producers.rollout.roles.keeper import RoleKeeper
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.slot_reader import SlotReader
-from producers.rollout.turns.live_turn import LiveTurn
+from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.serving import Serving
 from schemas.topics import PROMPTS
 
@@ -55,7 +55,7 @@ class StopTimedOut(SeamlessFlowError):
         super().__init__(f"not ended in order within {waited_ms} ms")
 
 
-class Worker:
+class RolloutProcess:
     """`run` is the process."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Worker:
         inbox: Inbox,
         keeper: RoleKeeper,
         serving: Serving,
-        device: Device,
+        device: RolloutDevice,
         reporter: Reporter,
         counts: Counts,
         slot: SlotReader,
@@ -109,13 +109,13 @@ class Worker:
         if self._serving.engine_failed:
             self._health()
             raise EngineBroke("it ended turns that nobody asked it to end")
-        self._keeper.begin_step(now_ms)
+        self._keeper.begin_move(now_ms)
         self._end_when_free(now_ms)
         self._report(now_ms)
 
     def _handle(self, item: Item, now_ms: int) -> None:
         match item:
-            case LiveTurn():
+            case LiveDispatch():
                 self._serving.advance(item, now_ms)
             case list():
                 self._read(item, now_ms)
@@ -123,7 +123,7 @@ class Worker:
                 _log.error("turn %s is given up: %s", live.request_id, error)
                 self._counts.lost()
                 self._serving.drop(live)
-            case Stopped():
+            case StopAsked():
                 self._stop_asked_ms = now_ms
                 self._keeper.leave(now_ms)
             case ThreadFailed(error):
@@ -175,4 +175,4 @@ class Worker:
 
     def _wait_for(self, stop: threading.Event) -> None:
         stop.wait()
-        self._inbox.put(Stopped())
+        self._inbox.put(StopAsked())

@@ -1,4 +1,4 @@
-"""What a rollout process is to do, one step at a time: said by `roles.py`, done by `device.py`."""
+"""What a rollout process is to do, one move at a time: said by `roles.py`, done by `device.py`."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from schemas.records import PolicyWeights
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class PublishedWeights:
     """A published policy version."""
 
     version: int
@@ -21,7 +21,7 @@ class Acquire:
 
     assignment: int
     slot: int
-    weights: Weights
+    weights: PublishedWeights
     policy: PolicyWeights
 
 
@@ -29,7 +29,7 @@ class Acquire:
 class Load:
     """Go on under other weights."""
 
-    weights: Weights
+    weights: PublishedWeights
     policy: PolicyWeights
 
 
@@ -45,4 +45,4 @@ class Rejoin:
     """The scheduler has given this incarnation up: be a new one."""
 
 
-Step = Acquire | Load | Release | Rejoin
+Move = Acquire | Load | Release | Rejoin

@@ -6,7 +6,7 @@ from typing import Protocol
 from infra.rendering.completion import MessageStream
 
 
-class MessageReader(Protocol):
+class MessageParser(Protocol):
     """Not for several threads at once."""
 
     @property
