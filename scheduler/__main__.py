@@ -1,4 +1,8 @@
-"""The scheduler: `python -m scheduler`. Settings: `SEAMLESSFLOW_{RUN,SCHEDULER,PACING}__*`."""
+"""The command `python -m scheduler`: one scheduler process.
+
+Settings: `SEAMLESSFLOW_RUN__*`, `_SCHEDULER__*`, `_PACING__*` and `_EVALUATION__*`; `--help` lists
+them.
+"""
 
 import sys
 
@@ -8,7 +12,7 @@ from scheduler.settings import SchedulerSettings
 
 
 def main() -> None:
-    """Serves until asked to end, the run is finished, or another scheduler took over (status 1)."""
+    """Run until a signal, the end of the run, or a takeover by another scheduler (status 1)."""
     settings = load(SchedulerSettings)
 
     from scheduler.controller import Superseded, serve

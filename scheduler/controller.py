@@ -1,9 +1,9 @@
-"""The scheduler process: claims, reads, asks `decide`, writes. Holds no rule of its own.
+"""The loop of the scheduler process: read, call `decide`, write. It holds no rule of its own.
 
-One scheduler acts at a time: the one whose claim is the first of the newest epoch. It decides only
-when all it wrote before was read back, so that each decision stands on a log that it knows to its
-end; `Task`s follow after their `GroupAdmitted` was read back under its own epoch. Reading a newer
-claim ends it. While Kafka is away nothing is decided. Driven by `scheduler/__main__.py` and tests.
+Only one scheduler acts: the one whose claim is the first of the newest epoch; reading a newer claim
+ends it. It decides only after it has read back everything it wrote before, so each decision is made
+on a complete log, and a `Task` is sent only after its `GroupAdmitted` was read back. During an
+outage of Kafka it decides nothing. Called by `scheduler/__main__.py` and tests.
 """
 
 import logging
@@ -19,8 +19,8 @@ from infra.kafka.reader import Reader
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import metrics_export
-from scheduler.decisions import policies, task_source
-from scheduler.decisions.decide import Outgoing, Plan, decide, finished
+from scheduler.decisions import strategies, task_source
+from scheduler.decisions.decide import Outgoing, Rules, decide, finished
 from scheduler.journal import Clock, Journal
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
@@ -41,11 +41,11 @@ from schemas.topics import CONTROL, FLEET, fleet_key
 TICK_S = 0.1
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Superseded(SeamlessFlowError):
-    """Another scheduler claimed a newer epoch; this one may decide nothing any more."""
+    """Another scheduler claimed a newer epoch, so this one must stop."""
 
     def __init__(self, epoch: int, newer: int, scheduler: str) -> None:
         self.epoch = epoch
@@ -57,7 +57,7 @@ class Superseded(SeamlessFlowError):
 
 
 class Controller:
-    """One scheduler. `name` is unique for each start."""
+    """One life of a scheduler. `name` is different at each start."""
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class Controller:
         self._metrics = metrics
         self.epoch = 0
         self._settings = settings
-        self._plan = plan(settings)
+        self._rules = rules_of(settings)
         self._producer = producer
         self._journal = journal
         self._clock = clock
         self._snapshot_due = 0.0
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Until `stopped` or the run is finished.
+        """Claim an epoch, then decide until `stopped` or the end of the run.
 
-        While Kafka is away it waits. Raises `Superseded`, and `KafkaUnavailable` or
-        `DeliveryFailed` when Kafka is not there at the start or lost a record.
+        Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
+        answer at the start, and `DeliveryFailed` when Kafka lost a record.
         """
         self._journal.catch_up()
         if not self._claim(stopped):
@@ -93,15 +93,17 @@ class Controller:
             self._check_claim()
             if self._journal.complete:
                 self._act()
-        self._keep()
+        self._write_snapshot()
 
     def _claim(self, stopped: Callable[[], bool]) -> bool:
-        """Whether this one acts now. Who is second in an epoch claims the next one."""
+        """Claim epochs until a claim is the first of its epoch; return False if stopped before."""
         while not stopped():
-            if not self._leader_is_silent():
+            if not self._leader_is_absent():
                 self._journal.poll(TICK_S)
                 continue
             self.epoch = self._journal.view.state.epoch + 1
+            # Another scheduler may claim the same epoch: the log decides which claim came first,
+            # and the second claims the next epoch.
             claim = SchedulerClaimed(epoch=self.epoch, scheduler=self.name, at_ms=self._clock())
             self._write([(CONTROL.name, claim)])
             while not self._journal.complete:
@@ -110,13 +112,13 @@ class Controller:
                 self._journal.poll(TICK_S)
             self._check_claim()
             if self._journal.view.state.scheduler == self.name:
-                ready(log, "%s acts as of epoch %d", self.name, self.epoch)
+                ready(_log, "%s acts as of epoch %d", self.name, self.epoch)
                 return True
         return False
 
-    def _leader_is_silent(self) -> bool:
+    def _leader_is_absent(self) -> bool:
         standby_ms = milliseconds(self._settings.scheduler.standby_s)
-        return self._journal.leader_silence_ms >= standby_ms
+        return self._journal.leader_absent_ms >= standby_ms
 
     def _check_claim(self) -> None:
         present = self._journal.view.state
@@ -124,10 +126,10 @@ class Controller:
             raise Superseded(self.epoch, present.epoch, present.scheduler)
 
     def _act(self) -> None:
-        self._write(decide(self._journal.view, self._plan, self._clock()))
+        self._write(decide(self._journal.view, self._rules, self._clock()))
         if time.monotonic() >= self._snapshot_due:
             self._snapshot_due = time.monotonic() + self._settings.scheduler.snapshot_s
-            self._keep()
+            self._write_snapshot()
 
     def _write(self, decided: list[Outgoing]) -> None:
         control: list[Record] = []
@@ -137,42 +139,47 @@ class Controller:
             self._metrics.counter(_DECISIONS, type=type(record).__name__).inc()
             if topic == CONTROL.name:
                 control.append(record)
-                log.log(_level(record), "%s", record)
+                _log.log(_level(record), "%s", record)
             elif isinstance(record, Task):
                 tasks.append(record)
         if control:
-            self._journal.wrote(control)
+            self._journal.note_sent(control)
         if tasks:
-            self._journal.issued(tasks)
+            self._journal.note_issued(tasks)
 
-    def _keep(self) -> None:
-        """Writes a snapshot; also the sign of life that a stand-by looks for."""
+    def _write_snapshot(self) -> None:
+        """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
         stored = state.to_json(self._journal.view.state)
         snapshot = SchedulerSnapshot(
             epoch=self.epoch,
             control_offset=self._journal.offset,
+            # A larger one would exceed the size of a Kafka message; a successor then reads all
+            # of `control` instead.
             state=stored if len(stored) <= LARGEST_SNAPSHOT_BYTES else b"",
             at_ms=self._clock(),
         )
         self._write([(FLEET.name, snapshot)])
 
 
-def plan(settings: SchedulerSettings) -> Plan:
-    """The policy and the tasks that the settings name. Raises `UnknownPolicy`, `TasksRejected`."""
+def rules_of(settings: SchedulerSettings) -> Rules:
+    """Return the strategy and the tasks that the settings name.
+
+    Raises `UnknownStrategy` or `TasksRejected`.
+    """
     pacing, evaluation = settings.pacing, settings.evaluation
     sources = {}
     if pacing.tasks is not None:
         sources["train"] = task_source.read(pacing.tasks, pacing.seed, pacing.shuffle)
     if evaluation.tasks is not None:
         sources[EVAL] = task_source.read(evaluation.tasks)
-    return Plan(settings, policies.named(settings.scheduler.policy), sources)
+    return Rules(settings, strategies.named(settings.scheduler.policy), sources)
 
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
-    """Runs one scheduler until `stop` is set. Raises what `Controller.run` does."""
+    """Run one scheduler until `stop` is set. Raises what `Controller.run` raises."""
     clock = clock or now_ms
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
-    # What was decided is not taken back: it is written, however long Kafka is away.
+    # A decision must not be lost: the producer keeps retrying through an outage of any length.
     producer = Producer(settings.kafka, name, **{"message.timeout.ms": 0})
     metrics = Metrics()
     export = metrics_export(settings.telemetry, metrics, "scheduler", name)

@@ -1,8 +1,8 @@
-"""The scheduler's view of `control` and `fleet`, kept by reading them: a shell around the folds.
+"""The scheduler's `View`, kept up to date by reading `control` and `fleet` into the folds.
 
-`catch_up` reads what is there, from the newest snapshot on; `poll` what comes. Knows which of the
-scheduler's own records have not been read back, and whether Kafka is there. One thread. Called by
-`scheduler/controller.py`.
+`catch_up` reads both topics to their ends, `control` from the newest snapshot; `poll` reads what
+comes afterwards. The journal also knows which of the scheduler's own records it has not read back
+yet, and whether Kafka answers. Not thread-safe. Called by `scheduler/controller.py`.
 """
 
 import logging
@@ -22,50 +22,55 @@ from scheduler.state.state import Decision
 from schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
 from schemas.topics import CONTROL, FLEET
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 CONTROL_LOG, FLEET_LOG = (CONTROL.name, 0), (FLEET.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
-"""A topic whose end has no record left before it counts as read when nothing comes for so long."""
+"""A topic whose last records were compacted away has no record at its end to wait for: it counts as
+read after this long without a record."""
 ASK_AFTER_MS = 2_000
-"""Kafka is asked for an answer when nobody wrote to `fleet` for so long."""
+"""After this long without a record on `fleet` the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
+"""Deadline of that answer."""
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 
 
-class Source(Protocol):
-    """What is needed of an `infra.kafka.reader.Reader`."""
+class JournalReader(Protocol):
+    """The methods of `infra.kafka.reader.Reader` that the journal uses."""
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
-        """Reads these partitions as well."""
+        """Read these partitions too, from these offsets."""
 
     def ends(
         self, partitions: Iterable[Partition], timeout_s: float = 30
     ) -> Mapping[Partition, int]:
-        """Offset behind the last record of each partition. Raises `KafkaUnavailable`."""
+        """Return the offset behind the last record of each partition.
+
+        Raises `KafkaUnavailable`.
+        """
 
     def poll(self, timeout_s: float) -> list[Received]:
-        """What has come."""
+        """Return the records that arrived, waiting at most `timeout_s` for the first."""
 
 
 class Journal:
-    """What was read so far, as a `View`."""
+    """The records read so far, folded into `view`."""
 
     def __init__(
         self,
         kafka: KafkaSettings,
-        reader: Source,
+        reader: JournalReader,
         clock: Clock,
         read_back_s: float = READ_BACK_S,
     ) -> None:
         self.view = View()
         self.offset = -1
-        """Of the last record of `control` in the view."""
-        self.leader_sign_ms = 0
-        """When the scheduler of the newest claim was last heard of."""
+        """Offset of the last record of `control` in the view."""
+        self.leader_seen_ms = 0
+        """Time of the newest record of the scheduler that holds the newest claim."""
         self._kafka = kafka
         self._reader = reader
         self._clock = clock
@@ -74,38 +79,37 @@ class Journal:
         self._snapshot: SchedulerSnapshot | None = None
         self._unread: deque[Record] = deque()
         self._unread_since_ms = 0
-        self._told_outage = False
+        self._outage_logged = False
 
     def catch_up(self) -> None:
-        """Reads both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""
+        """Read both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""
         self._read_to_end(FLEET_LOG, BEGINNING)
         self._read_to_end(CONTROL_LOG, self._restore())
         self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
 
-    def poll(self, timeout_s: float) -> bool:
-        """Takes in what has come; whether there was anything. An outage of Kafka is waited for.
+    def poll(self, timeout_s: float) -> None:
+        """Apply the records that arrive within `timeout_s`.
 
-        Raises `KafkaUnavailable` when Kafka is there but an own record is not read back in time.
+        Raises `KafkaUnavailable` if Kafka answers but an own record is not read back in time.
         """
         received = self._reader.poll(timeout_s)
         self._keep_contact(any(item.topic == FLEET.name for item in received))
         for item in received:
-            self._take(item)
-        waited_ms = self.view.contact.silence_ms(self._unread_since_ms)
+            self._apply(item)
+        waited_ms = self.view.contact.waited_ms(self._unread_since_ms)
         if self._unread and waited_ms > 1000 * self._read_back_s:
             name = type(self._unread[0]).__name__
             reason = f"own {name} was not read back"
             raise KafkaUnavailable(self._kafka.bootstrap_servers, self._read_back_s, reason)
-        return bool(received)
 
-    def wrote(self, records: Iterable[Record]) -> None:
-        """These were sent to `control`, in this order."""
+    def note_sent(self, records: Iterable[Record]) -> None:
+        """Expect to read these records back from `control`, in this order."""
         self._unread.extend(records)
         self._unread_since_ms = self._clock()
 
-    def issued(self, tasks: Iterable[Task]) -> None:
-        """These were sent to `tasks`."""
+    def note_issued(self, tasks: Iterable[Task]) -> None:
+        """Note that these tasks were sent, and forget those of groups that have ended."""
         groups = self.view.state.ledger.groups
         known: dict[str, Mapping[int, int]] = {
             name: samples for name, samples in self.view.issued.items() if name in groups
@@ -116,39 +120,45 @@ class Journal:
 
     @property
     def complete(self) -> bool:
-        """Whether all own records were read back and Kafka is there: the view tells the present."""
+        """True if all own records were read back and Kafka answers, so that the view is current."""
         return not self._unread and not self.view.contact.lost(self._clock())
 
     @property
-    def leader_silence_ms(self) -> int:
-        """How long the scheduler of the newest claim was silent, as far as it was listened to."""
-        return self.view.contact.silence_ms(self.leader_sign_ms)
+    def leader_absent_ms(self) -> int:
+        """Time in contact with Kafka without a record of the scheduler with the newest claim."""
+        return self.view.contact.waited_ms(self.leader_seen_ms)
 
-    def _keep_contact(self, heard: bool) -> None:
+    def _keep_contact(self, fleet_record_came: bool) -> None:
         before = self.view.contact
-        if heard or (self._clock() - before.last_ms > ASK_AFTER_MS and self._answered()):
-            contact = before.heard(self._clock())
-            if self._told_outage:
+        if fleet_record_came or (
+            self._clock() - before.last_ms > ASK_AFTER_MS and self._answered()
+        ):
+            contact = before.renewed(self._clock())
+            if self._outage_logged:
                 away_s = (contact.since_ms - before.last_ms) / 1000
-                log.warning("Kafka answers again after %.1f s: decisions go on", away_s)
-            self._told_outage = False
+                _log.warning("Kafka answers again after %.1f s: decisions go on", away_s)
+            self._outage_logged = False
             self.view = replace(self.view, contact=contact)
-        elif before.lost(self._clock()) and not self._told_outage:
-            self._told_outage = True
+        elif before.lost(self._clock()) and not self._outage_logged:
+            self._outage_logged = True
             servers = self._kafka.bootstrap_servers
-            log.warning("no answer from Kafka at %s: decisions wait for it", servers)
+            _log.warning("no answer from Kafka at %s: decisions wait for it", servers)
 
     def _answered(self) -> bool:
         try:
             self._reader.ends([FLEET_LOG], ANSWER_S)
-        except (KafkaUnavailable, TopicMissing):  # no broker, or one that has just come back
+        except (KafkaUnavailable, TopicMissing):  # a broker that just restarted knows no topics yet
             return False
         return True
 
     def _restore(self) -> int:
-        """Takes the state from the newest snapshot, if it fits; where to read `control` from."""
+        """Restore the state from the newest snapshot, if it fits this log and this release.
+
+        Returns the offset from which to read `control`.
+        """
         snapshot = self._snapshot
         stored = None if snapshot is None else state.from_json(snapshot.state)
+        # A snapshot whose offset `control` does not have was made from an earlier log.
         if snapshot is None or stored is None or snapshot.control_offset >= self._end(CONTROL_LOG):
             return BEGINNING
         self.view = replace(self.view, state=stored)
@@ -167,7 +177,7 @@ class Journal:
         while time.monotonic() < deadline:
             received = self._reader.poll(0.1)
             for item in received:
-                self._take(item)
+                self._apply(item)
             last = max((i.offset for i in received if i.topic == partition[0]), default=-1)
             quiet = time.monotonic() if received else quiet
             if last >= end - 1 or time.monotonic() - quiet > QUIET_S:
@@ -175,8 +185,8 @@ class Journal:
         reason = f"{partition[0]} not read to {end}"
         raise KafkaUnavailable(self._kafka.bootstrap_servers, CATCH_UP_S, reason)
 
-    def _take(self, item: Received) -> None:
-        """Old records count as of when they were written, new ones as of now."""
+    def _apply(self, item: Received) -> None:
+        """Fold a record in, dated by its own stamp if read at start, else by the clock."""
         now_ms = self._clock() if self._live else item.timestamp_ms
         record = item.record
         if item.topic == FLEET.name:
@@ -193,4 +203,4 @@ class Journal:
             self._snapshot = record
         signs = Decision | SchedulerSnapshot | SchedulerClaimed
         if isinstance(record, signs) and record.epoch >= self.view.state.epoch:
-            self.leader_sign_ms = max(self.leader_sign_ms, now_ms)
+            self.leader_seen_ms = max(self.leader_seen_ms, now_ms)

@@ -1,7 +1,7 @@
-"""Settings of the scheduler process. Importable without Kafka.
+"""Settings of the scheduler process, also the parameters of its pure parts. Importable without
+Kafka.
 
-Also what the pure parts take as their parameters. Seconds are floats here, milliseconds everywhere
-else: `milliseconds`.
+Times are seconds (floats) here and whole milliseconds everywhere else: `milliseconds` converts.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ class RunSection(SharedRunSection):
     )
     group_size: int = Field(8, ge=1, description="Samples of a group")
     min_group_size: int = Field(
-        2, ge=1, description="Samples with which a group is good enough at its deadline"
+        2, ge=1, description="Least samples with which a group that is at its deadline is trained"
     )
 
     @model_validator(mode="after")
@@ -35,83 +35,95 @@ class RunSection(SharedRunSection):
 
 
 class SchedulerSection(Section):
-    """How roles are given to workers."""
+    """The assignment of roles to workers."""
 
     policy: str = Field(
         "multiplexed",
-        description="colocated, disaggregated, multiplexed, or module:function of one's own "
-        "(see scheduler/decisions/policies.py)",
+        description="Strategy that gives roles: colocated, disaggregated, multiplexed, "
+        "or module:function of your own (see scheduler/decisions/strategies.py)",
     )
     gang_size: int | None = Field(
         None, ge=1, description="Workers that train together; none: all that can"
     )
     helpers: int = Field(
-        0, ge=0, description="So many more may train where the predicted gain exceeds the switch"
+        0,
+        ge=0,
+        description="Further workers that may train where that is predicted to save more time than "
+        "switching costs",
     )
     min_dwell_s: float = Field(
         0.2, ge=0, description="Seconds a worker keeps a role before an optional move"
     )
     heartbeat_timeout_s: float = Field(
-        10, gt=0, description="Seconds without a sign of life after which a process is lost"
+        10, gt=0, description="Seconds without a heartbeat after which a process is lost"
     )
     assignment_timeout_s: float = Field(
-        120, gt=0, description="Seconds in which rollout has to be taken, engine start included"
+        120,
+        gt=0,
+        description="Seconds a worker has to acquire rollout, start of the engine included",
     )
     gang_timeout_s: float = Field(
-        60, gt=0, description="Seconds in which all of a gang have to be ready to train"
+        60, gt=0, description="Seconds a gang has until all its workers have acquired training"
     )
     stall_s: float = Field(
-        300, gt=0, description="Seconds without progress after which an event says so"
+        300, gt=0, description="Seconds without progress after which ProgressStalled is written"
     )
     standby_s: float = Field(
         0,
         ge=0,
-        description="Wait until the present scheduler gave no sign for so many seconds (more than "
-        "snapshot_s); 0: take over at once",
+        description="Seconds without a record of the present scheduler before this one takes over "
+        "(more than snapshot_s); 0: take over at once",
     )
     snapshot_s: float = Field(5, gt=0, description="Seconds between snapshots of the state")
     idle_warning: float = Field(
-        0.05, ge=0, le=1, description="Predicted idle share of workers from which on to warn"
+        0.05,
+        ge=0,
+        le=1,
+        description="Predicted idle share of workers at which PlanWarning is written",
     )
 
 
 class PacingSection(SharedPacingSection):
-    """Tasks that are issued, and their deadlines."""
+    """The tasks to issue, and their deadlines."""
 
     model_config = ConfigDict(extra="forbid")
 
     tasks: Path | None = Field(
         None,
-        description="Tasks, a JSON object a line with an id and anything else; none: sessions come "
-        "from elsewhere and none are issued",
+        description="File of tasks, one JSON object with an id on each line; none: no tasks are "
+        "issued, sessions come from elsewhere",
     )
     split: str = Field("train", description="Name of the task set in sessions and trajectories")
-    seed: int = Field(0, description="Seed of the order of tasks, which differs in each epoch")
-    shuffle: bool = Field(True, description="Whether tasks are drawn in random order")
-    task_timeout_s: float = Field(600, gt=0, description="Seconds until an agent is stopped")
+    seed: int = Field(
+        0, description="Seed of the order of tasks, which differs in each pass over them"
+    )
+    shuffle: bool = Field(True, description="Draw tasks in random order")
+    task_timeout_s: float = Field(600, gt=0, description="Seconds after which an agent is stopped")
     task_grace_s: float = Field(
         30,
         ge=0,
-        description="Seconds for the trajectory of a stopped agent to arrive before its sample is "
+        description="Seconds to wait for the trajectory of a stopped agent before its sample is "
         "issued again",
     )
     group_timeout_s: float = Field(
-        1800, gt=0, description="Seconds until a group is done with what it has"
+        1800, gt=0, description="Seconds after which a group ends with the samples it has"
     )
-    max_attempts: int = Field(2, ge=1, description="Times a sample is tried")
+    max_attempts: int = Field(2, ge=1, description="Attempts at each sample")
 
 
 class EvaluationSection(Section):
-    """Tasks that only measure."""
+    """The tasks that only evaluate."""
 
-    tasks: Path | None = Field(None, description="Tasks in the same form; none: no evaluation")
+    tasks: Path | None = Field(
+        None, description="File of tasks in the same form; none: no evaluation"
+    )
     split: str = Field("test", description="Name of the task set in sessions and trajectories")
     every: int = Field(10, ge=1, description="Optimizer steps from one evaluation to the next")
     samples: int = Field(1, ge=1, description="Samples of each task")
     pinned: bool = Field(
         False,
-        description="Whether every token must come from the version that is measured; workers go "
-        "on to newer ones, so only where one of them stays",
+        description="Require that every token comes from the evaluated version; only for a worker "
+        "that stays with it, since workers load newer ones",
     )
 
 
@@ -125,5 +137,5 @@ class SchedulerSettings(ProcessSettings):
 
 
 def milliseconds(seconds: float) -> int:
-    """Seconds of a setting as whole milliseconds."""
+    """Return the seconds of a setting as whole milliseconds."""
     return round(1000 * seconds)

@@ -1,16 +1,16 @@
-"""From wanted roles to assignments: who is told to change, when a step may start, what took too
-long. Pure.
+"""Assignments that lead to the wanted roles, their time-outs, and the start of a step. Pure.
 
-Called by `decide.py`. One `RoleAssigned` a change, with the `WorkerAssignment` that
-keeps it on `fleet`; the members of a gang get theirs together, under one new gang epoch.
+Each change of role is one `RoleAssigned`, with a `WorkerAssignment` that keeps it on `fleet`. The
+members of a gang are assigned together, under one new gang epoch. Called by
+`scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.decisions import gates
-from scheduler.decisions.policies import Wanted
 from scheduler.decisions.snapshot import Snapshot, WorkerView
+from scheduler.decisions.strategies import Wanted
 from scheduler.settings import SchedulerSection, milliseconds
 from scheduler.state.state import State
 from schemas import records as r
@@ -20,15 +20,15 @@ GANG = "train"
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
-    """Changes of role, and the workers for which there was no slot left."""
+class NewAssignments:
+    """Changes of role, and the workers for which no slot of `prompts` was free."""
 
     assigned: tuple[r.RoleAssigned, ...]
     without_slot: tuple[str, ...]
 
 
 def timed_out(state: State, now_ms: int) -> list[r.AssignmentTimedOut]:
-    """Roles that were not acquired by their deadline. One of a gang breaks the whole gang."""
+    """Return the roles that were not acquired by their deadline. One of them breaks its gang."""
     return [
         r.AssignmentTimedOut(
             epoch=state.epoch,
@@ -46,10 +46,12 @@ def timed_out(state: State, now_ms: int) -> list[r.AssignmentTimedOut]:
     ]
 
 
-def moves(
+def new_assignments(
     state: State, snapshot: Snapshot, wanted: Sequence[Wanted], limits: SchedulerSection
-) -> Moves:
-    """The assignments that lead to what is wanted; none where it is so, or does not pay."""
+) -> NewAssignments:
+    """Return the assignments still needed for the wanted roles, without optional ones that do not
+    pay.
+    """
     due = _due(snapshot, wanted)
     slots = _free_slots(state, {want.worker for want in due})
     number, epoch = state.newest_assignment, state.steps.gang.epoch + 1
@@ -78,11 +80,11 @@ def moves(
                 deadline_ms=snapshot.now_ms + milliseconds(timeout_s),
             )
         )
-    return Moves(tuple(assigned), tuple(without_slot))
+    return NewAssignments(tuple(assigned), tuple(without_slot))
 
 
-def kept(assigned: r.RoleAssigned) -> r.WorkerAssignment:
-    """The assignment as `fleet` keeps it."""
+def worker_assignment(assigned: r.RoleAssigned) -> r.WorkerAssignment:
+    """Return the assignment in the form that `fleet` keeps."""
     return r.WorkerAssignment(
         worker=assigned.worker,
         incarnation=assigned.incarnation,
@@ -95,7 +97,7 @@ def kept(assigned: r.RoleAssigned) -> r.WorkerAssignment:
 
 
 def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[r.StepStarted]:
-    """The step that may start: its batch waits and the whole wanted gang has acquired its role."""
+    """Return the start of the step whose batch waits, once the whole wanted gang has its role."""
     waiting, gang = state.steps.waiting, state.steps.gang
     training = {want.worker for want in wanted if want.role == "train"}
     if waiting is None or not snapshot.gang or snapshot.gang != training:
@@ -119,6 +121,7 @@ def _due(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
     present = snapshot.present
     gang = {want.worker for want in wanted if want.role == "train"}
     gang_changes = gang != snapshot.gang
+    # A gang gets its assignments together, so it waits for a member that is taking rollout.
     gang_waits = any(_on_its_way(present[name], "rollout") for name in gang)
     due = []
     for want in wanted:
@@ -133,8 +136,9 @@ def _due(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 def _on_its_way(worker: WorkerView, role: str) -> bool:
-    """Whether it is taking this role just now; until it has it, or is given up on, its device is
-    not free and nobody could tell when it is.
+    """Return True if the worker is taking this role now.
+
+    It is left alone until it has the role or its deadline passes: its device is not free before.
     """
     return worker.role == role and worker.acquired_ms is None
 
@@ -144,7 +148,7 @@ def _all_acquired(snapshot: Snapshot) -> bool:
 
 
 def _free_slots(state: State, moving: set[str]) -> Iterator[int]:
-    """Slots nobody else reads, lowest first."""
+    """Yield the slots that no other worker reads, lowest first."""
     taken = {
         worker.assignment.slot
         for name, worker in state.workers.items()

@@ -1,31 +1,32 @@
-"""When the scheduler itself heard of Kafka: only what it could have heard counts as silence. Pure.
+"""The scheduler's contact with Kafka, so that an outage does not look like lost workers. Pure.
 
-Kept by `scheduler/journal.py`; asked by `scheduler/decisions/membership.py` and the controller.
+A process counts as absent only for the time in which the scheduler could have read its records.
+Kept by `scheduler/journal.py`; used by `scheduler/decisions/membership.py` and the controller.
 """
 
 from dataclasses import dataclass
 
 OUTAGE_MS = 4_000
-"""Who heard nothing for longer was out of contact, and measures everybody's silence anew."""
+"""After this long without an answer contact is lost; all waiting times then begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The present contact, or the last one."""
+    """The present period of contact, or the last one; times in milliseconds since the epoch."""
 
     since_ms: int = 0
-    """When it began; 0 for the first one, so that signs read at start count as of their stamps."""
+    """Its begin; 0 for the first one, so that heartbeats read at start count from their stamps."""
     last_ms: int = 0
-    """When anything was heard last."""
+    """Time of the last record or answer."""
 
-    def heard(self, now_ms: int) -> "Contact":
-        """After a record or an answer."""
+    def renewed(self, now_ms: int) -> "Contact":
+        """Return the contact after a record or an answer at `now_ms`."""
         return Contact(now_ms if self.lost(now_ms) else self.since_ms, now_ms)
 
     def lost(self, now_ms: int) -> bool:
-        """Whether there is none at the moment."""
+        """Return True if there is no contact at `now_ms`."""
         return now_ms - self.last_ms > OUTAGE_MS
 
-    def silence_ms(self, sign_ms: int) -> int:
-        """For how long somebody was silent who gave a sign then, as far as it was listened to."""
-        return max(0, self.last_ms - max(sign_ms, self.since_ms))
+    def waited_ms(self, since_ms: int) -> int:
+        """Return how long the scheduler has waited in contact with Kafka since `since_ms`."""
+        return max(0, self.last_ms - max(since_ms, self.since_ms))

@@ -1,7 +1,7 @@
-"""What the scheduler writes now: a pure function of what it read.
+"""The scheduler's decision: a pure function from what it has read to what it writes now.
 
-It may be asked at any moment after everything it decided before was read back; it says nothing
-twice. Called by `scheduler/controller.py` and the simulator.
+It may be called at any moment after everything it decided before was read back, and then never
+decides the same thing twice. Called by `scheduler/controller.py` and the simulator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from scheduler.decisions import assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
-from scheduler.decisions.policies import Policy
 from scheduler.decisions.snapshot import snapshot
+from scheduler.decisions.strategies import Strategy
 from scheduler.decisions.task_source import TaskSource
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
@@ -20,25 +20,25 @@ from schemas.topics import CONTROL, FLEET, TASKS
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What does not change while the scheduler runs."""
+class Rules:
+    """The inputs of a decision that do not change while the scheduler runs."""
 
     settings: SchedulerSettings
-    policy: Policy
+    strategy: Strategy
     sources: Mapping[str, TaskSource] = field(default_factory=dict)
     """Tasks by purpose (`train`, `eval`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the scheduler knows: the folds of the topics, which tasks it issued itself, and until
-    when it heard of Kafka.
+    """The inputs of a decision that change: the folds of the topics, the tasks that this scheduler
+    has issued, and its contact with Kafka.
     """
 
     state: State = field(default_factory=State)
     fleet: Fleet = field(default_factory=Fleet)
     issued: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Newest attempt by group and sample."""
+    """Newest attempt by group and sample. Not part of `State`: `tasks` is never read back."""
     contact: Contact = field(default_factory=Contact)
 
 
@@ -46,48 +46,48 @@ Outgoing = tuple[str, Record]
 """Topic and record."""
 
 
-def decide(view: View, plan_: Plan, now_ms: int) -> list[Outgoing]:
-    """Everything that is due at `now_ms`, in the order to write it."""
-    if finished(view.state, plan_.settings):
+def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
+    """Return all records that are due at `now_ms`, in the order to write them."""
+    if finished(view.state, rules.settings):
         return []
-    state, fleet, limits = view.state, view.fleet, plan_.settings.scheduler
+    state, fleet, limits = view.state, view.fleet, rules.settings.scheduler
     timeout_ms = milliseconds(limits.heartbeat_timeout_s)
     members: Sequence[Record] = [
         *membership.lost(state, fleet, view.contact, now_ms, timeout_ms),
         *membership.joined(state, fleet, now_ms, timeout_ms),
         *assignments.timed_out(state, now_ms),
     ]
-    # What follows from these is decided when they are read back.
-    roles = [] if members else _roles(view, plan_, now_ms)
+    # Roles follow from who is a member, so they are decided after these were read back.
+    roles = [] if members else _roles(view, rules, now_ms)
     return [
         *((CONTROL.name, record) for record in members),
         *roles,
-        *_groups(view, plan_, now_ms),
-        *((CONTROL.name, record) for record in stalls.stalled(state, plan_.settings, now_ms)),
+        *_groups(view, rules, now_ms),
+        *((CONTROL.name, record) for record in stalls.stalled(state, rules.settings, now_ms)),
     ]
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
-    """Whether the run has made all its steps."""
+    """Return True if the run has made all its steps."""
     return state.finished_steps >= settings.run.steps
 
 
-def _roles(view: View, plan_: Plan, now_ms: int) -> list[Outgoing]:
-    state, settings = view.state, plan_.settings
+def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
+    state, settings = view.state, rules.settings
     seen = snapshot(state, view.fleet, settings, now_ms)
-    wanted = plan_.policy(seen)
-    moves = assignments.moves(state, seen, wanted, settings.scheduler)
+    wanted = rules.strategy(seen)
+    changes = assignments.new_assignments(state, seen, wanted, settings.scheduler)
     written: list[Outgoing] = []
-    for assigned in moves.assigned:
+    for assigned in changes.assigned:
         written.append((CONTROL.name, assigned))
-        written.append((FLEET.name, assignments.kept(assigned)))
+        written.append((FLEET.name, assignments.worker_assignment(assigned)))
     written += [(CONTROL.name, record) for record in assignments.started(state, seen, wanted)]
-    warnings = waste.warnings(state, seen, settings, moves.without_slot)
+    warnings = waste.warnings(state, seen, settings, changes.without_slot)
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
 
-def _groups(view: View, plan_: Plan, now_ms: int) -> list[Outgoing]:
-    state, settings, sources = view.state, plan_.settings, plan_.sources
+def _groups(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
+    state, settings, sources = view.state, rules.settings, rules.sources
     control: list[Record] = [*pacing.expirations(state, now_ms)]
     if "train" in sources:
         control += pacing.admissions(state, settings, sources["train"], now_ms)

@@ -1,10 +1,10 @@
-"""Who counts as a worker: processes come with a heartbeat and go without. Pure.
+"""Membership of the fleet: a process joins with a heartbeat and is lost without one. Pure.
 
 Called by `scheduler/decisions/decide.py`.
 """
 
 from scheduler.decisions.contact import Contact
-from scheduler.state.fleet import Fleet, Sign
+from scheduler.state.fleet import Fleet, LatestHeartbeat
 from scheduler.state.state import State
 from schemas.records import WorkerJoined, WorkerLost
 
@@ -12,15 +12,15 @@ from schemas.records import WorkerJoined, WorkerLost
 def lost(
     state: State, fleet: Fleet, contact: Contact, now_ms: int, timeout_ms: int
 ) -> list[WorkerLost]:
-    """Processes that are counted with and gave no sign in time, failed, or are replaced.
+    """Return members without a recent heartbeat, members that failed, and replaced incarnations.
 
-    Time in which no sign could have been heard is not held against them.
+    Time without contact to Kafka does not count: no heartbeat could have been read then.
     """
     found = []
     for name, worker in state.workers.items():
         for process, known in worker.processes.items():
-            sign = fleet.signs.get((name, process))
-            if reason := _why_lost(sign, known.incarnation, contact, timeout_ms):
+            latest = fleet.heartbeats.get((name, process))
+            if reason := _why_lost(latest, known.incarnation, contact, timeout_ms):
                 found.append(
                     WorkerLost(
                         epoch=state.epoch,
@@ -35,30 +35,32 @@ def lost(
 
 
 def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerJoined]:
-    """Live processes that are not counted with."""
+    """Return the live processes that are not members yet."""
     found = []
-    for (name, process), sign in fleet.signs.items():
+    for (name, process), latest in fleet.heartbeats.items():
         worker = state.workers.get(name)
         counted = worker is not None and process in worker.processes
-        if not counted and sign.alive(now_ms, timeout_ms):
+        if not counted and latest.alive(now_ms, timeout_ms):
             found.append(
                 WorkerJoined(
                     epoch=state.epoch,
                     at_ms=now_ms,
                     worker=name,
-                    incarnation=sign.heartbeat.incarnation,
+                    incarnation=latest.heartbeat.incarnation,
                     process=process,
-                    tags=sign.heartbeat.tags,
+                    tags=latest.heartbeat.tags,
                 )
             )
     return found
 
 
-def _why_lost(sign: Sign | None, incarnation: str, contact: Contact, timeout_ms: int) -> str:
-    if sign is None:
+def _why_lost(
+    latest: LatestHeartbeat | None, incarnation: str, contact: Contact, timeout_ms: int
+) -> str:
+    if latest is None:
         return "no_heartbeat"
-    if sign.heartbeat.incarnation != incarnation:
+    if latest.heartbeat.incarnation != incarnation:
         return "replaced"
-    if sign.heartbeat.state == "failed":
+    if latest.heartbeat.state == "failed":
         return "failed"
-    return "no_heartbeat" if contact.silence_ms(sign.seen_ms) > timeout_ms else ""
+    return "no_heartbeat" if contact.waited_ms(latest.seen_ms) > timeout_ms else ""

@@ -1,10 +1,10 @@
-"""Rollout pacing: which groups are admitted, which tasks are issued, which groups are over. Pure.
+"""Pacing of rollout: groups to admit, tasks to issue, groups that have expired. Pure.
 
-A group holds one of (lag + 1) x B credits from its admission until its step's weights are out or it
-is dropped. So groups that get ready in the order of their admission are trained at most `lag` steps
-after it; one that others overtake is left to the trainer's own check. Dropped groups are replaced,
-at most k x B of them a step (or a stall time), and nothing is admitted that no step is left for.
-Called by `scheduler/decisions/decide.py`.
+A group holds one of (lag + 1) x B credits from its admission until its step's weights are published
+or it is dropped. So groups that get ready in the order of their admission are trained at most `lag`
+steps after it; the trainer's own check of staleness finds groups that others overtook. Dropped
+groups are replaced, at most k x B of them a step (or a stall time), and no group is admitted that
+the remaining steps do not need. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ from math import ceil
 
 from scheduler.decisions.task_source import TaskSource
 from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.ledger import EVAL, Group, Ledger
+from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
 from scheduler.state.state import State
 from schemas import records as r
 
 
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """How many groups may be admitted now."""
+    """Return how many groups may be admitted now."""
     run, ledger = settings.run, state.ledger
     free = (run.lag + 1) * run.groups_per_step - len(ledger.training)
     wanted = (run.steps - state.steps.committed) * run.groups_per_step
-    # A group that ran out of its first attempt's time may come too late for the last steps.
+    # A group whose first attempts have timed out may come too late for the last steps: one more
+    # group is admitted for each.
     late = sum(
         not group.ready and now_ms - group.admitted_ms >= _attempt_ms(settings)
         for group in ledger.training.values()
@@ -32,7 +33,7 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
 
 
 def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Dropped groups that are not replaced in this step."""
+    """Return how many dropped groups are not replaced in this step."""
     stall_ms = milliseconds(settings.scheduler.stall_s)
     waits = max(0, now_ms - max(state.steps.ended_ms, state.claimed_ms)) // stall_ms
     refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
@@ -42,7 +43,7 @@ def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
 def admissions(
     state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """The groups to admit now: first tasks that failed outside the policy, then fresh ones."""
+    """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
     ledger = state.ledger
     count = free_credits(state, settings, now_ms) if state.rollouts_began else 0
     tasks = list(ledger.again[:count])
@@ -57,7 +58,10 @@ def admissions(
 def evaluations(
     state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """Groups that measure the present version, when it is its turn. They take no credit."""
+    """Return the groups that evaluate the present version, if it is an n-th one.
+
+    They take no credit.
+    """
     version, ledger = state.steps.version, state.ledger
     if version is None or not state.rollouts_began or version % settings.evaluation.every:
         return []
@@ -78,7 +82,7 @@ def evaluations(
 
 
 def expirations(state: State, now_ms: int) -> list[r.GroupExpired]:
-    """Groups whose deadline has passed, told once."""
+    """Return the groups whose deadline has passed, each once."""
     return [
         r.GroupExpired(epoch=state.epoch, at_ms=now_ms, group_id=name, detail=_missing(group))
         for name, group in state.ledger.groups.items()
@@ -93,9 +97,10 @@ def tasks(
     sources: Mapping[str, TaskSource],
     now_ms: int,
 ) -> list[r.Task]:
-    """Each sample's attempt that is due and not in `issued` (newest attempt by group and sample).
+    """Return a task for each attempt that is due and newer than the one in `issued`.
 
-    The same attempt is always the same record, so issuing it twice (after a restart) is harmless.
+    `issued` is the newest attempt by group and sample. The same attempt is always the same record,
+    so a scheduler that restarted may issue it again: the gateway refuses a session that exists.
     """
     return [
         _task(name, group, sample, attempt, settings, source)
@@ -108,16 +113,16 @@ def tasks(
     ]
 
 
-def _open(group: Group, issued: bool, settings: SchedulerSettings, now_ms: int) -> bool:
-    """Whether any of its samples may be due; answers at once for most groups."""
+def _open(group: AdmittedGroup, issued: bool, settings: SchedulerSettings, now_ms: int) -> bool:
+    """Return True if a sample of the group may be due: a cheap test that excludes most groups."""
     if group.ready or group.expired:
         return False
     first_time = now_ms - group.admitted_ms < _attempt_ms(settings)
     return not (issued and first_time and not group.failures)
 
 
-def due_attempt(group: Group, sample: int, settings: SchedulerSettings, now_ms: int) -> int:
-    """The attempt a sample is at: one more than failed, or than ran out of time unheard of."""
+def due_attempt(group: AdmittedGroup, sample: int, settings: SchedulerSettings, now_ms: int) -> int:
+    """Return the attempt a sample is at: one more than the last that failed or timed out."""
     failure = group.failures.get(sample)
     after_failure = 0 if failure is None else failure.attempt + 1
     by_time = (now_ms - group.admitted_ms) // _attempt_ms(settings)
@@ -128,7 +133,7 @@ def _attempt_ms(settings: SchedulerSettings) -> int:
     return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
-def _size(group: Group, settings: SchedulerSettings) -> int:
+def _size(group: AdmittedGroup, settings: SchedulerSettings) -> int:
     return settings.evaluation.samples if group.purpose == EVAL else settings.run.group_size
 
 
@@ -153,7 +158,7 @@ def _group(
 
 def _task(
     name: str,
-    group: Group,
+    group: AdmittedGroup,
     sample: int,
     attempt: int,
     settings: SchedulerSettings,
@@ -184,6 +189,6 @@ def _task(
     )
 
 
-def _missing(group: Group) -> str:
+def _missing(group: AdmittedGroup) -> str:
     failed = ", ".join(str(sample) for sample in sorted(group.failures))
     return f"samples that failed: {failed}" if failed else ""

@@ -1,9 +1,9 @@
-"""How fast a device can be at a role: the roofline, corrected by what was measured.
+"""Speed of a device in each role: the roofline model, corrected by measurements. Pure.
 
 Attainable speed = min(peak, arithmetic intensity x memory bandwidth); Williams, Waterman and
 Patterson, "Roofline: an insightful visual performance model", CACM 2009. Training is bound by the
-peak, decoding by the bandwidth, so the ratio of both says which worker training profits from most
-and rollout misses least. Pure; called by `scheduler/decisions/snapshot.py`.
+peak, decoding by the bandwidth. So the ratio of the two speeds shows which worker training gains
+most from and rollout misses least. Called by `scheduler/decisions/snapshot.py`.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ INTENSITY = {"train": 512.0, "rollout": 16.0}
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Speed of a worker in each role: modelled in flop/s, measured in tokens/s where it was."""
+    """Speed of a worker by role: modelled in flop/s, and measured in tokens/s where it was."""
 
     modelled: Mapping[str, float]
     measured: Mapping[str, float]
 
 
 def attainable(hardware: Mapping[str, float], role: str) -> float:
-    """Flop/s that the device can reach in the role; 1 when nothing is known of it."""
+    """Return the flop/s that the device can reach in the role, or 1 if its figures are unknown."""
     peak, bandwidth = hardware.get(PEAK), hardware.get(BANDWIDTH)
     bound = None if bandwidth is None else INTENSITY[role] * bandwidth
     known = [value for value in (peak, bound) if value is not None and value > 0]
@@ -34,13 +34,15 @@ def attainable(hardware: Mapping[str, float], role: str) -> float:
 
 
 def ratios(workers: Mapping[str, Speeds]) -> dict[str, float]:
-    """Training speed over rollout speed for each worker; higher is better placed in training."""
+    """Return training speed over rollout speed for each worker; those with a higher one train."""
     train, rollout = (_calibrated(workers, role) for role in ("train", "rollout"))
     return {name: train[name] / rollout[name] for name in workers}
 
 
 def _calibrated(workers: Mapping[str, Speeds], role: str) -> dict[str, float]:
-    """Measured speeds; the others are scaled as the measured ones turned out against the model."""
+    """Return measured speeds, and for the other workers the model times the mean ratio of measured
+    to modelled speed, so that tokens/s and flop/s can be compared.
+    """
     gains = [
         speeds.measured[role] / speeds.modelled[role]
         for speeds in workers.values()

@@ -1,6 +1,7 @@
-"""What a policy sees: workers, batch, gang, groups and measured costs at one moment, as data.
+"""A snapshot: the inputs of a strategy at one moment (workers, batch, gang, groups, mean costs).
 
-Made by `snapshot` from the folds of `control` and `fleet`; tests make their own.
+Made by `snapshot` from the folds of `control` and `fleet`; tests make their own. The record
+`SchedulerSnapshot` is something else: the state, stored for the next scheduler.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from scheduler.decisions import roofline
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State
-from scheduler.state.workers import NO_ROLE, Failures, Worker
+from scheduler.state.workers import NO_ROLE, RoleFailures, Worker
 
 FIRST_RETRY_MS = 1_000
 LAST_RETRY_MS = 60_000
@@ -17,23 +18,23 @@ LAST_RETRY_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """A worker as a policy sees it."""
+    """A worker as a strategy sees it."""
 
     name: str
     tags: frozenset[str]
-    """Roles it was started for."""
+    """Roles that its processes were started for."""
     able: frozenset[str]
-    """Those it could take now: its process lives and did not just fail to."""
+    """Roles it could take now: the process lives, and has not just failed to take the role."""
     role: str = NO_ROLE
-    """The role it has or is about to have."""
+    """The role it has or is taking."""
     acquired_ms: int | None = None
-    """Since when it has it; None before."""
+    """Time at which it got the role, or None while it is taking it."""
     ratio: float = 1.0
     """Speed in training over speed in rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class MeanCosts:
     """Measured means in milliseconds; None before the first measurement."""
 
     step: float | None = None
@@ -45,7 +46,7 @@ class Prices:
 
     @property
     def round_trip(self) -> float | None:
-        """Going to rollout and back."""
+        """Cost of a switch to rollout and back, or None if either was not measured."""
         if self.to_train is None or self.to_rollout is None:
             return None
         return self.to_train + self.to_rollout
@@ -53,37 +54,37 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One moment."""
+    """The system at `now_ms`."""
 
     now_ms: int
     workers: tuple[WorkerView, ...]
     batch: bool = False
-    """A batch waits for the gang or is being trained."""
+    """True if a batch waits for a gang or is being trained."""
     under_way: bool = False
-    """The present gang is training it."""
+    """True while the present gang trains that batch."""
     gang: frozenset[str] = frozenset()
-    """The present gang, as long as all its members are in it and live."""
+    """Members of the present gang; empty as soon as one of them is lost or has left it."""
     gang_size: int | None = None
-    """Workers that train together; None: all that can."""
+    """Number of workers that train together, or None for all that can."""
     helpers: int = 0
-    """So many more may train, where that pays."""
+    """Number of further workers that may train where that pays."""
     missing: int = 0
-    """Ready groups that the next batch lacks."""
+    """Number of ready groups that the next batch still lacks."""
     running: int = 1
-    """Groups that are being rolled out."""
+    """Number of groups that are being rolled out."""
     min_dwell_ms: int = 0
     ended_ms: int = 0
-    """When the last step ended."""
-    prices: Prices = Prices()
+    """End of the last step."""
+    costs: MeanCosts = MeanCosts()
 
     @property
     def present(self) -> dict[str, WorkerView]:
-        """The workers by name."""
+        """Workers by name."""
         return {worker.name: worker for worker in self.workers}
 
 
 def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int) -> Snapshot:
-    """What there is at `now_ms`."""
+    """Return the snapshot at `now_ms`."""
     ledger, steps, run = state.ledger, state.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
     ratios = _ratios(state, fleet)
@@ -99,16 +100,19 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         gang_size=settings.scheduler.gang_size,
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
-        # Sessions that come from elsewhere are not in the ledger: there may always be some.
+        # Without tasks of its own the scheduler does not know the groups: some may always run.
         running=ledger.running if settings.pacing.tasks else 1,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
-        prices=_prices(state),
+        costs=_mean_costs(state),
     )
 
 
-def retry_ms(failures: Failures | None) -> int:
-    """Before when a role that was not acquired is not given again; doubles with each time."""
+def retry_ms(failures: RoleFailures | None) -> int:
+    """Return the time before which a role that was not acquired is not assigned again.
+
+    The delay doubles with each failure in a row.
+    """
     if failures is None:
         return 0
     return failures.at_ms + min(LAST_RETRY_MS, FIRST_RETRY_MS << min(failures.count - 1, 10))
@@ -134,7 +138,7 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
 
 
 def _gang(state: State) -> frozenset[str]:
-    """Empty as soon as one member is lost, timed out or went elsewhere."""
+    """Return the members of the newest gang, or none if one is lost, timed out or reassigned."""
     for name, number in state.steps.gang.members.items():
         worker = state.workers.get(name)
         if worker is None or worker.role != "train" or worker.assignment is None:
@@ -156,9 +160,9 @@ def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
     return roofline.ratios(speeds)
 
 
-def _prices(state: State) -> Prices:
+def _mean_costs(state: State) -> MeanCosts:
     costs = state.costs
-    return Prices(
+    return MeanCosts(
         step=costs.step.mean,
         train=costs.train.mean,
         rollout=costs.rollout.mean,

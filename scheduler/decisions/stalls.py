@@ -1,7 +1,8 @@
-"""What should move and does not: told once each time, never in silence. Pure.
+"""Reports of work that should progress and does not: one `ProgressStalled` for each stall. Pure.
 
-Called by `decide.py`. `refill` is told at once, since then nobody else moves: the
-trainer may train with what is ready or leave the step out.
+The stall `refill` is reported at once: no credit is left to replace dropped groups, so only the
+trainer can go on, by training with the ready groups or by skipping the step. Called by
+`scheduler/decisions/decide.py`.
 """
 
 from scheduler.decisions import pacing
@@ -11,7 +12,7 @@ from schemas.records import ProgressStalled
 
 
 def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """What stands still and was not yet told."""
+    """Return the stalls that were not reported yet."""
     found = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
     return [
         ProgressStalled(at_ms=now_ms, what=what, detail=detail, since_ms=since_ms)

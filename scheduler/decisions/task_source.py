@@ -1,7 +1,7 @@
-"""The user's tasks: a JSON object a line, and the order in which they are drawn.
+"""The user's tasks, read from a file of JSON lines, and the order in which they are drawn.
 
 `read` is the only I/O. The n-th draw is a function of the file, the seed and n, so a scheduler that
-takes over goes on where the last one was.
+takes over continues where the last one stopped.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from infra.errors import SeamlessFlowError
 
 
 class TasksRejected(SeamlessFlowError):
-    """The file of tasks cannot be used; line 0: as a whole."""
+    """The file of tasks cannot be used; line 0 means the file as a whole."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class TaskRow:
 
     task_id: str
     payload: bytes
-    """The object as JSON with sorted keys."""
+    """The whole object as JSON with sorted keys."""
     metadata: Mapping[str, str]
 
 
@@ -44,20 +44,20 @@ class TaskSource:
     shuffled: bool = True
 
     def draw(self, number: int) -> TaskRow:
-        """The task of the `number`-th draw; after the last one the file begins anew, reordered."""
-        epoch, place = divmod(number, len(self.rows))
-        return self.rows[self._order(epoch)[place]]
+        """Return the task of the `number`-th draw; each pass over the file has its own order."""
+        finished_passes, place = divmod(number, len(self.rows))
+        return self.rows[self._order(finished_passes)[place]]
 
-    def _order(self, epoch: int) -> list[int]:
-        """Sorted by a hash, so that it is the same in every release of Python."""
+    def _order(self, finished_passes: int) -> list[int]:
+        """Return the order of a pass, sorted by a hash: the same in every release of Python."""
         places = list(range(len(self.rows)))
         if not self.shuffled:
             return places
-        return sorted(places, key=lambda place: _hash(f"{self.seed}/{epoch}/{place}"))
+        return sorted(places, key=lambda place: _hash(f"{self.seed}/{finished_passes}/{place}"))
 
 
 def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
-    """The tasks in a file. Raises `TasksRejected`."""
+    """Return the tasks in a file. Raises `TasksRejected`."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -1,8 +1,8 @@
-"""How much of the workers' time a plan must waste, from measured costs. Pure.
+"""Waste: the share of worker time that a strategy must leave idle, from measured costs. Pure.
 
-With R and T the worker time that rollout and training of a step take, and g of G workers in the
-gang, `multiplexed` with lag >= 1 has no bubble exactly when g/G >= T/(R+T). Called by
-`scheduler/decisions/decide.py` and by the simulator's reader.
+Let R and T be the worker time that rollout and training of a step take, and g of G workers be in
+the gang. Then `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Called
+by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ SETTLED_MS = 30_000
 
 
 def predicted_idle(
-    policy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+    strategy: str, workers: int, gang: int, rollout: float, train: float, lag: int
 ) -> float:
-    """Share of worker time that `policy` leaves idle, 0 to 1, without what stragglers add.
+    """Return the share of worker time that `strategy` leaves idle, 0 to 1, without stragglers.
 
     `rollout` and `train` are worker times of a step in the same unit. `gang` is 1 to `workers`.
     """
-    step = _step_time(policy, workers, gang, rollout, train, lag)
+    step = _step_time(strategy, workers, gang, rollout, train, lag)
     return max(0.0, 1 - (rollout + train) / (workers * step)) if step > 0 else 0.0
 
 
 def workers_that_train(workers: int, rollout: float, train: float) -> int:
-    """Least number of train-capable workers with which `multiplexed` has no bubble."""
+    """Return the least number of workers that must train so that `multiplexed` leaves none idle."""
     return max(1, ceil(workers * train / (rollout + train) - 1e-9))
 
 
@@ -40,7 +40,7 @@ def warnings(
     settings: SchedulerSettings,
     without_slot: Sequence[str] = (),
 ) -> list[PlanWarning]:
-    """What to warn of now: only what is new, or has changed much since it was said.
+    """Return the warnings that are new, or whose share changed much since they were last given.
 
     `without_slot` are workers that cannot roll out because all partitions of `prompts` are read.
     """
@@ -62,13 +62,13 @@ def warnings(
 
 
 def _step_time(
-    policy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+    strategy: str, workers: int, gang: int, rollout: float, train: float, lag: int
 ) -> float:
-    """Wall time of a step."""
+    """Return the wall time of a step."""
     alone, together = train / gang, (rollout + train) / workers
-    if policy == "colocated":
+    if strategy == "colocated":
         return together
-    if policy == "disaggregated":
+    if strategy == "disaggregated":
         rolls = rollout / max(1, workers - gang)
         return max(rolls, alone) if lag else rolls + alone
     return max(together, alone) if lag else rollout / workers + alone
@@ -77,14 +77,14 @@ def _step_time(
 def _idle(
     state: State, snapshot: Snapshot, settings: SchedulerSettings
 ) -> list[tuple[str, str, float]]:
-    rollout, train = snapshot.prices.rollout, snapshot.prices.train
+    rollout, train = snapshot.costs.rollout, snapshot.costs.train
     if rollout is None or train is None or len(state.costs.step.values) < MEASURED_STEPS:
         return []
-    policy, total = settings.scheduler.policy, len(snapshot.workers)
+    strategy, total = settings.scheduler.policy, len(snapshot.workers)
     gang = min(state.costs.gang_size, total)
     if total == 0 or rollout <= 0:
         return []
-    share = predicted_idle(policy, total, gang, rollout, train, settings.run.lag)
+    share = predicted_idle(strategy, total, gang, rollout, train, settings.run.lag)
     if share < settings.scheduler.idle_warning:
         return []
     enough = workers_that_train(total, rollout, train)
@@ -102,7 +102,7 @@ def _idle(
 def _unfit(
     state: State, snapshot: Snapshot, settings: SchedulerSettings
 ) -> list[tuple[str, str, float]]:
-    """Tags with which the policy cannot work, once every worker had time to come."""
+    """Return warnings of tags that do not fit the strategy, after the workers had time to join."""
     if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
         return []
     tags = [worker.tags for worker in snapshot.workers]

@@ -1,8 +1,9 @@
-"""A discrete-event model of workers, agents and trainer around the scheduler's own code.
+"""The simulator: a discrete-event model of workers, agents and trainer around the real `decide`.
 
-For clusters nobody here owns: `simulate` gives the `control` log of a run and what each worker did.
-Only costs are modelled; every decision is `scheduler.decisions.decide` over the folds of that log,
-as in the process. Times in milliseconds. Used by tests and to choose tags before a run.
+`simulate` returns the `control` log of a run on a modelled cluster, and what each worker did. Only
+costs are modelled; every decision is made by `scheduler.decisions.decide` over the folds of that
+log, as in the scheduler process. Times in milliseconds. Called by
+`scheduler/simulation/__main__.py` and tests.
 """
 
 import heapq
@@ -10,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from scheduler.decisions import policies
-from scheduler.decisions.decide import Plan, View, decide, finished
+from scheduler.decisions import strategies
+from scheduler.decisions.decide import Rules, View, decide, finished
 from scheduler.decisions.task_source import TaskRow, TaskSource
-from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.simulation.fleet import Cluster, SimulatedFleet, SimulatedWorker
+from scheduler.settings import SchedulerSettings
+from scheduler.simulation.fleet import ClusterModel, SimulatedFleet, SimulatedWorker
 from scheduler.simulation.trainer import SimulatedTrainer, published
 from scheduler.state import fleet, state
 from schemas import records as r
@@ -25,8 +26,8 @@ TASKS = 64
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a run."""
+class SimulatedRun:
+    """The log and the workers of a simulated run."""
 
     control: list[Record]
     workers: Mapping[str, SimulatedWorker]
@@ -35,34 +36,51 @@ class Outcome:
     view: View
     ended_ms: float
 
+    def step_ends(self) -> list[int]:
+        """Return the times at which the optimizer steps ended."""
+        return [record.at_ms for record in self.control if isinstance(record, r.StepCompleted)]
+
     def idle_share(self, after_step: int = 2) -> float:
-        """Share of worker time spent idle, from the end of a step to the end of the last."""
-        ends = [record.at_ms for record in self.control if isinstance(record, r.StepCompleted)]
+        """Return the idle share of worker time, from the end of a step to the end of the last."""
+        ends = self.step_ends()
         start, end = ends[after_step], ends[-1]
         spans = [span for worker in self.workers.values() for span in worker.spans]
         used = sum(span.within(start, end) for span in spans)
         return 1 - used / (len(self.workers) * (end - start))
 
     def count(self, kind: type[Record]) -> int:
-        """Records of a kind on `control`."""
+        """Return the number of records of a kind on `control`."""
         return sum(isinstance(record, kind) for record in self.control)
 
 
 def simulate(
-    settings: SchedulerSettings, cluster: Cluster, longest_ms: float = 10_000_000
-) -> Outcome:
-    """A run to its last step, or to `longest_ms`."""
-    return Simulation(settings, cluster, longest_ms).run()
+    settings: SchedulerSettings,
+    cluster: ClusterModel,
+    longest_ms: float = 10_000_000,
+    on_step: Callable[[int], None] = lambda steps: None,
+) -> SimulatedRun:
+    """Return a run simulated to its last step, or to `longest_ms`.
+
+    Calls `on_step` with the number of steps after each. Raises `UnknownStrategy`.
+    """
+    return Simulation(settings, cluster, longest_ms, on_step).run()
 
 
 class Simulation:
-    """One run: an agenda of what happens when, and the log it leaves."""
+    """One run: an agenda of coming events, and the log that they leave."""
 
-    def __init__(self, settings: SchedulerSettings, cluster: Cluster, longest_ms: float) -> None:
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        cluster: ClusterModel,
+        longest_ms: float,
+        on_step: Callable[[int], None],
+    ) -> None:
         self.now = 0.0
         self._longest_ms = longest_ms
+        self._on_step = on_step
         self._cluster = cluster
-        self._plan = plan(settings, milliseconds(longest_ms))
+        self._rules = simulated_rules(settings, longest_ms)
         self._view = View()
         self._log: list[Record] = []
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
@@ -71,35 +89,38 @@ class Simulation:
         self._trainer = SimulatedTrainer(settings.run, cluster, self, self._fleet)
 
     def after(self, delay: float, happen: Callable[[], None]) -> None:
-        """Lets something happen later."""
+        """Call `happen` after `delay` milliseconds."""
         heapq.heappush(self._agenda, (self.now + delay, next(self._order), happen))
 
     def append(self, record: Record) -> None:
-        """Writes to `control`; everybody reads it at once."""
+        """Append a record to `control`; scheduler, workers and trainer read it at once."""
         if isinstance(record, r.StepCompleted):
-            self._tell_usage(record.at_ms)
+            self._append_usage(record.at_ms)
         self._log.append(record)
         self._view = replace(self._view, state=state.apply(self._view.state, record))
         if isinstance(record, r.RoleAssigned):
             self._fleet.assign(record)
         self._trainer.react(record)
+        if isinstance(record, r.StepCompleted):
+            self._on_step(record.step + 1)
 
-    def run(self) -> Outcome:
-        """To the end."""
+    def run(self) -> SimulatedRun:
+        """Return the run after its last step, or after `longest_ms`."""
         self._begin()
         while self.now < self._longest_ms:
             self._decide()
             self._fleet.serve()
-            if finished(self._view.state, self._plan.settings):
+            if finished(self._view.state, self._rules.settings):
                 break
+            # The order of insertion breaks ties, so that equal runs give equal logs.
             self.now, _, happen = heapq.heappop(self._agenda)
             happen()
         workers, staleness = self._fleet.workers, self._trainer.staleness
-        return Outcome(self._log, workers, staleness, self._view, self.now)
+        return SimulatedRun(self._log, workers, staleness, self._view, self.now)
 
     def _begin(self) -> None:
         self.append(r.SchedulerClaimed(epoch=1, scheduler="simulated", at_ms=0))
-        self.append(published(self._plan.settings.run.policy, 0, 0))
+        self.append(published(self._rules.settings.run.policy, 0, 0))
         known = self._view.fleet
         for name, tags in self._cluster.workers.items():
             for process in tags:
@@ -108,10 +129,11 @@ class Simulation:
         self._tick()
 
     def _tick(self) -> None:
+        """Keep the agenda from running empty: the scheduler also acts on the time alone."""
         self.after(TICK_MS, self._tick)
 
     def _decide(self) -> None:
-        while decided := decide(self._view, self._plan, round(self.now)):
+        while decided := decide(self._view, self._rules, round(self.now)):
             for _, record in decided:
                 if isinstance(record, r.Task):
                     self._issue(record)
@@ -124,7 +146,7 @@ class Simulation:
         self._view = replace(self._view, issued=issued)
         self._fleet.issue(task)
 
-    def _tell_usage(self, until_ms: int) -> None:
+    def _append_usage(self, until_ms: int) -> None:
         since_ms = self._view.state.steps.ended_ms
         for name, worker in self._fleet.workers.items():
             spans = [span for span in worker.spans if span.kind == "rollout"]
@@ -139,15 +161,15 @@ class Simulation:
             self.append(usage)
 
 
-def plan(settings: SchedulerSettings, heartbeat_timeout_ms: int) -> Plan:
-    """The settings' plan over made-up tasks and workers that are always there."""
+def simulated_rules(settings: SchedulerSettings, longest_ms: float) -> Rules:
+    """Return rules with made-up tasks and heartbeats that never time out."""
     section = settings.scheduler
-    limits = section.model_copy(update={"heartbeat_timeout_s": float(heartbeat_timeout_ms)})
+    limits = section.model_copy(update={"heartbeat_timeout_s": longest_ms / 1000})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
     source = TaskSource(rows, {row.task_id: row for row in rows})
-    return Plan(
+    return Rules(
         settings.model_copy(update={"scheduler": limits}),
-        policies.named(section.policy),
+        strategies.named(section.policy),
         {"train": source},
     )
 

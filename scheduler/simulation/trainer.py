@@ -1,25 +1,34 @@
-"""The trainer of the simulator: makes groups of samples, batches of groups and steps of batches.
+"""The trainer of the simulator: it makes groups of samples, batches of groups, steps of batches.
 
 Driven by `scheduler/simulation/simulator.py`.
 """
 
 from scheduler.settings import RunSection
-from scheduler.simulation.fleet import Cluster, Sample, SimulatedFleet, World
+from scheduler.simulation.fleet import (
+    ClusterModel,
+    RunningSimulation,
+    SimulatedFleet,
+    SimulatedSample,
+)
 from schemas import records as r
 from schemas.records import Record
 
 
 class SimulatedTrainer:
-    """Follows the contract of the trainer on `control`."""
+    """A trainer that writes the same records to `control` as the real one."""
 
     def __init__(
-        self, run: RunSection, cluster: Cluster, world: World, fleet: SimulatedFleet
+        self,
+        run: RunSection,
+        cluster: ClusterModel,
+        simulation: RunningSimulation,
+        fleet: SimulatedFleet,
     ) -> None:
         self.staleness: list[int] = []
         """Age in optimizer steps of each group's oldest sample, when it was trained."""
         self._run = run
         self._cluster = cluster
-        self._world = world
+        self._simulation = simulation
         self._fleet = fleet
         self._version = 0
         self._step = 0
@@ -30,7 +39,7 @@ class SimulatedTrainer:
         fleet.on_sample = self._sampled
 
     def react(self, record: Record) -> None:
-        """To what the scheduler wrote."""
+        """React to a record of the scheduler."""
         match record:
             case r.GroupAdmitted():
                 self._samples[record.group_id] = set()
@@ -38,11 +47,11 @@ class SimulatedTrainer:
             case r.GroupExpired():
                 self._expire(record.group_id)
             case r.ProgressStalled(what="refill"):
-                self._go_on_without(record.detail)
+                self._train_or_skip(record.detail)
             case r.StepStarted():
                 self._fleet.train(record.workers, lambda took: self._commit(record.step, took))
 
-    def _sampled(self, sample: Sample) -> None:
+    def _sampled(self, sample: SimulatedSample) -> None:
         samples = self._samples.get(sample.group)
         if samples is None:
             return
@@ -62,7 +71,7 @@ class SimulatedTrainer:
             self._drop(group, "filtered")
             return
         self._ready.append(group)
-        self._world.append(
+        self._simulation.append(
             r.GroupReady(
                 at_ms=self._now,
                 group_id=group,
@@ -74,14 +83,16 @@ class SimulatedTrainer:
         self._announce(self._run.groups_per_step)
 
     def _drop(self, group: str, reason: str) -> None:
-        self._world.append(r.GroupDropped(at_ms=self._now, group_id=group, reason=reason))
+        self._simulation.append(r.GroupDropped(at_ms=self._now, group_id=group, reason=reason))
 
-    def _go_on_without(self, detail: str) -> None:
+    def _train_or_skip(self, detail: str) -> None:
         if self._ready:
             self._announce(1)
         else:
             self._step += 1
-            self._world.append(r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail))
+            self._simulation.append(
+                r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail)
+            )
             self._end_run()
 
     def _announce(self, least: int) -> None:
@@ -89,7 +100,7 @@ class SimulatedTrainer:
             return
         size = self._run.groups_per_step
         self._batch, self._ready = self._ready[:size], self._ready[size:]
-        self._world.append(
+        self._simulation.append(
             r.BatchReady(
                 at_ms=self._now,
                 step=self._step,
@@ -104,13 +115,15 @@ class SimulatedTrainer:
         self._version += 1
         self._step = step + 1
         for record in self._step_records(step, batch, round(took)):
-            self._world.append(record)
+            self._simulation.append(record)
         self._announce(self._run.groups_per_step)
         self._end_run()
 
     def _end_run(self) -> None:
         if self._step == self._run.steps:
-            self._world.append(r.RunFinished(at_ms=self._now, steps=self._step, reason="steps"))
+            self._simulation.append(
+                r.RunFinished(at_ms=self._now, steps=self._step, reason="steps")
+            )
 
     def _step_records(self, step: int, batch: list[str], took_ms: int) -> list[Record]:
         at_ms, version = self._now, self._version
@@ -129,11 +142,11 @@ class SimulatedTrainer:
 
     @property
     def _now(self) -> int:
-        return round(self._world.now)
+        return round(self._simulation.now)
 
 
 def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
-    """New weights, without files."""
+    """Return the record of a new version, without files."""
     return r.WeightsPublished(
         at_ms=at_ms,
         policy=policy,

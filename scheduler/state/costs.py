@@ -1,4 +1,4 @@
-"""What things cost, measured: rolling means over the events on `control`.
+"""Measured costs: rolling means of times and speeds, folded from `control`.
 
 A pure fold. All times in milliseconds. Called by `scheduler/state/state.py`.
 """
@@ -11,40 +11,44 @@ from schemas import records as r
 from schemas.records import Record
 
 _LONGEST_PAUSE_MS = 600_000
+"""Bound of a pause between groups, so that one outage does not dominate the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Measured costs."""
+    """The rolling means, and what is needed to continue them."""
 
     step: Rolling = field(default_factory=Rolling)
-    """Wall time of an optimizer step, up to published weights."""
+    """Wall time of an optimizer step, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
-    """Worker time that training takes a step, over the gang."""
+    """Worker time that a step takes for training, summed over the gang."""
     rollout: Rolling = field(default_factory=Rolling)
-    """Worker time that rollout takes a step, over all workers."""
+    """Worker time that a step takes for rollout, summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
-    """From one ready group to the next."""
+    """Time from one ready group to the next."""
     switch: Mapping[str, Rolling] = field(default_factory=dict)
-    """Leaving the other role and taking this one."""
+    """Time to release the other role and acquire this one, by role."""
     speed: Mapping[str, Mapping[str, Rolling]] = field(default_factory=dict)
-    """Tokens a second while at work, by role and worker."""
+    """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
+    """Duration of the release that a worker's next acquisition belongs to."""
     gang_size: int = 1
     decoded_ms: int = 0
+    """Decoding time since the last completed step, summed over workers."""
     group_ms: int | None = None
+    """Time at which the last group got ready."""
 
     def switch_mean(self, role: str) -> float | None:
-        """Mean cost of a switch to the role; None before the first."""
+        """Return the mean cost of a switch to the role, or None before the first."""
         return self.switch.get(role, Rolling()).mean
 
     def speed_mean(self, role: str, worker: str) -> float | None:
-        """Mean speed of the worker in the role; None before it was measured."""
+        """Return the mean speed of the worker in the role, or None before it was measured."""
         return self.speed.get(role, {}).get(worker, Rolling()).mean
 
 
 def apply(costs: Costs, record: Record) -> Costs:
-    """The costs after a record of `control`."""
+    """Return the costs after a record of `control`."""
     match record:
         case r.RoleReleased():
             return replace(costs, releasing={**costs.releasing, record.worker: record.took_ms})
@@ -62,7 +66,7 @@ def apply(costs: Costs, record: Record) -> Costs:
 
 
 def _switched(costs: Costs, record: r.RoleAcquired) -> Costs:
-    """A worker that held nothing before did not switch."""
+    """Add a switch, unless the worker held no role before."""
     if record.worker not in costs.releasing:
         return costs
     took = costs.releasing[record.worker] + record.took_ms

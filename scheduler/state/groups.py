@@ -1,17 +1,18 @@
-"""Keeps the ledger of groups: a pure fold over `control`. Called by `scheduler/state/state.py`."""
+"""The pure fold of `control` into the ledger of groups. Called by `scheduler/state/state.py`."""
 
 from dataclasses import replace
 
-from scheduler.state.ledger import EVAL, Failure, Group, Ledger
+from scheduler.state.ledger import EVAL, AdmittedGroup, FailedAttempt, Ledger
 from schemas import records as r
 from schemas.records import Record
 
 MOST_TRIES = 3
-"""A task dropped so often in a row for reasons outside the policy waits for its next turn."""
+"""A task that was dropped for `infrastructure` this often in a row is not tried again before it is
+drawn in a later pass over the tasks."""
 
 
 def apply(ledger: Ledger, record: Record) -> Ledger:
-    """The ledger after a record of `control`; what it was told before changes nothing."""
+    """Return the ledger after a record of `control`; a repeated record changes nothing."""
     match record:
         case r.GroupAdmitted():
             return _admitted(ledger, record)
@@ -39,7 +40,7 @@ def apply(ledger: Ledger, record: Record) -> Ledger:
 def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     if record.group_id in ledger.groups:
         return ledger
-    group = Group(
+    group = AdmittedGroup(
         task_id=record.task_id,
         purpose=record.purpose,
         version=record.version,
@@ -75,7 +76,7 @@ def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
     known = group.failures.get(record.sample)
     if known is not None and known.attempt >= record.attempt:
         return ledger
-    failure = Failure(attempt=record.attempt, at_ms=record.at_ms)
+    failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms)
     failures = {**group.failures, record.sample: failure}
     return _with(ledger, record.group_id, replace(group, failures=failures))
 
@@ -146,5 +147,5 @@ def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
     )
 
 
-def _with(ledger: Ledger, name: str, group: Group) -> Ledger:
+def _with(ledger: Ledger, name: str, group: AdmittedGroup) -> Ledger:
     return replace(ledger, groups={**ledger.groups, name: group})

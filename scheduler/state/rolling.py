@@ -1,4 +1,4 @@
-"""A mean over the last few measurements, as data."""
+"""A mean over the last measurements, as immutable data that fits into a snapshot."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ class Rolling:
     values: tuple[float, ...] = ()
 
     def add(self, value: float) -> "Rolling":
-        """With one more measurement; the oldest goes when there are more than `WINDOW`."""
+        """Return the measurements with one more; the oldest is dropped beyond `WINDOW`."""
         return Rolling((*self.values, value)[-WINDOW:])
 
     @property
     def mean(self) -> float | None:
-        """None before the first measurement."""
+        """Mean, or None before the first measurement."""
         return sum(self.values) / len(self.values) if self.values else None

@@ -1,9 +1,9 @@
-"""All that `control` says, as one value: a pure fold.
+"""The state of the system as one value: the pure fold of `control`.
 
-`apply` takes the records in log order. Decisions of an older scheduler behind a newer claim are
-ignored. The state of a log prefix is the same wherever it is computed, so it can be stored
-(`to_json`) and a successor goes on from there. Called by `scheduler/controller.py`, the simulator
-and tests.
+`apply` expects the records in log order and ignores decisions of an older epoch behind a newer
+claim. The same records give the same state in every process, so the state can be stored (`to_json`)
+and the next scheduler continues from there. Called by `scheduler/journal.py`, the simulator and
+tests.
 """
 
 import json
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from scheduler.state import costs, groups, steps, workers
 from scheduler.state.costs import Costs
 from scheduler.state.ledger import Ledger
-from scheduler.state.steps import Steps
+from scheduler.state.steps import TrainingProgress
 from scheduler.state.workers import Worker
 from schemas import records as r
 from schemas.records import Record
@@ -32,33 +32,33 @@ Decision = (
     | r.StepStarted
     | r.PlanWarning
 )
-"""What only the scheduler writes, under its epoch."""
+"""Records that only the scheduler writes, under its epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What happened so far, as far as decisions depend on it."""
+    """Everything on `control` that decisions depend on."""
 
     epoch: int = 0
     scheduler: str = ""
-    """Who claimed the epoch first."""
+    """Name of the scheduler whose claim is the first of the epoch."""
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
     newest_assignment: int = -1
     ledger: Ledger = field(default_factory=Ledger)
-    steps: Steps = field(default_factory=Steps)
+    steps: TrainingProgress = field(default_factory=TrainingProgress)
     costs: Costs = field(default_factory=Costs)
     warned: Mapping[str, float] = field(default_factory=dict)
     """Predicted idle share of the last warning, by code."""
     stalled: Mapping[str, int] = field(default_factory=dict)
-    """Since when something stood still when it was last reported, by what."""
+    """Begin of each stall that was reported, by its kind."""
     rollouts_began: bool = False
     finished_steps: int = 0
     """Steps of the newest `RunFinished`."""
 
 
 def apply(state: State, record: Record) -> State:
-    """The state after the next record of `control`."""
+    """Return the state after the next record of `control`."""
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
     return replace(
@@ -71,17 +71,20 @@ def apply(state: State, record: Record) -> State:
 
 
 def _measures(state: State, record: Record) -> bool:
-    """Groups that nobody paced, such as evaluations from elsewhere, say nothing of training."""
+    """Return False for ready groups that this scheduler did not admit for training.
+
+    Evaluations and groups from elsewhere would distort the rate at which groups get ready.
+    """
     return not isinstance(record, r.GroupReady) or record.group_id in state.ledger.training
 
 
 def to_json(state: State) -> bytes:
-    """The state as JSON."""
+    """Return the state as JSON."""
     return _adapter().dump_json(_Stored(form=_form(), state=state))
 
 
 def from_json(data: bytes) -> State | None:
-    """The state that `to_json` wrote; None when a release with another form of it did."""
+    """Return the state that `to_json` wrote, or None if a release with another `State` wrote it."""
     try:
         stored = _adapter().validate_json(data)
     except ValidationError:
@@ -126,4 +129,5 @@ def _adapter() -> TypeAdapter[_Stored]:
 
 @cache
 def _form() -> str:
+    """Return a hash of the fields of `State`, which changes when a release changes them."""
     return sha256(json.dumps(_adapter().json_schema(), sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Where training stands: batches that wait, the gang that trains, steps done, versions.
+"""Progress of training: batches that wait, the newest gang, steps done, the newest version.
 
-A pure fold over `control`. Called by `scheduler/state/state.py`.
+A pure fold of `control`. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping
@@ -11,60 +11,60 @@ from schemas.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A batch that the trainer has ready and that is in no completed step."""
+class ReadyBatch:
+    """A batch that the trainer announced and that is in no completed step."""
 
     ready_ms: int
     started_epoch: int = 0
-    """Gang epoch it was started under; 0 while it was not."""
+    """Gang epoch under which its step was started; 0 before."""
     started_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """The newest named set of workers that was assigned together."""
+    """The workers that were last assigned to train together."""
 
     epoch: int = 0
     members: Mapping[str, int] = field(default_factory=dict)
-    """Assignment of each worker."""
+    """Number of the assignment, by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """The trainer's progress."""
+class TrainingProgress:
+    """The batches, steps and versions of the trainer so far, and the gang."""
 
-    batches: Mapping[int, Batch] = field(default_factory=dict)
+    batches: Mapping[int, ReadyBatch] = field(default_factory=dict)
     """By step."""
     gang: Gang = field(default_factory=Gang)
     committed: int = 0
     """Optimizer steps whose groups are fixed; a resume re-executes steps but never lowers it."""
     completed: int = 0
-    """One more than the last step that was completed or left out."""
+    """One more than the last step that was completed or skipped."""
     ended_ms: int = 0
-    """When that was."""
+    """Time at which that step ended."""
     version: int | None = None
     """Policy version published last."""
 
     @property
-    def waiting(self) -> tuple[int, Batch] | None:
-        """The batch that is to be trained next or is being trained."""
+    def waiting(self) -> tuple[int, ReadyBatch] | None:
+        """Step and batch to be trained next or being trained, or None if no batch is ready."""
         step = min(self.batches, default=None)
         return None if step is None else (step, self.batches[step])
 
     @property
     def under_way(self) -> bool:
-        """Whether the newest gang is training."""
+        """True while the newest gang trains."""
         waiting = self.waiting
         return waiting is not None and waiting[1].started_epoch == self.gang.epoch > 0
 
 
-def apply(steps: Steps, record: Record) -> Steps:
-    """Where training stands after a record of `control`."""
+def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
+    """Return the progress after a record of `control`."""
     match record:
         case r.BatchReady():
-            # A trainer that resumed announces later steps anew when it gets there.
+            # A trainer that resumed from a checkpoint announces the later steps anew.
             kept = {step: batch for step, batch in steps.batches.items() if step < record.step}
-            return replace(steps, batches={**kept, record.step: Batch(ready_ms=record.at_ms)})
+            return replace(steps, batches={**kept, record.step: ReadyBatch(ready_ms=record.at_ms)})
         case r.RoleAssigned() if record.gang_epoch > 0:
             return replace(steps, gang=_joined(steps.gang, record))
         case r.StepStarted() if record.step in steps.batches:
@@ -90,7 +90,7 @@ def _joined(gang: Gang, record: r.RoleAssigned) -> Gang:
     return Gang(epoch=record.gang_epoch, members={**before, record.worker: record.assignment})
 
 
-def _over(steps: Steps, step: int, at_ms: int) -> Steps:
+def _over(steps: TrainingProgress, step: int, at_ms: int) -> TrainingProgress:
     return replace(
         steps,
         batches={number: batch for number, batch in steps.batches.items() if number > step},

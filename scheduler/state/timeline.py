@@ -1,6 +1,6 @@
-"""Who did what when, from `control` alone: the Gantt chart as data, and the figures beside it.
+"""The timeline of a run: the states of each worker over time, and figures, from `control` alone.
 
-A pure reading of the log, live or long after. Drawn by `seamlessflow/reports/timeline_chart.py`.
+A pure fold, during the run or long after. Drawn by `seamlessflow/reports/timeline_chart.py`.
 """
 
 import re
@@ -14,12 +14,12 @@ from schemas import records as r
 from schemas.records import Record
 
 ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING = "rollout", "train", "switching", "paused", "waiting"
-"""`paused`: holds its turns while new weights load. `waiting`: in training, without a step."""
+"""`paused`: rollout waits for new weights to load. `waiting`: has the role train but no step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A worker in one state; times in milliseconds since the epoch."""
+    """A time that a worker spent in one state; times in milliseconds since the epoch."""
 
     worker: str
     state: str
@@ -29,7 +29,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """An optimizer step is over and its version is out."""
+    """The end of an optimizer step, with the version that it made."""
 
     step: int
     version: int
@@ -38,26 +38,24 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All of a run, or of what there is of it."""
+    """The timeline of a run so far."""
 
     intervals: tuple[Interval, ...]
     steps: tuple[StepEnd, ...]
     idle: Mapping[str, float]
-    """Share of the time in a role that a worker did nothing, as its processes measured it while
-    there was training.
-    """
+    """Idle share by worker, from the `WorkerUsage` of its processes during training."""
     switches: int
-    """Changes from one role to the other that were carried out."""
+    """Number of completed changes from one role to the other."""
     handed_back: int
-    """Turns interrupted by a change of role and continued elsewhere."""
+    """Number of turns that a change of role interrupted and another worker continued."""
     start_ms: int
     end_ms: int
     training_ms: tuple[int, int]
-    """From the first group for training to the end of the last step; else all there is."""
+    """From the first group for training to the end of the last step; else the whole timeline."""
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Names in order, numbers in them by value."""
+        """Names in order, with numbers in them compared by value."""
         return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
 
 
@@ -67,15 +65,15 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def timeline(records: Iterable[Record]) -> Timeline:
-    """The timeline of `control` records in log order."""
-    reading = _Reading()
+    """Return the timeline of records of `control`, given in log order."""
+    fold = _TimelineFold()
     for record in records:
-        reading.take(record)
-    return reading.result()
+        fold.apply(record)
+    return fold.result()
 
 
 def _idle(usage: Iterable[r.WorkerUsage], begun_ms: int, done_ms: int) -> dict[str, float]:
-    """A report that only overlaps the training counts by the share of it that does."""
+    """Return idle shares by worker; a report counts as far as it overlaps the training."""
     idle: defaultdict[str, float] = defaultdict(float)
     known: defaultdict[str, float] = defaultdict(float)
     for of in usage:
@@ -94,7 +92,7 @@ def _overlap(of: r.WorkerUsage, begun_ms: int, done_ms: int) -> float:
 
 
 @dataclass
-class _Reading:
+class _TimelineFold:
     epoch: int = 0
     start_ms: int | None = None
     now_ms: int = 0
@@ -107,7 +105,7 @@ class _Reading:
     switches: int = 0
     handed_back: int = 0
 
-    def take(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         if isinstance(record, r.SchedulerClaimed):
             self.epoch = max(self.epoch, record.epoch)
         if isinstance(record, Decision) and record.epoch < self.epoch:
@@ -116,9 +114,9 @@ class _Reading:
         if isinstance(at_ms, int):
             self.start_ms = at_ms if self.start_ms is None else self.start_ms
             self.now_ms = max(self.now_ms, at_ms)
-        self._take_role(record)
-        self._take_step(record)
-        self._take_pause(record)
+        self._apply_role(record)
+        self._apply_step(record)
+        self._apply_pause(record)
 
     def result(self) -> Timeline:
         for worker in list(self.states):
@@ -137,7 +135,7 @@ class _Reading:
             training_ms=(begun_ms, done_ms),
         )
 
-    def _take_role(self, record: Record) -> None:
+    def _apply_role(self, record: Record) -> None:
         match record:
             case r.RoleAssigned():
                 self._enter(record.worker, SWITCHING, record.at_ms)
@@ -154,7 +152,7 @@ class _Reading:
             case r.WorkerLost() if self._process(record.worker) == record.process:
                 self._enter(record.worker, None, record.at_ms)
 
-    def _take_step(self, record: Record) -> None:
+    def _apply_step(self, record: Record) -> None:
         match record:
             case r.StepStarted():
                 for worker in record.workers:
@@ -169,7 +167,7 @@ class _Reading:
             case r.WorkerUsage():
                 self.usage.append(record)
 
-    def _take_pause(self, record: Record) -> None:
+    def _apply_pause(self, record: Record) -> None:
         match record:
             case r.GenerationPaused() if self._state(record.worker) == ROLLOUT:
                 self._enter(record.worker, PAUSED, record.at_ms)
@@ -185,7 +183,7 @@ class _Reading:
         return self.states[worker][0] if worker in self.states else None
 
     def _process(self, worker: str) -> str | None:
-        """The process that serves the present state; a switch belongs to neither."""
+        """Return the process that serves the worker's present state, or None during a switch."""
         match self._state(worker):
             case "rollout" | "paused":
                 return ROLLOUT
@@ -194,8 +192,9 @@ class _Reading:
         return None
 
     def _enter(self, worker: str, state: str | None, at_ms: int) -> None:
-        """Clocks of machines differ, so an interval may not be longer than nothing."""
+        """End the worker's present state and begin another, or none if the worker is lost."""
         before = self.states.pop(worker, None)
+        # Clocks of machines differ, so a state may seem to end before it began.
         if before is not None and at_ms > before[1]:
             self.intervals.append(Interval(worker, before[0], before[1], at_ms))
         if state is not None:

@@ -1,7 +1,8 @@
-"""What `control` says about workers: who counts, which role each was given, which one it holds.
+"""The workers, their processes, and the role that each was assigned and holds.
 
-A pure fold. A worker is one id; each of its processes (`rollout`, `train`) serves the role of the
-same name. Only the newest assignment of a worker means anything. Called by `state.py`.
+A pure fold of `control`. A worker is one id; each of its processes (`rollout`, `train`) serves the
+role of the same name. Only the newest assignment of a worker counts. Called by
+`scheduler/state/state.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ NO_ROLE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A role given to a worker."""
+    """A role assigned to a worker; times in milliseconds since the epoch."""
 
     number: int
     role: str
@@ -26,12 +27,12 @@ class Assignment:
     deadline_ms: int
     acquired_ms: int | None = None
     lapsed: bool = False
-    """Not taken in time, or given up unasked."""
+    """True if the role was not acquired in time, or released without being asked to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
-    """How often in a row a role was not acquired, and when last."""
+class RoleFailures:
+    """The number of times in a row that a role was not acquired, and the last time."""
 
     count: int
     at_ms: int
@@ -39,7 +40,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that is counted with."""
+    """A process that has joined and is not lost."""
 
     incarnation: str
     tags: tuple[str, ...]
@@ -47,22 +48,22 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A worker of which at least one process is counted with."""
+    """A worker of which at least one process has joined and is not lost."""
 
     processes: Mapping[str, Process] = field(default_factory=dict)
     assignment: Assignment | None = None
     held: str = NO_ROLE
-    failures: Mapping[str, Failures] = field(default_factory=dict)
+    failures: Mapping[str, RoleFailures] = field(default_factory=dict)
     """By role."""
 
     @property
     def tags(self) -> frozenset[str]:
-        """Roles it was started for, as its processes say."""
+        """Roles that its processes were started for."""
         return frozenset(tag for process in self.processes.values() for tag in process.tags)
 
     @property
     def role(self) -> str:
-        """The role it has or is about to have."""
+        """Role it has or is taking."""
         given = self.assignment
         return NO_ROLE if given is None or given.lapsed else given.role
 
@@ -71,7 +72,7 @@ Workers = Mapping[str, Worker]
 
 
 def apply(workers: Workers, record: Record) -> Workers:
-    """The workers after a record of `control`."""
+    """Return the workers after a record of `control`."""
     match record:
         case r.WorkerJoined():
             known = workers.get(record.worker, Worker())
@@ -151,11 +152,11 @@ def _timed_out(worker: Worker, record: r.AssignmentTimedOut) -> Worker:
 
 
 def _failed(worker: Worker, at_ms: int) -> Worker:
-    """The role was not kept or never taken; the assignment is open until a late answer."""
+    """Let the assignment lapse. A late `RoleAcquired` for it still counts."""
     given = worker.assignment
     if given is None:
         return worker
-    before = worker.failures.get(given.role, Failures(0, 0))
-    failures = {**worker.failures, given.role: Failures(before.count + 1, at_ms)}
-    open_again = replace(given, lapsed=True, acquired_ms=None)
-    return replace(worker, assignment=open_again, failures=failures)
+    before = worker.failures.get(given.role, RoleFailures(0, 0))
+    failures = {**worker.failures, given.role: RoleFailures(before.count + 1, at_ms)}
+    lapsed = replace(given, lapsed=True, acquired_ms=None)
+    return replace(worker, assignment=lapsed, failures=failures)

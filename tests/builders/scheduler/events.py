@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
 
-from scheduler.decisions.decide import Plan, View
-from scheduler.decisions.policies import named
+from scheduler.decisions.decide import Rules, View
+from scheduler.decisions.strategies import named
 from scheduler.decisions.task_source import TaskRow, TaskSource
 from scheduler.settings import (
     EvaluationSection,
@@ -266,10 +266,10 @@ def tasks(count: int = 4, shuffled: bool = False) -> TaskSource:
     return TaskSource(rows, {row.task_id: row for row in rows}, 0, shuffled)
 
 
-def plan(chosen: SchedulerSettings | None = None) -> Plan:
-    """A plan over made-up tasks."""
+def rules(chosen: SchedulerSettings | None = None) -> Rules:
+    """Rules over made-up tasks."""
     chosen = chosen or settings()
-    return Plan(chosen, named(chosen.scheduler.policy), {"train": tasks()})
+    return Rules(chosen, named(chosen.scheduler.policy), {"train": tasks()})
 
 
 def view(*records: Record, fleet: Fleet | None = None) -> View:

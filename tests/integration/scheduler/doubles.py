@@ -64,7 +64,7 @@ class Log:
 
 
 class FakeWorker:
-    """Both processes of a worker: signs of life, and every role taken at once.
+    """Both processes of a worker: heartbeats of life, and every role taken at once.
 
     Those in `refuses` are never acquired.
     """

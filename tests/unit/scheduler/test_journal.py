@@ -94,7 +94,7 @@ def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> N
 def test_heartbeats_read_at_start_count_as_of_when_they_were_written() -> None:
     beats = [e.heartbeat("w", at_ms=1), e.heartbeat("w", at_ms=1_001)]
 
-    (sign,) = read(Script(fleet=beats)).view.fleet.signs.values()
+    (sign,) = read(Script(fleet=beats)).view.fleet.heartbeats.values()
     assert sign.seen_ms == 1_001
 
 
@@ -104,7 +104,7 @@ def test_heartbeats_read_later_count_as_of_now() -> None:
     script.later(FLEET_LOG, e.heartbeat("w", at_ms=2))
     found.poll(0)
 
-    (sign,) = found.view.fleet.signs.values()
+    (sign,) = found.view.fleet.heartbeats.values()
     assert sign.seen_ms == NOW
 
 
@@ -131,7 +131,7 @@ def test_what_was_written_is_complete_when_it_was_read_back() -> None:
     script = Script()
     found = read(script)
     mine = e.claimed(1, "me")
-    found.wrote([mine])
+    found.note_sent([mine])
     script.later(CONTROL_LOG, e.claimed(1, "other"))
     found.poll(0)
     assert not found.complete
@@ -144,7 +144,7 @@ def test_what_was_written_is_complete_when_it_was_read_back() -> None:
 def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None:
     time = Time()
     found = read(Script(), time)
-    found.wrote([e.claimed()])
+    found.note_sent([e.claimed()])
 
     with pytest.raises(KafkaUnavailable):
         pass_time(found, time, READ_BACK_S + 5)
@@ -153,7 +153,7 @@ def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None
 def test_while_kafka_is_away_own_records_are_waited_for() -> None:
     script, time = Script(), Time()
     found = read(script, time)
-    found.wrote([e.claimed()])
+    found.note_sent([e.claimed()])
     script.away = True
     pass_time(found, time, 10 * READ_BACK_S)
     script.away = False
@@ -196,13 +196,13 @@ def test_a_leader_is_not_silent_while_nobody_could_hear_it() -> None:
     found = read(script, time)
     script.away = True
     pass_time(found, time, 30)
-    assert found.leader_silence_ms == 0
+    assert found.leader_absent_ms == 0
 
     script.away = False
     pass_time(found, time, 1)
-    assert found.leader_silence_ms == 0
+    assert found.leader_absent_ms == 0
     pass_time(found, time, 30)
-    assert found.leader_silence_ms >= 27_000
+    assert found.leader_absent_ms >= 27_000
 
 
 def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
@@ -211,10 +211,10 @@ def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
     )
     script = Script(control=[[e.claimed(), e.admitted("run-0")]])
     found = read(script)
-    found.issued([task])
+    found.note_issued([task])
     assert found.view.issued == {"run-0": {1: 0}}
 
     script.later(CONTROL_LOG, e.dropped("run-0"))
     found.poll(0)
-    found.issued([])
+    found.note_issued([])
     assert found.view.issued == {}

@@ -26,7 +26,7 @@ def decided(
             for process, of in found.processes.items()
         )
     )
-    written = decide(View(known, fleet), e.plan(settings), now_ms)
+    written = decide(View(known, fleet), e.rules(settings), now_ms)
     kinds = (r.RoleAssigned, r.StepStarted, r.AssignmentTimedOut, r.WorkerLost, r.PlanWarning)
     return [record for _, record in written if isinstance(record, kinds)]
 
@@ -53,7 +53,7 @@ def test_assignments_are_numbered_on() -> None:
 def test_nobody_rolls_out_before_there_are_weights() -> None:
     view = View(e.fold(e.claimed(), ROLLER), e.fleet_of(e.heartbeat("a", tags=("rollout",))))
 
-    assert not decide(view, e.plan(), 0)
+    assert not decide(view, e.rules(), 0)
 
 
 def test_every_assignment_is_kept_on_fleet() -> None:
@@ -62,7 +62,7 @@ def test_every_assignment_is_kept_on_fleet() -> None:
         e.fleet_of(e.heartbeat("a", tags=("rollout",))),
     )
 
-    (control, assigned), (fleet, kept) = decide(view, e.plan(), 0)
+    (control, assigned), (fleet, kept) = decide(view, e.rules(), 0)
     assert (control, fleet) == ("control", "fleet")
     assert isinstance(assigned, r.RoleAssigned) and isinstance(kept, r.WorkerAssignment)
     assert (kept.worker, kept.assignment) == (assigned.worker, assigned.assignment)
@@ -230,4 +230,4 @@ def test_after_the_run_nothing_is_decided() -> None:
     state = e.fold(e.claimed(), r.RunFinished(at_ms=0, steps=1, reason=""), e.joined("b"))
     one_step = e.settings(RunSection(steps=1))
 
-    assert not decide(View(state, Fleet()), e.plan(one_step), 0)
+    assert not decide(View(state, Fleet()), e.rules(one_step), 0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decisions.gates import may_leave
-from scheduler.decisions.snapshot import Prices, Snapshot, WorkerView
+from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
 
 TAGS = frozenset({"rollout", "train"})
 IDLE = WorkerView(name="a", tags=TAGS, able=TAGS, role="train", acquired_ms=0)
@@ -16,7 +16,7 @@ NOW = Snapshot(
     missing=4,
     running=8,
     ended_ms=950,
-    prices=Prices(group=100, to_train=100, to_rollout=100),
+    costs=MeanCosts(group=100, to_train=100, to_rollout=100),
 )
 
 
@@ -27,7 +27,7 @@ def test_a_worker_leaves_when_the_pause_is_longer_than_the_switch() -> None:
 @pytest.mark.parametrize(
     "now",
     [
-        replace(NOW, prices=Prices(group=100, to_train=300, to_rollout=300)),
+        replace(NOW, costs=MeanCosts(group=100, to_train=300, to_rollout=300)),
         replace(NOW, missing=1),
         replace(NOW, min_dwell_ms=2_000),
         replace(NOW, running=0),
@@ -48,17 +48,17 @@ def test_a_worker_leaves_after_waiting_as_long_as_the_switch_takes() -> None:
 
 
 def test_a_worker_leaves_when_nobody_else_rolls_out() -> None:
-    alone = replace(NOW, workers=(IDLE,), prices=Prices(group=1, to_train=9e9, to_rollout=9e9))
+    alone = replace(NOW, workers=(IDLE,), costs=MeanCosts(group=1, to_train=9e9, to_rollout=9e9))
 
     assert may_leave(alone, IDLE)
 
 
 def test_costs_nobody_measured_are_measured_by_moving() -> None:
-    assert may_leave(replace(NOW, prices=Prices()), IDLE)
+    assert may_leave(replace(NOW, costs=MeanCosts()), IDLE)
 
 
 def test_a_worker_stays_for_a_batch_that_is_complete_and_only_has_to_be_announced() -> None:
-    complete = replace(NOW, missing=0, workers=(IDLE,), prices=Prices())
+    complete = replace(NOW, missing=0, workers=(IDLE,), costs=MeanCosts())
 
     assert not may_leave(complete, IDLE)
     assert may_leave(replace(complete, now_ms=1_500), IDLE)

@@ -23,8 +23,8 @@ def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
 
 
 def test_a_lag_of_one_hides_training_behind_rollout() -> None:
-    def idle(policy: str, lag: int) -> float:
-        return waste.predicted_idle(policy, 4, 2, rollout=200, train=200, lag=lag)
+    def idle(strategy: str, lag: int) -> float:
+        return waste.predicted_idle(strategy, 4, 2, rollout=200, train=200, lag=lag)
 
     assert idle("disaggregated", 0) == pytest.approx(0.5)
     assert idle("disaggregated", 1) == pytest.approx(0)
@@ -39,8 +39,8 @@ def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
     return e.fold(*records)
 
 
-def warn(state: State, now_ms: int = 0, policy: str = "multiplexed") -> list[PlanWarning]:
-    settings = e.settings(scheduler=SchedulerSection(policy=policy))
+def warn(state: State, now_ms: int = 0, strategy: str = "multiplexed") -> list[PlanWarning]:
+    settings = e.settings(scheduler=SchedulerSection(policy=strategy))
     return waste.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
 
 
@@ -70,5 +70,5 @@ def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come(
     assert not warn(state, now_ms=1_000)
     assert [w.code for w in warn(state, now_ms=60_000)] == ["gang_too_small"]
     only_train = e.fold(e.claimed(), e.joined("b", "train", ("train",)))
-    codes = {w.code for w in warn(only_train, now_ms=60_000, policy="colocated")}
+    codes = {w.code for w in warn(only_train, now_ms=60_000, strategy="colocated")}
     assert codes == {"no_rollout_worker", "unused_workers"}

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.decisions.waste import predicted_idle
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.fleet import Cluster
-from scheduler.simulation.simulator import Outcome, simulate
+from scheduler.simulation.fleet import ClusterModel
+from scheduler.simulation.simulator import SimulatedRun, simulate
 from schemas import records as r
 from tests.builders.scheduler.events import BOTH, settings
 
@@ -17,16 +17,16 @@ ROLLOUT, TRAIN = ("rollout",), ("train",)
 
 
 def run(
-    policy: str,
+    strategy: str,
     lag: int,
-    cluster: Cluster,
+    cluster: ClusterModel,
     steps: int = 12,
     pacing: PacingSection | None = None,
-) -> Outcome:
+) -> SimulatedRun:
     return simulate(
         settings(
             RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
-            SchedulerSection(policy=policy, min_dwell_s=0),
+            SchedulerSection(policy=strategy, min_dwell_s=0),
             pacing or PacingSection(tasks=Path("made up")),
         ),
         cluster,
@@ -44,14 +44,14 @@ ROLLOUT_MS = B * SIZE * 100.0
 
 @pytest.mark.parametrize("lag", [1, 2])
 def test_multiplexed_has_no_bubble_when_enough_workers_train(lag: int) -> None:
-    outcome = run("multiplexed", lag, Cluster(workers=fleet(2, 2), train_ms=800))
+    outcome = run("multiplexed", lag, ClusterModel(workers=fleet(2, 2), train_ms=800))
 
     assert outcome.idle_share() < 0.05
     assert max(outcome.staleness) <= lag
 
 
 def test_multiplexed_has_the_predicted_bubble_when_too_few_train() -> None:
-    outcome = run("multiplexed", 1, Cluster(workers=fleet(1, 3), train_ms=3200))
+    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 3), train_ms=3200))
 
     predicted = predicted_idle("multiplexed", 4, 1, ROLLOUT_MS, 3200, 1)
     assert predicted > 0.5
@@ -61,7 +61,7 @@ def test_multiplexed_has_the_predicted_bubble_when_too_few_train() -> None:
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_disaggregated_overlaps_rollout_and_training_only_with_lag(lag: int) -> None:
-    outcome = run("disaggregated", lag, Cluster(workers=fleet(2, 2, TRAIN), train_ms=1600))
+    outcome = run("disaggregated", lag, ClusterModel(workers=fleet(2, 2, TRAIN), train_ms=1600))
 
     predicted = predicted_idle("disaggregated", 4, 2, ROLLOUT_MS, 1600, lag)
     assert outcome.idle_share() == pytest.approx(predicted, abs=0.08)
@@ -69,20 +69,20 @@ def test_disaggregated_overlaps_rollout_and_training_only_with_lag(lag: int) -> 
 
 
 def test_colocated_is_always_on_policy_without_lag() -> None:
-    outcome = run("colocated", 0, Cluster(workers=fleet(4, 0), train_ms=800))
+    outcome = run("colocated", 0, ClusterModel(workers=fleet(4, 0), train_ms=800))
 
     assert max(outcome.staleness) == 0
     assert outcome.idle_share() < 0.05
 
 
 def test_a_worker_goes_to_training_and_back_once_a_step() -> None:
-    outcome = run("multiplexed", 1, Cluster(workers=fleet(1, 3), train_ms=100, switch_ms=10))
+    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 3), train_ms=100, switch_ms=10))
 
     assert outcome.count(r.RoleAssigned) <= 4 + 2 * 12
 
 
 def test_a_worker_stays_in_training_when_switching_takes_longer_than_the_pause() -> None:
-    dear = Cluster(workers=fleet(2, 6), train_ms=600, switch_ms=2_000, spread=0.2)
+    dear = ClusterModel(workers=fleet(2, 6), train_ms=600, switch_ms=2_000, spread=0.2)
     outcome = run("multiplexed", 1, dear, steps=20)
 
     assert outcome.count(r.RoleAssigned) < 8 + 2 * 20
@@ -90,7 +90,7 @@ def test_a_worker_stays_in_training_when_switching_takes_longer_than_the_pause()
 
 
 def test_no_credit_leaks_when_groups_are_filtered() -> None:
-    third = Cluster(workers=fleet(2, 2), filtered=lambda group: int(group[4:]) % 3 == 0)
+    third = ClusterModel(workers=fleet(2, 2), filtered=lambda group: int(group[4:]) % 3 == 0)
     outcome = run("multiplexed", 1, third, steps=20)
 
     ledger = outcome.view.state.ledger
@@ -100,7 +100,9 @@ def test_no_credit_leaks_when_groups_are_filtered() -> None:
 
 def test_when_all_groups_are_filtered_steps_are_left_out_and_the_refill_holds() -> None:
     outcome = run(
-        "multiplexed", 1, Cluster(workers=fleet(1, 1), filtered=lambda group: int(group[4:]) < 40)
+        "multiplexed",
+        1,
+        ClusterModel(workers=fleet(1, 1), filtered=lambda group: int(group[4:]) < 40),
     )
 
     skipped = outcome.count(r.StepSkipped)
@@ -118,7 +120,7 @@ def test_a_sample_that_hangs_once_is_tried_again() -> None:
     def hangs(group: str, sample: int, attempt: int) -> bool:
         return (group, sample, attempt) == ("run-2", 0, 0)
 
-    outcome = run("multiplexed", 1, Cluster(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
+    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
 
     assert outcome.count(r.GroupExpired) == 0
     assert outcome.count(r.StepCompleted) == 12
@@ -128,7 +130,7 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
     def hangs(group: str, sample: int, attempt: int) -> bool:
         return group == "run-2"
 
-    outcome = run("multiplexed", 1, Cluster(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
+    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
 
     ends = [record.at_ms for record in outcome.control if isinstance(record, r.StepCompleted)]
     assert max(after - before for before, after in itertools.pairwise(ends)) < 5_000
@@ -136,6 +138,6 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
 
 
 def test_the_same_run_is_the_same_log() -> None:
-    cluster = Cluster(workers=fleet(1, 2), spread=0.5, seed=7)
+    cluster = ClusterModel(workers=fleet(1, 2), spread=0.5, seed=7)
 
     assert run("multiplexed", 1, cluster).control == run("multiplexed", 1, cluster).control

@@ -49,25 +49,25 @@ def test_silence_does_not_grow_while_nothing_could_be_heard() -> None:
 def test_after_an_outage_a_process_has_the_full_time_again() -> None:
     fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
     back_ms = NOW + 10 * TIMEOUT
-    back = HEARD.heard(back_ms)
+    back = HEARD.renewed(back_ms)
     on_time = listened(back, back_ms + TIMEOUT)
 
     assert not reasons(fleet, back, back_ms)
     assert not reasons(fleet, on_time, back_ms + TIMEOUT)
     late = back_ms + TIMEOUT + 1
-    assert reasons(fleet, on_time.heard(late), late) == ["no_heartbeat"]
+    assert reasons(fleet, on_time.renewed(late), late) == ["no_heartbeat"]
 
 
 def test_a_pause_too_short_for_an_outage_counts_as_silence() -> None:
-    assert HEARD.heard(NOW + OUTAGE_MS).silence_ms(NOW) == OUTAGE_MS
-    assert HEARD.heard(NOW + OUTAGE_MS + 1).silence_ms(NOW) == 0
+    assert HEARD.renewed(NOW + OUTAGE_MS).waited_ms(NOW) == OUTAGE_MS
+    assert HEARD.renewed(NOW + OUTAGE_MS + 1).waited_ms(NOW) == 0
 
 
 def test_contact_is_lost_until_something_is_heard() -> None:
     later = NOW + OUTAGE_MS + 1
 
     assert HEARD.lost(later)
-    assert not HEARD.heard(later).lost(later)
+    assert not HEARD.renewed(later).lost(later)
 
 
 def test_a_new_incarnation_replaces_the_old_one_before_it_joins() -> None:
@@ -87,7 +87,7 @@ def test_what_still_comes_from_a_replaced_incarnation_is_ignored() -> None:
         now_ms=NOW,
     )
 
-    assert fleet.signs[("w", "rollout")].heartbeat.incarnation == "2"
+    assert fleet.heartbeats[("w", "rollout")].heartbeat.incarnation == "2"
 
 
 def reasons(fleet: Fleet, contact: Contact, now_ms: int = NOW) -> list[str]:
@@ -99,5 +99,5 @@ def reasons(fleet: Fleet, contact: Contact, now_ms: int = NOW) -> list[str]:
 def listened(contact: Contact, until_ms: int) -> Contact:
     """Something is heard every second."""
     for now_ms in range(contact.last_ms, until_ms, 1_000):
-        contact = contact.heard(now_ms)
-    return contact.heard(until_ms)
+        contact = contact.renewed(now_ms)
+    return contact.renewed(until_ms)

@@ -1,16 +1,16 @@
-"""Which roles each policy wants."""
+"""Which roles each strategy wants."""
 
 import pytest
 
-from scheduler.decisions.policies import (
-    Policy,
-    UnknownPolicy,
+from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from scheduler.decisions.strategies import (
+    Strategy,
+    UnknownStrategy,
     colocated,
     disaggregated,
     multiplexed,
     named,
 )
-from scheduler.decisions.snapshot import Prices, Snapshot, WorkerView
 
 ROLLOUT, TRAIN = frozenset({"rollout"}), frozenset({"train"})
 BOTH = ROLLOUT | TRAIN
@@ -35,7 +35,7 @@ def see(
     gang: str = "",
     gang_size: int | None = None,
     helpers: int = 0,
-    prices: Prices | None = None,
+    costs: MeanCosts | None = None,
 ) -> Snapshot:
     return Snapshot(
         now_ms=0,
@@ -45,16 +45,16 @@ def see(
         gang=frozenset(gang.split()),
         gang_size=gang_size,
         helpers=helpers,
-        prices=prices or Prices(),
+        costs=costs or MeanCosts(),
     )
 
 
-def roles(policy: Policy, snapshot: Snapshot) -> dict[str, str]:
-    return {want.worker: want.role for want in policy(snapshot)}
+def roles(strategy: Strategy, snapshot: Snapshot) -> dict[str, str]:
+    return {want.worker: want.role for want in strategy(snapshot)}
 
 
-def optional(policy: Policy, snapshot: Snapshot) -> set[str]:
-    return {want.worker for want in policy(snapshot) if want.optional}
+def optional(strategy: Strategy, snapshot: Snapshot) -> set[str]:
+    return {want.worker for want in strategy(snapshot) if want.optional}
 
 
 def test_colocated_workers_all_train_when_a_batch_is_ready_else_all_roll_out() -> None:
@@ -137,20 +137,20 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
     three = worker("a"), worker("b"), worker("c")
 
     def trainers(train: float) -> int:
-        prices = Prices(train=train, to_train=50, to_rollout=50)
-        now = see(*three, batch=True, gang_size=1, helpers=2, prices=prices)
+        costs = MeanCosts(train=train, to_train=50, to_rollout=50)
+        now = see(*three, batch=True, gang_size=1, helpers=2, costs=costs)
         return list(roles(multiplexed, now).values()).count("train")
 
     assert [trainers(150), trainers(400), trainers(900)] == [1, 2, 3]
 
 
-def test_a_policy_of_ones_own_is_found_by_module_and_function() -> None:
-    assert named("scheduler.decisions.policies:colocated") is colocated
+def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
+    assert named("scheduler.decisions.strategies:colocated") is colocated
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "no.such.module:f", "scheduler.decisions.policies:none", ":"]
+    "name", ["none", "no.such.module:f", "scheduler.decisions.strategies:none", ":"]
 )
-def test_an_unknown_policy_is_refused(name: str) -> None:
-    with pytest.raises(UnknownPolicy):
+def test_an_unknown_strategy_is_refused(name: str) -> None:
+    with pytest.raises(UnknownStrategy):
         named(name)

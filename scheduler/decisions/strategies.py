@@ -1,12 +1,12 @@
-"""Which role each worker should have: pure functions of a snapshot, one for each way to run.
+"""Strategies: pure functions from a snapshot to the role that each worker should have.
 
-- `colocated`: all {rollout, train}; all train when a batch is ready, else all roll out.
-- `disaggregated`: each worker one of the two; fixed.
-- `multiplexed`: some {rollout}, some {rollout, train}; the first are never interrupted, the others
-  train when a batch is ready and roll out otherwise.
+- `colocated`: all workers have both tags; all train when a batch is ready, else all roll out.
+- `disaggregated`: each worker has one role for good.
+- `multiplexed`: workers with the tag `rollout` alone always roll out; those with both tags train
+  when a batch is ready and roll out otherwise.
 
-A policy names only workers whose role matters now; the others stay as they are. A gang is wanted
-as a whole or not at all. Called by `scheduler/decisions/assignments.py`.
+A strategy returns only the workers whose role matters now; the others stay as they are. A gang is
+wanted as a whole or not at all. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,33 +28,36 @@ class Wanted:
     role: str
     reason: str
     optional: bool = False
-    """Nothing waits for it: it happens only where it pays."""
+    """True if nothing waits for the change: it is made only if it pays (`gates.py`)."""
 
 
-Policy = Callable[[Snapshot], Sequence[Wanted]]
+Strategy = Callable[[Snapshot], Sequence[Wanted]]
 
 
-class UnknownPolicy(SeamlessFlowError):
-    """No policy has this name."""
+class UnknownStrategy(SeamlessFlowError):
+    """No strategy has this name."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason
-        super().__init__(f"no policy {name!r} ({', '.join(POLICIES)}, module:function): {reason}")
+        super().__init__(
+            f"no strategy {name!r} ({', '.join(STRATEGIES)}, module:function): {reason}"
+        )
 
 
 def colocated(snapshot: Snapshot) -> list[Wanted]:
-    """All workers do the same."""
+    """Want the same role for all workers."""
     able = [worker for worker in snapshot.workers if worker.tags >= BOTH]
     gang = form_gang(snapshot, able) if snapshot.batch else frozenset()
     return [*_train(gang, "a batch is ready"), *_roll_out(snapshot, able, gang)]
 
 
 def disaggregated(snapshot: Snapshot) -> list[Wanted]:
-    """A worker trains or rolls out for good; of those that can do both, a gang's worth trains."""
+    """Want one role for good; of the workers with both tags, as many train as the gang needs."""
     only_train = [worker for worker in snapshot.workers if worker.tags == {"train"}]
     both = sorted(
         (worker for worker in snapshot.workers if worker.tags >= BOTH),
+        # Those that train already come first, so that measured speeds do not move anyone.
         key=lambda worker: (worker.role != "train", -worker.ratio, worker.name),
     )
     size = snapshot.gang_size
@@ -67,39 +70,43 @@ def disaggregated(snapshot: Snapshot) -> list[Wanted]:
 
 
 def multiplexed(snapshot: Snapshot) -> list[Wanted]:
-    """Workers that can only roll out always do; the others train whenever a batch is ready."""
+    """Want rollout of workers without the tag train; the others train when a batch is ready."""
     trainers = [worker for worker in snapshot.workers if "train" in worker.tags]
     gang = form_gang(snapshot, trainers) if snapshot.batch else frozenset()
     rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
     return [*_train(gang, "a batch is ready"), *_roll_out(snapshot, rollers, gang)]
 
 
-POLICIES: Mapping[str, Policy] = {
+STRATEGIES: Mapping[str, Strategy] = {
     "colocated": colocated,
     "disaggregated": disaggregated,
     "multiplexed": multiplexed,
 }
 
 
-def named(name: str) -> Policy:
-    """The policy of that name, or `module:function`. Raises `UnknownPolicy`."""
-    if name in POLICIES:
-        return POLICIES[name]
+def named(name: str) -> Strategy:
+    """Return the strategy of that name, or the function of a name `module:function`.
+
+    Raises `UnknownStrategy`.
+    """
+    if name in STRATEGIES:
+        return STRATEGIES[name]
     module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownPolicy(name, str(error)) from error
+        raise UnknownStrategy(name, str(error)) from error
     if not callable(found):
-        raise UnknownPolicy(name, "not callable")
-    policy: Policy = found
-    return policy
+        raise UnknownStrategy(name, "not callable")
+    strategy: Strategy = found
+    return strategy
 
 
 def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset[str]:
-    """Who trains together: all or nobody. A gang that trains, or is big enough, stays as it is.
+    """Return the names of the workers that train together; empty if they are too few.
 
-    Else those with the best ratio of training to rollout speed.
+    A gang that trains, or has the right size, stays as it is. A new one is made of the candidates
+    with the highest ratio of training speed to rollout speed.
     """
     able = [worker for worker in candidates if "train" in worker.able]
     least = snapshot.gang_size or len(able)
@@ -124,14 +131,15 @@ def _train(gang: Iterable[str], reason: str) -> list[Wanted]:
 def _roll_out(
     snapshot: Snapshot, workers: Iterable[WorkerView], gang: frozenset[str]
 ) -> list[Wanted]:
-    """Everybody else, as far as they can; who sits in training without need may stay there."""
+    """Want rollout of all able workers outside the gang; optional for those that hold training."""
     free = [worker for worker in workers if worker.name not in gang]
+    # A batch waits but too few can train: nothing is gained by keeping workers in training.
     stuck = snapshot.batch and not gang
     return [
         Wanted(
             worker=worker.name,
             role="rollout",
-            reason=_why(worker, stuck),
+            reason=_reason(worker, stuck),
             optional=worker.role == "train" and not stuck,
         )
         for worker in free
@@ -139,7 +147,7 @@ def _roll_out(
     ]
 
 
-def _why(worker: WorkerView, stuck: bool) -> str:
+def _reason(worker: WorkerView, stuck: bool) -> str:
     if "train" not in worker.tags:
         return "only rolls out"
     return "no gang can be formed" if stuck else "no batch to train"
