@@ -1,13 +1,13 @@
-"""Makes a trainer process out of its settings and of what is recorded: the one place that joins its
-parts.
+"""The assembly of a trainer process from its settings and from what is recorded.
+
+No other module joins its parts.
 """
 
 import logging
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from infra.clock import now_ms
-from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
@@ -30,6 +30,7 @@ from trainer.recovery.control_log import read_recorded
 from trainer.recovery.resume import Resume, resume_from
 from trainer.roles.device import TrainerDevice, new_incarnation
 from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.process import TrainerProcess
 from trainer.roles.roles import TrainerRoles
 from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
@@ -38,101 +39,55 @@ from trainer.steps.first_weights import announce, first_weights
 from trainer.steps.one_step import StepRunner
 from trainer.steps.publication import Publication
 from trainer.steps.reports import Reports
-from trainer.steps.sequence import Parts, StepSequence
+from trainer.steps.sequence import StepSequence
 from trainer.work import Work
 
 _CLUSTER_TIMEOUT_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """What a leader and a follower have in common."""
-
-    client_id: str
-    producer: Producer
-    roles: TrainerRoles
-    vitals: Vitals
-    usage: Usage
-    heartbeat: Heartbeat
-    control: Reader
-    inbox: Inbox
-    work: Work
-
-    def device(self, backend: Backend) -> TrainerDevice:
-        """Moves the back end to the device and away."""
-        parts = self.producer, self.heartbeat, self.vitals, self.usage
-        return TrainerDevice(self.roles, backend, self.work, *parts, now_ms)
-
-    def control_thread(self) -> ReaderThread:
-        """Goes on where `control` was read to."""
-        return ReaderThread("trainer control", self.control, self.inbox.put, self.inbox.fail)
-
-
 def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
-    """A trainer that has read what is recorded, has its weights, and has announced itself.
+    """Return a trainer that has read what is recorded, loaded its weights and announced them.
 
-    A setting that cannot be is refused before anybody is told of the policy.
+    Settings that cannot work are refused before anything is announced.
     """
     rules, publication = _rules(settings), Publication(settings)
     publication.check_rendering()
     log = f"{cluster_id(settings.kafka, _CLUSTER_TIMEOUT_S)}/{settings.kafka.topic_prefix}"
     if settings.trainer.rank > 0:
         return _follower(settings, log)
-    resumed = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
-    process, control_state = _process(settings, resumed), resumed.control_state
-    todo = resume_from(control_state, resumed.origin, uuid.uuid4().hex[:12])
-    _log_resume(todo)
+    found = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
+    process, control_state = _process(settings, found), found.control_state
+    resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
+    _log_resume(resume)
     backend = _backend(settings)
-    backend.load(resumed.directory, resumed.origin.version)
-    first = first_weights(publication, settings.weights_dir, control_state, todo, backend)
+    backend.load(found.directory, found.origin.version)
+    first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
     announce(first, publication, process.producer, now_ms())
     backend.rest()
     backend.release()
-    dataloader = Dataloader(
-        first.resume, control_state, settings.run.policy, rules, _limits(settings), now_ms()
-    )
-    parts = Parts(
-        settings=settings,
-        producer=process.producer,
-        resume=first.resume,
-        log=log,
-        started_at=_started_at(resumed),
-        control_state=control_state,
-        roles=process.roles,
-        dataloader=dataloader,
-        backend=backend,
-        runner=StepRunner(settings, backend, publication, process.producer, telemetry, now_ms),
-        reports=Reports(settings.trainer, open_sinks(settings)),
-        work=process.work,
-        vitals=process.vitals,
-        usage=process.usage,
-        now_ms=now_ms,
-    )
-    return _loop(process, parts)
-
-
-def _loop(process: _Process, parts: Parts) -> Loop:
-    name, inbox = f"{process.client_id}-sessions", process.inbox
-    sessions = Reader(parts.settings.kafka, name, dead_letters=process.producer)
-    sessions.assign({(TRAJECTORIES.name, number): at for number, at in parts.started_at.items()})
-    thread = ReaderThread("trainer sessions", sessions, inbox.put_when_open, inbox.fail)
+    policy, limits = settings.run.policy, _limits(settings)
+    dataloader = Dataloader(first.resume, control_state, policy, rules, limits, now_ms())
+    runner = StepRunner(settings, backend, publication, process.producer, telemetry, now_ms)
+    reports = Reports(settings.trainer, open_sinks(settings))
     return Loop(
-        inbox=inbox,
-        readers=[process.control_thread(), thread],
-        producer=process.producer,
-        control_state=parts.control_state,
-        roles=process.roles,
-        dataloader=parts.dataloader,
-        device=process.device(parts.backend),
-        steps=StepSequence(parts),
-        work=process.work,
-        reports=parts.reports,
-        heartbeat=process.heartbeat,
-        vitals=process.vitals,
-        ranks=parts.settings.trainer.ranks,
-        now_ms=now_ms,
+        process=process,
+        sessions=_sessions_thread(process, found.first_offsets),
+        control_state=control_state,
+        dataloader=dataloader,
+        device=TrainerDevice(process, backend),
+        steps=StepSequence(process, found, first.resume, dataloader, runner, reports),
+        reports=reports,
     )
+
+
+def _sessions_thread(process: TrainerProcess, offsets: Mapping[int, int]) -> ReaderThread:
+    """Return the thread that will read `trajectories` from `offsets` (by partition)."""
+    settings, inbox = process.settings, process.inbox
+    name = f"{_client_id(settings)}-sessions"
+    sessions = Reader(settings.kafka, name, dead_letters=process.producer)
+    sessions.assign({(TRAJECTORIES.name, number): at for number, at in offsets.items()})
+    return ReaderThread("trainer sessions", sessions, inbox.put_when_open, inbox.fail)
 
 
 def _follower(settings: TrainerSettings, log: str) -> Follower:
@@ -140,35 +95,38 @@ def _follower(settings: TrainerSettings, log: str) -> Follower:
     backend = FsdpBackend(settings.policy.model, settings.trainer)
     backend.follow()
     backend.release()
-    return Follower(
-        inbox=process.inbox,
-        reader=process.control_thread(),
-        producer=process.producer,
-        roles=process.roles,
-        device=process.device(backend),
-        backend=backend,
-        work=process.work,
-        heartbeat=process.heartbeat,
-        vitals=process.vitals,
-        usage=process.usage,
-        steps=settings.run.steps,
-        ranks=settings.trainer.ranks,
-    )
+    return Follower(process=process, device=TrainerDevice(process, backend), backend=backend)
 
 
-def _process(settings: TrainerSettings, resumed: Checkpoint) -> _Process:
-    """Announces the process and folds what `control` holds into `resumed.control_state`."""
-    client_id = f"trainer-{settings.trainer.worker}"
-    producer = Producer(settings.kafka, client_id)
+def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
+    """Start the heartbeat, then fold all that `control` holds into the state of `found`."""
+    producer = Producer(settings.kafka, _client_id(settings))
     roles = TrainerRoles(settings.trainer.worker, new_incarnation())
-    resumed.restore_roles(roles)
+    found.restore_roles(roles)
     vitals, usage = Vitals(), Usage(settings.trainer.worker, now_ms())
     heartbeat = Heartbeat(settings, producer, roles, vitals, usage, now_ms)
     heartbeat.start()
-    control = Reader(settings.kafka, f"{client_id}-control", dead_letters=producer)
-    read_recorded(control, resumed.control_state, roles)
+    control = Reader(settings.kafka, f"{_client_id(settings)}-control", dead_letters=producer)
+    inbox = Inbox()
+    read_recorded(control, found.control_state, roles)
+    # A gang that broke before this process began is not the one it will belong to.
     roles.broken_by = ""
-    return _Process(client_id, producer, roles, vitals, usage, heartbeat, control, Inbox(), Work())
+    return TrainerProcess(
+        settings=settings,
+        producer=producer,
+        roles=roles,
+        vitals=vitals,
+        usage=usage,
+        heartbeat=heartbeat,
+        control=ReaderThread("trainer control", control, inbox.put, inbox.fail),
+        inbox=inbox,
+        work=Work(),
+        now_ms=now_ms,
+    )
+
+
+def _client_id(settings: TrainerSettings) -> str:
+    return f"trainer-{settings.trainer.worker}"
 
 
 def _rules(settings: TrainerSettings) -> BatchRules:
@@ -187,23 +145,16 @@ def _limits(settings: TrainerSettings) -> BatchLimits:
     return BatchLimits(run.groups_per_step, run.lag, settings.pacing.refill, settings.window)
 
 
-def _log_resume(todo: Resume) -> None:
-    if todo.origin.step or todo.again:
+def _log_resume(resume: Resume) -> None:
+    if resume.origin.step or resume.again:
         _log.info(
             "resuming at step %d with version %d; %d recorded steps are executed again",
-            todo.origin.step,
-            todo.origin.version,
-            len(todo.again),
+            resume.origin.step,
+            resume.origin.version,
+            len(resume.again),
         )
 
 
 def _backend(settings: TrainerSettings) -> Backend:
     kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
     return kind(settings.policy.model, settings.trainer)
-
-
-def _started_at(resumed: Checkpoint) -> dict[int, int]:
-    """First offset to read of each partition of `trajectories`."""
-    return {
-        number: resumed.offsets.get(number, BEGINNING) for number in range(TRAJECTORIES.partitions)
-    }

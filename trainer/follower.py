@@ -1,91 +1,67 @@
-"""The trainer process of a rank that does not lead: takes and gives up its device, trains when
-told.
+"""The loop of a trainer process whose rank does not lead: it takes, uses and gives up its device.
 
-It hears of steps on `control`; what there is to compute the leader tells it in the process group.
-Made by `trainer/bootstrap.py`.
+It reads from `control` when a step starts; what to compute the leader sends through the process
+group of torch (`trainer/backends/gang.py`). Made by `trainer/bootstrap.py`.
 """
 
 import logging
 import threading
 from dataclasses import dataclass
 
-from infra.kafka.producer import Producer
-from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
 from schemas import records as r
 from schemas.records import Record
 from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.inbox import Inbox
 from trainer.roles.device import TrainerDevice
-from trainer.roles.gang_errors import check_gang
-from trainer.roles.heartbeat import Heartbeat, Vitals
-from trainer.roles.roles import TrainerRoles
-from trainer.roles.usage import Usage
-from trainer.work import Work
+from trainer.roles.process import TrainerProcess
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.05
+"""Longest time until finished work is noticed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Runs until the run is finished or it is asked to end."""
+    """The loop and the parts it drives."""
 
-    inbox: Inbox
-    reader: ReaderThread
-    producer: Producer
-    roles: TrainerRoles
+    process: TrainerProcess
     device: TrainerDevice
     backend: FsdpBackend
-    work: Work
-    heartbeat: Heartbeat
-    vitals: Vitals
-    usage: Usage
-    steps: int
-    ranks: int
     started: r.StepStarted | None = None
+    """The newest start of a step that this rank has not followed yet."""
     finished: bool = False
+    """Whether the last step of the run is on `control`."""
 
     def run(self, stop: threading.Event) -> None:
-        """Raises what a part of it raised, and `GangBroken`."""
-        try:
-            self.reader.start()
-            ready(_log, "trainer %s is ready to follow", self.roles.worker)
-            while not (stop.is_set() or (self.work.idle and self.finished)):
-                for received in self.inbox.take(_WAIT_S):
+        """Run until the run is finished or `stop` is set.
+
+        Raise `GangBroken`, `GangMismatch` and the error of any part.
+        """
+        work, inbox = self.process.work, self.process.inbox
+        with self.process.running():
+            ready(_log, "trainer %s is ready to follow", self.process.roles.worker)
+            while not (stop.is_set() or (work.idle and self.finished)):
+                for received in inbox.take(_WAIT_S):
                     self._apply(received.record)
                 self._advance()
-            self.work.finish()
+            work.finish()
             self.device.leave()
-        except BaseException:
-            self.vitals.state = "failed"
-            raise
-        finally:
-            self._close()
 
     def _apply(self, record: Record) -> None:
-        self.roles.apply(record)
+        self.process.roles.apply(record)
         match record:
             case r.StepStarted():
                 self.started = record
-            case r.RunFinished() if record.steps >= self.steps:
+            case r.RunFinished() if record.steps >= self.process.settings.run.steps:
                 self.finished = True
 
     def _advance(self) -> None:
-        check_gang(self.roles, None, self.ranks)
-        if self.work.collect():
-            self.device.rest()
-            self.device.advance()
+        process = self.process
+        process.check_gang()
+        self.device.advance()
         started = self.started
-        if self.work.idle and started and self.roles.may_start(started, started.step):
-            check_gang(self.roles, started, self.ranks)
+        if process.work.idle and started and process.roles.may_start(started, started.step):
+            process.check_gang(started)
             self.started = None
-            self.vitals.state = "training"
-            self.usage.now("training", self.device.now_ms())
-            self.work.begin(self.backend.follow, lambda _: None)
-
-    def _close(self) -> None:
-        self.reader.close()
-        self.work.close()
-        self.heartbeat.close()
-        self.producer.close()
+            process.enter("training", "training")
+            process.work.begin(self.backend.follow, lambda _: None)

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import SeamlessFlowError
+from infra.kafka.client import BEGINNING
 from infra.weights.manifest import sha256
 from infra.weights.whole_directory import remove, whole_directory
+from schemas.topics import TRAJECTORIES
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin
 from trainer.roles.roles import TrainerRoles
@@ -42,6 +44,12 @@ class Checkpoint:
     """Cluster and topic prefix that the offsets are of."""
     directory: Path | None = None
     """Where it lies; None for the one that stands for the initial model."""
+
+    @property
+    def first_offsets(self) -> dict[int, int]:
+        """The offset of each partition of `trajectories` to begin reading at."""
+        numbers = range(TRAJECTORIES.partitions)
+        return {number: self.offsets.get(number, BEGINNING) for number in numbers}
 
     def restore_roles(self, roles: TrainerRoles) -> None:
         """Puts back what `control` said about the worker's roles."""

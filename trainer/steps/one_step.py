@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from trainer.backends.backend import Backend, StepInput
 from trainer.data.batch import Batch
 from trainer.data.chains import Chain
 from trainer.data.packing import MicroBatch, pack
+from trainer.recovery import checkpoint
+from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.publication import Publication
@@ -110,6 +113,15 @@ class StepRunner:
             self._publish(order)
         metrics["publish_s"] = time.monotonic() - began
         return StepDone(order, metrics, self._complete(order, metrics))
+
+    def save(self, content: Checkpoint) -> Path:
+        """Write a checkpoint of the weights in memory; return its directory."""
+        root, keep = self._settings.checkpoints_dir, self._settings.trainer.checkpoints_kept
+        return checkpoint.write(root, content, self._backend.save, keep)
+
+    def rest(self) -> None:
+        """End the step for the back end: the device may be given up now."""
+        self._backend.rest()
 
     def _train(self, order: StepOrder) -> dict[str, float]:
         chains, trainer = order.batch.chains(), self._settings.trainer

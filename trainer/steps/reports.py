@@ -25,7 +25,7 @@ class Reports:
         self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
 
-    def step(self, done: StepDone) -> list[ProgressStalled]:
+    def report_step(self, done: StepDone) -> list[ProgressStalled]:
         """Takes in a step; returns what has to be told on `control`."""
         order, metrics = done.order, done.metrics
         for sink in self._sinks:

@@ -36,7 +36,7 @@ def reports(**settings: object) -> Reports:
 
 
 def told(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
-    return [record for step, one in enumerate(steps) for record in of.step(done(step, one))]
+    return [record for step, one in enumerate(steps) for record in of.report_step(done(step, one))]
 
 
 def test_equal_rewards_are_named_as_the_reason() -> None:

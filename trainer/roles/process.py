@@ -1,0 +1,76 @@
+"""The parts of a trainer process that leader and followers share, and how they start and end.
+
+Made by `trainer/bootstrap.py`. The loop, the follower, the device and the steps all work through
+it. Its fields are used from the loop's thread; the heartbeat's thread reads `roles` and `vitals`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from infra.kafka.producer import Producer
+from infra.kafka.reader_thread import ReaderThread
+from schemas.records import Record, StepStarted
+from schemas.topics import CONTROL
+from trainer.inbox import Inbox
+from trainer.roles import gang_errors
+from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.roles import TrainerRoles
+from trainer.roles.usage import Activity, Usage
+from trainer.settings import TrainerSettings
+from trainer.work import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerProcess:
+    """One trainer process, without its model."""
+
+    settings: TrainerSettings
+    producer: Producer
+    roles: TrainerRoles
+    vitals: Vitals
+    usage: Usage
+    heartbeat: Heartbeat
+    control: ReaderThread
+    """Reads `control` into the inbox."""
+    inbox: Inbox
+    work: Work
+    now_ms: Callable[[], int]
+
+    def send(self, *records: Record) -> None:
+        """Append records to `control`."""
+        for record in records:
+            self.producer.send(CONTROL.name, record)
+
+    def enter(self, state: str, activity: Activity) -> None:
+        """Set what heartbeats and activity records report from now on."""
+        self.vitals.state = state
+        self.usage.now(activity, self.now_ms())
+
+    def check_gang(self, started: StepStarted | None = None) -> None:
+        """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has the wrong size."""
+        gang_errors.check_gang(self.roles, started, self.settings.trainer.ranks)
+
+    @contextmanager
+    def running(self, *readers: ReaderThread) -> Iterator[None]:
+        """Start the reader of `control` and `readers`; when the body ends, close everything.
+
+        After an error the last heartbeat has the state `failed`.
+        """
+        started = [self.control, *readers]
+        try:
+            for reader in started:
+                reader.start()
+            yield
+        except BaseException:
+            self.vitals.state = "failed"
+            raise
+        finally:
+            # A reader that waits for the brake would never end.
+            self.inbox.brake(False)
+            for reader in started:
+                reader.close()
+            self.work.close()
+            # The last heartbeat needs the producer.
+            self.heartbeat.close()
+            self.producer.close()
