@@ -1,4 +1,4 @@
-"""`python -m producers.gateway`: one gateway, configured by `SEAMLESSFLOW_*`."""
+"""The gateway process, `python -m producers.gateway`, configured by `SEAMLESSFLOW_*`."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from producers.gateway.settings import GatewaySettings
 
 
 def main() -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run one gateway until SIGTERM or SIGINT."""
     run(partial(serve, load(GatewaySettings)), uvloop.new_event_loop)
 
 

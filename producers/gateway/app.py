@@ -1,7 +1,8 @@
-"""The ASGI application: routes, access, limits, and what a failure looks like.
+"""The ASGI application: routes, access control, and answers for errors.
 
-A new route is a line in `_routes`. Errors of all routes become answers here, and every answer is
-counted here. Under `/sessions/{id}` the paths of `/v1` work as well, for that session.
+A new route is a line in `_routes`. `App` turns the errors of all routes into answers in the format
+of the client's dialect, and counts every answer. The paths below `/v1` also exist below
+`/sessions/{id}/v1`, where they mean that session.
 """
 
 import logging
@@ -30,12 +31,12 @@ _CLIENT_GONE = 499
 _SESSION_PREFIX = "/sessions/"
 _MODEL_PREFIX = "/v1/models/"
 _METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
-"""What a route takes: a HEAD is a GET whose body is left out by the server."""
+"""Methods that a route accepts: a HEAD is a GET whose body uvicorn leaves out."""
 _log = logging.getLogger(__name__)
 
 
 class App:
-    """One gateway's HTTP interface."""
+    """HTTP interface of one gateway."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, url: str, metrics: Metrics, tracing: Telemetry
@@ -69,32 +70,36 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Answer one HTTP request. uvicorn calls this."""
         exchange = Exchange(scope, receive, send)
         began = time.perf_counter()
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
         error_body = dialect_of(path, exchange.headers).error_body
         try:
-            if method and exchange.method not in (taken := _METHODS[method]):
+            if method and exchange.method not in (accepted := _METHODS[method]):
                 detail = f"{path} takes {method}"
-                allow = ", ".join(taken)
+                allow = ", ".join(accepted)
                 raise ApiError(405, detail, code="method_not_allowed", allow=allow)
             await handler(exchange, session)
         except ApiError as error:
-            await exchange.answer(error.status, error_body(_named(error, exchange)), error.headers)
+            await exchange.answer(
+                error.status, error_body(_with_request_id(error, exchange)), error.headers
+            )
         except ClientGone:
             exchange.status = _CLIENT_GONE
         except Exception:
             _log.exception("%s %s failed", exchange.method, exchange.path)
             if exchange.status:
+                # The answer has begun: only uvicorn can still end it, by closing the connection.
                 raise
             await exchange.answer(
-                500, error_body(_named(ApiError(500, "internal error"), exchange))
+                500, error_body(_with_request_id(ApiError(500, "internal error"), exchange))
             )
         finally:
             self._count(route, exchange.status, time.perf_counter() - began)
 
+    # A call counts only after its key was checked: a wrong key gets 401 even from a full gateway.
     def _turn_handler(self, dialect: Dialect) -> Handler:
         async def serve(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
@@ -157,7 +162,7 @@ class App:
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """The route of a path, and the session it names."""
+    """Return the route that serves a path, and the session that the path names, or None."""
     if not path.startswith(_SESSION_PREFIX):
         return _route(path), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
@@ -168,8 +173,8 @@ def _route(path: str) -> str:
     return f"{_MODEL_PREFIX}*" if path.startswith(_MODEL_PREFIX) else path
 
 
-def _named(error: ApiError, exchange: Exchange) -> ApiError:
-    """With what the call is called; one that came to no turn gets a name now."""
+def _with_request_id(error: ApiError, exchange: Exchange) -> ApiError:
+    """Add the call's request id to an error. A call that made no turn gets its id here."""
     exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
     error.request_id = exchange.request_id.decode()
     return error

@@ -1,7 +1,7 @@
-"""How a call can fail, as the HTTP status it gets.
+"""Errors of a call, with the HTTP status that the client gets.
 
-`ApiError` is raised anywhere below the router, which answers it in the agent's dialect.
-`ClientGone` ends a call that nobody waits for.
+Any part of the gateway may raise `ApiError`; `app.py` answers it in the client's dialect.
+`ClientGone` ends a call whose client has left.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 from infra.errors import SeamlessFlowError
 
 PROMPT_TOO_LONG = "prompt_too_long"
-"""Reason of manager and worker; each vendor has words of its own for it, which agents look for."""
+"""Reason that managers and workers report. Agents look for each vendor's own words for it."""
 
 _LOWEST, _HIGHEST = 400, 599
 _CANCELLED = 499
@@ -18,12 +18,12 @@ _LENGTHS = re.compile(r"the prompt has (\d+) tokens, the context (?:holds )?(\d+
 
 
 class ClientGone(SeamlessFlowError):
-    """The client closed its connection before it had its answer."""
+    """The loss of a client's connection before it had its answer."""
 
 
 class ApiError(SeamlessFlowError):
-    """A call is refused. `param` names what was wrong in it, `code` is for programs; `allow` is the
-    method that a path takes."""
+    """A refusal of a call. `param` names the wrong parameter, `code` is the error for programs,
+    `allow` lists the methods that a path accepts."""
 
     def __init__(
         self,
@@ -40,24 +40,26 @@ class ApiError(SeamlessFlowError):
         self.param = None if param is None else param[:_LONGEST_MESSAGE]
         self.allow = allow
         self.request_id = ""
-        """What logs call the call, once it is known."""
+        """Name of the call in logs; `app.py` sets it."""
         super().__init__(f"{self.status} {code}: {self.message}")
 
     @property
     def prompt_lengths(self) -> tuple[int, int] | None:
-        """Tokens of a prompt that is too long, and of the context it does not fit into."""
+        """Return the tokens of a prompt that is too long and of its context; otherwise None."""
+        # Managers and workers report both numbers in the message only.
         found = _LENGTHS.search(self.message) if self.code == PROMPT_TOO_LONG else None
         return None if found is None else (int(found[1]), int(found[2]))
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers that tell a client whether and when to try again."""
+        """Return the headers by which a client decides whether and when to retry."""
         if self.status in (429, 503):
             return [(b"retry-after", b"1")]
         if self.status == 409:
-            # The official client repeats a 409, but a closed session never opens again.
+            # OpenAI's client would retry a 409, but a closed session never opens again.
             return [(b"x-should-retry", b"false")]
         if self.status in (408, 413):
+            # The rest of the body may still be on its way.
             return [(b"connection", b"close")]
         if self.allow:
             return [(b"allow", self.allow.encode())]
@@ -65,13 +67,13 @@ class ApiError(SeamlessFlowError):
 
 
 def bad(param: str, message: str) -> ApiError:
-    """A parameter is not as it should be."""
+    """Return the refusal (400) of a parameter with a wrong value."""
     return ApiError(400, message, code="invalid_value", param=param)
 
 
 def refused(status: int, reason: str, detail: str) -> ApiError:
-    """What the manager said to a command or about a turn."""
+    """Return the error that a manager or worker reported for a command or a turn."""
     if status == _CANCELLED:
-        # Only a retry that came too late waits for a cancelled turn; its next try starts anew.
+        # Only a late retry still waits for a cancelled turn; its next try starts a new turn.
         status = 503
     return ApiError(status, detail or reason or "the turn failed", code=reason)

@@ -1,7 +1,7 @@
 """One HTTP request and its answer, over ASGI.
 
-Bodies are limited in size and time. Nothing is sent until `answer` or the first `event`, so that a
-status can still be chosen. An answer bears the name that its client gave to the call.
+Request bodies are limited in size and time. Nothing is sent before `answer` or the first `event`,
+so a handler can still choose the status. An answer repeats the client's `x-request-id`.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HeaderList = Sequence[tuple[bytes, bytes]]
 JSON = b"application/json"
 BODY_IS_HERE = "seamlessflow.body_is_here"
-"""True in the scope once the whole body has come, so that reading it waits for nothing."""
+"""Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
+# More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _EVENT_HEADERS = [
@@ -28,7 +29,7 @@ _EVENT_HEADERS = [
 
 
 class Exchange:
-    """A request to be read once and answered once."""
+    """One request, to be read once and answered once."""
 
     __slots__ = ("_receive", "_scope", "_send", "headers", "method", "path", "request_id", "status")
 
@@ -37,22 +38,24 @@ class Exchange:
         self.path: str = scope["path"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
-        """What logs and the answer's `x-request-id` call this; empty: nothing yet."""
+        """Name of this call in logs and in the answer's `x-request-id`; empty until it has one."""
         self.status = 0
-        """Status sent; 0 before."""
+        """Status that was sent; 0 until then."""
         self._scope = scope
         self._receive = receive
         self._send = send
 
     async def body(self, limit: int, timeout_s: float) -> bytes:
-        """The whole body. Raises `ApiError` (413 over `limit` bytes, 408 after `timeout_s`, 415 for
-        an encoded one)."""
+        """Return the whole body.
+
+        Raises `ApiError`: 413 over `limit` bytes, 408 after `timeout_s`, 415 if it is compressed.
+        """
         self._refuse_encoded()
         announced = self.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced[:_LONGEST_LENGTH]) > limit:
             raise _too_large(limit)
         if self._scope.get(BODY_IS_HERE):
-            # As with most calls; a timer would take a tenth of such a call's CPU.
+            # True for most calls. A timer would take a tenth of such a call's CPU.
             return await self._whole(limit)
         try:
             async with asyncio.timeout(timeout_s):
@@ -61,31 +64,32 @@ class Exchange:
             raise ApiError(408, f"no whole body within {timeout_s:g} s") from None
 
     async def gone(self) -> None:
-        """Returns when the client has closed its connection, or has its whole answer."""
+        """Return once the client has closed its connection or has its whole answer."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def answer(
         self, status: int, body: bytes, headers: HeaderList = (), content_type: bytes = JSON
     ) -> None:
-        """Sends a whole answer."""
+        """Send a whole answer."""
         self.status = status
         listed = [
             (b"content-type", content_type),
             (b"content-length", b"%d" % len(body)),
             *headers,
-            *self._named(),
+            *self._request_id_headers(),
         ]
         if self.method == "HEAD":
+            # `http_protocol.py` writes a head without a body when the connection closes.
             listed.append((b"connection", b"close"))
         await self._send({"type": "http.response.start", "status": status, "headers": listed})
         await self._send({"type": "http.response.body", "body": body})
 
     async def event(self, data: bytes, headers: HeaderList = (), *, last: bool = False) -> None:
-        """Sends bytes of an event stream; the first of them starts the answer with `headers`."""
+        """Send bytes of an event stream. The first ones start the answer, with `headers`."""
         if not self.status:
             self.status = 200
-            listed = [*_EVENT_HEADERS, *headers, *self._named()]
+            listed = [*_EVENT_HEADERS, *headers, *self._request_id_headers()]
             await self._send({"type": "http.response.start", "status": 200, "headers": listed})
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
@@ -109,16 +113,16 @@ class Exchange:
             message = f"content-encoding {encoding.decode('latin-1')} is not supported"
             raise ApiError(415, message, code="unsupported_encoding", param="content-encoding")
 
-    def _named(self) -> HeaderList:
+    def _request_id_headers(self) -> HeaderList:
         if not self.request_id:
             return []
-        # OpenAI's clients read the one, Anthropic's the other.
+        # OpenAI's clients read the first, Anthropic's the second.
         return [(b"x-request-id", self.request_id), (b"request-id", self.request_id)]
 
 
-def _request_id(named: bytes) -> bytes:
-    """A client's name for its call; empty where it is none that a header could repeat."""
-    return named if _REQUEST_ID.fullmatch(named) else b""
+def _request_id(sent: bytes) -> bytes:
+    """Return the request id that a client sent, or nothing if a header cannot repeat it."""
+    return sent if _REQUEST_ID.fullmatch(sent) else b""
 
 
 def _too_large(limit: int) -> ApiError:

@@ -1,10 +1,10 @@
-"""uvicorn's HTTP protocol with one write to the socket where it makes two, and bounds on heads.
+"""uvicorn's HTTP protocol, with fewer writes to the socket and with limits on request heads.
 
-An answer's head and its first body bytes are always sent one after the other here (`exchange.py`);
-written together they save a system call, for the client too: some 5 µs of a call. A head without a
-body (HEAD) is written when the connection closes, so such an answer must close it.
+`exchange.py` always sends an answer's head and its first body bytes one after the other. Writing
+them together saves a system call on both sides, some 5 µs a call. A head without a body (HEAD) is
+written when the connection closes, so such an answer must close it.
 
-What is no HTTP, or has a head that does not come or does not end, is refused in the shape of all
+Bytes that are not HTTP, and heads that are too slow or too long, get an error in JSON like all
 other errors.
 """
 
@@ -19,14 +19,14 @@ from producers.gateway.errors import ApiError
 from producers.gateway.exchange import BODY_IS_HERE
 
 LONGEST_HEAD = 65_536
-"""Bytes of a head that came in several pieces; what comes at once is bounded by the transport."""
+"""Most bytes of a head that arrives in several reads; the transport limits a single read."""
 
 _HEAD = b"HTTP/1.1 "
 _CONTINUE = b"HTTP/1.1 100"
 
 
 class _OneWrite:
-    """A transport that keeps a head back until what follows it."""
+    """A transport that holds an answer's head back and writes it together with the next bytes."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -36,6 +36,7 @@ class _OneWrite:
         if self._head:
             self._transport.write(self._head + data)
             self._head = b""
+        # "100 Continue" has no body: the client waits for it before it sends its own.
         elif data.startswith(_HEAD) and not data.startswith(_CONTINUE):
             self._head = data
         else:
@@ -52,21 +53,21 @@ class _OneWrite:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection of a client."""
 
     head_timeout_s: ClassVar[float] = 30
-    """Seconds in which a head has to come, once the connection is made or the head has begun."""
+    """Seconds for a whole head, from the start of the connection or of the head."""
 
     _in_head = True
     _head_size = 0
-    _late: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _OneWrite(transport)))
-        self._watch_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch_head()
+        self._stop_head_timer()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -82,13 +83,13 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        went_on = self._in_head
+        continues_head = self._in_head
         super().data_received(data)
         if not self._in_head:
-            self._unwatch_head()
+            self._stop_head_timer()
             return
-        self._watch_head()
-        self._head_size += len(data) if went_on else 0
+        self._start_head_timer()
+        self._head_size += len(data) if continues_head else 0
         if self._head_size > LONGEST_HEAD:
             message = f"the head of the request is larger than {LONGEST_HEAD} bytes"
             self._refuse(ApiError(431, message, code="head_too_large"))
@@ -96,21 +97,22 @@ class HttpProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(ApiError(400, msg, code="invalid_http"))
 
-    def _watch_head(self) -> None:
-        if self._late is None:
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
             message = f"no whole head within {self.head_timeout_s:g} s"
             late = ApiError(408, message, code="timeout")
-            self._late = self.loop.call_later(self.head_timeout_s, self._refuse, late)
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self._refuse, late)
 
-    def _unwatch_head(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _refuse(self, error: ApiError) -> None:
-        self._unwatch_head()
+        self._stop_head_timer()
         if self.transport.is_closing():
             return
+        # An answer that has begun can only be cut off; an error inside it would look like its body.
         answering = self.cycle is not None and not self.cycle.response_complete
         if not answering:
             self.transport.write(_answer(error))

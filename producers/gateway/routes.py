@@ -1,4 +1,4 @@
-"""Which dialect is spoken at which path."""
+"""The dialects by the path at which they are spoken. A new dialect is a class and a line here."""
 
 from collections.abc import Mapping
 
@@ -15,25 +15,25 @@ from producers.gateway.dialects.openai_responses import response as responses_re
 
 
 class OpenAiChat:
-    """`POST /v1/chat/completions`."""
+    """Dialect of `POST /v1/chat/completions`."""
 
     parse = staticmethod(chat_request.parse)
     completion = staticmethod(chat_response.completion)
-    events = staticmethod(chat_response.Chunks)
+    events = staticmethod(chat_response.ChatEvents)
     error_body = staticmethod(openai_shape.error_body)
 
 
 class OpenAiCompletions:
-    """`POST /v1/completions`."""
+    """Dialect of `POST /v1/completions`."""
 
     parse = staticmethod(openai_completions.parse)
     completion = staticmethod(openai_completions.completion)
-    events = staticmethod(openai_completions.Completions)
+    events = staticmethod(openai_completions.CompletionEvents)
     error_body = staticmethod(openai_shape.error_body)
 
 
 class OpenAiResponses:
-    """`POST /v1/responses`."""
+    """Dialect of `POST /v1/responses`."""
 
     parse = staticmethod(responses_request.parse)
     completion = staticmethod(responses_response.completion)
@@ -42,7 +42,7 @@ class OpenAiResponses:
 
 
 class AnthropicMessages:
-    """`POST /v1/messages`."""
+    """Dialect of `POST /v1/messages`."""
 
     parse = staticmethod(messages_request.parse)
     completion = staticmethod(messages_response.completion)
@@ -62,10 +62,13 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
-    """Whose errors a call gets, where no dialect is spoken as well."""
+    """Return the dialect whose error format this call expects.
+
+    Also works for paths that belong to no dialect, such as `/v1/models`.
+    """
     spoken = DIALECTS.get(path)
     if spoken is not None:
         return spoken
-    # Anthropic's clients send it with every call.
-    known = path.startswith("/v1/messages") or b"anthropic-version" in headers
-    return ANTHROPIC if known else OPENAI
+    # Anthropic's clients send this header with every call.
+    anthropic = path.startswith("/v1/messages") or b"anthropic-version" in headers
+    return ANTHROPIC if anthropic else OPENAI

@@ -1,4 +1,4 @@
-"""A gateway from start to end: listen, serve, and on the stop event drain and close in order."""
+"""The life of a gateway: listen, serve, and on the stop event drain and close in order."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class AddressUnavailable(SeamlessFlowError):
-    """The gateway cannot listen where its settings say."""
+    """Failure to listen on the address in the settings."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         self.host = host
@@ -37,7 +37,7 @@ class AddressUnavailable(SeamlessFlowError):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process shell."""
+    """A uvicorn server that leaves signals to `infra.process`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -45,10 +45,10 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
-    """Runs until `stop` is set.
+    """Serve until `stop` is set.
 
-    Raises `AddressUnavailable`, and `KafkaUnavailable` or `TopicMissing` when Kafka is not there,
-    or not ready, at start.
+    Raises `AddressUnavailable` if the address is taken, `KafkaUnavailable` if Kafka does not answer
+    at start, and `TopicMissing` if its topics were not created yet.
     """
     listener = _listener(settings.gateway.host, settings.gateway.port)
     url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
@@ -58,7 +58,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     tracing = telemetry(settings.telemetry, "gateway", link.instance)
     export = metrics_export(settings.telemetry, metrics, "gateway", link.instance)
     app = App(link, settings.gateway, url.rstrip("/"), metrics, tracing)
-    _spare_collector()
+    _relieve_collector()
     try:
         await _serve(app, link, settings, listener, stop)
     finally:
@@ -73,21 +73,25 @@ async def _serve(
 ) -> None:
     server = _Server(_config(app, settings.gateway))
     serving = asyncio.create_task(server.serve([listener]))
-    beating = asyncio.create_task(link.send_heartbeats())
-    asked = asyncio.create_task(stop.wait())
+    heartbeats = asyncio.create_task(link.send_heartbeats())
+    stopping = asyncio.create_task(stop.wait())
     ready(_log, "gateway %s listens on %s", link.instance, listener.getsockname())
-    await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
+    # Heartbeats never end by themselves: if one of the three ends, the gateway stops or has failed.
+    await asyncio.wait({serving, heartbeats, stopping}, return_when=asyncio.FIRST_COMPLETED)
     await app.in_flight.drain(settings.gateway.shutdown_timeout_s)
     server.should_exit = True
-    beating.cancel()
-    results = await asyncio.gather(serving, beating, return_exceptions=True)
+    heartbeats.cancel()
+    results = await asyncio.gather(serving, heartbeats, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception):
             raise result
 
 
-def _spare_collector() -> None:
-    """What start-up made stays for good, so looking at it again and again is a fifth of a call."""
+def _relieve_collector() -> None:
+    """Exempt the objects made at start from garbage collection, and collect more rarely.
+
+    These objects live as long as the process; collecting over them took a fifth of a call's CPU.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY, 50, 50)

@@ -30,6 +30,6 @@ def session() -> str:
 @pytest.fixture
 def client(gateway: GatewayProcess, session: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(
-        base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session), max_retries=0
+        base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session), max_retries=0
     ) as made:
         yield made

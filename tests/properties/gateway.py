@@ -6,7 +6,7 @@ Two instances share one of these; a call waits at the instance that sent it.
 from dataclasses import dataclass, field
 
 from producers.gateway.calls.delivered import Delivered
-from producers.gateway.link.pending import Pending
+from producers.gateway.link.pending import PendingReplies
 from schemas import records as r
 
 Finished = r.ReplyFinished | r.CommandAnswered
@@ -36,12 +36,12 @@ class Call:
     def take(self, reply: r.ReplyDelta | Finished) -> None:
         """Takes the next reply, as a streamed call does."""
         if isinstance(reply, r.ReplyDelta):
-            if self.delivered.take(reply):
+            if self.delivered.accept(reply):
                 self.deltas.append(reply)
             return
         self.end = reply
         if isinstance(reply, r.ReplyFinished) and reply.status == 200:
-            self.rest = self.delivered.rest(reply)
+            self.rest = self.delivered.missing_delta(reply)
 
 
 class Gateway:
@@ -49,13 +49,13 @@ class Gateway:
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
-        self._pending: dict[str, Pending[Call]] = {}
+        self._pending: dict[str, PendingReplies[Call]] = {}
 
     def send(self, command: r.Record, command_id: str, instance: str, for_turn: bool) -> Call:
         """A call begins to wait."""
         call = Call(command, instance, command_id, for_turn)
         self.calls[command_id] = call
-        self._pending.setdefault(instance, Pending()).add(call)
+        self._pending.setdefault(instance, PendingReplies()).add(call)
         return call
 
     def give_up(self, command_id: str) -> None:

@@ -1,6 +1,6 @@
-"""Which parameter of a call an error is about that the manager or a worker found. Pure.
+"""The parameter that a manager's or worker's error is about, in the dialect's words. Pure.
 
-They know the canonical request alone, so an error that they write has no name of the dialect's.
+Managers and workers know only the canonical request, so their errors name no parameter of it.
 """
 
 import re
@@ -14,7 +14,7 @@ from schemas.records import Sampling
 _NOTHING_ASKED = Sampling()
 _CODES = ("bad_request", "unsupported_value")
 _WORD = re.compile(r"[a-z_]+")
-_NAMED_ALIKE = (
+_SAME_NAME = (
     "min_p",
     "presence_penalty",
     "frequency_penalty",
@@ -24,7 +24,7 @@ _NAMED_ALIKE = (
     "seed",
     "top_logprobs",
 )
-"""Fields of `Sampling` that bear the name of the parameter they come from."""
+"""Fields of `Sampling` that have the name of the parameter they come from."""
 _SCHEMA: Mapping[str, str] = {
     "openai.chat": "response_format",
     "openai.responses": "text.format",
@@ -33,7 +33,7 @@ _SCHEMA: Mapping[str, str] = {
 
 
 def blame(error: ApiError, request: CanonicalRequest) -> None:
-    """Names in an error the parameter it is about, where that can be told."""
+    """Set the parameter that an error is about, if its message shows which one."""
     if error.status != 400 or error.param is not None:
         return
     if error.code == "previous_response_not_found" and request.previous_turn is not None:
@@ -44,13 +44,13 @@ def blame(error: ApiError, request: CanonicalRequest) -> None:
 
 
 def _parameter(message: str, request: CanonicalRequest) -> str | None:
-    asked = [
+    given = [
         name
-        for name in _NAMED_ALIKE
+        for name in _SAME_NAME
         if getattr(request.sampling, name) != getattr(_NOTHING_ASKED, name)
     ]
     for word in _WORD.findall(message):
-        if word in asked:
+        if word in given:
             return str(word)
     if request.sampling.json_schema is not None and "structured output" in message:
         return _SCHEMA.get(request.dialect)

@@ -1,4 +1,4 @@
-"""How long a prompt would be: `POST /v1/messages/count_tokens`. No turn comes of it."""
+"""Token counts of prompts, `POST /v1/messages/count_tokens`. A count makes no turn."""
 
 import secrets
 
@@ -17,7 +17,7 @@ from schemas.records import CommandAnswered, CountTokens
 
 
 class Counting:
-    """Serves questions about token counts."""
+    """The handler of requests for a token count."""
 
     def __init__(self, link: Link, settings: GatewaySection, telemetry: Telemetry) -> None:
         self._link = link
@@ -25,7 +25,7 @@ class Counting:
         self._telemetry = telemetry
 
     async def serve(self, exchange: Exchange, caller: Caller) -> None:
-        """Answers one question. Raises `ApiError`."""
+        """Ask the manager for the count and answer the call. Raises `ApiError`."""
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         command = self._command(body, caller, exchange)

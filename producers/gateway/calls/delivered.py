@@ -1,8 +1,8 @@
-"""What of a streamed turn its client already has. Pure.
+"""The part of a streamed turn that its client already has. Pure.
 
-Replies come at least once: a repeated delta is dropped by its token offset. A gap should not occur;
-after one (a retry joined in the middle) the client gets no more deltas until the turn is over, and
-then the rest of the message, worked out from the whole.
+Kafka delivers replies at least once; a repeated delta is dropped, by its token offset. A gap should
+not occur. After one (a retry joined in the middle) the client gets no more deltas until the turn
+ends, and then the rest of the message, computed from the whole message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from schemas.records import ReplyDelta, ReplyFinished
 
 
 class Delivered:
-    """Progress of one streamed choice, in tokens."""
+    """The progress of one streamed choice, in tokens."""
 
     __slots__ = ("_deltas", "_gap", "offset")
 
@@ -23,9 +23,10 @@ class Delivered:
         self._deltas: list[bytes] = []
         self._gap = False
 
-    def take(self, reply: ReplyDelta) -> bool:
-        """Whether the delta is the next one and is to be sent on."""
+    def accept(self, reply: ReplyDelta) -> bool:
+        """Return whether the delta continues what the client has; if so, count it as sent."""
         if self._gap or reply.token_offset != self.offset:
+            # A delta that reaches further than what the client has shows that tokens are missing.
             self._gap = self._gap or reply.token_offset + reply.token_count > self.offset
             return False
         self.offset += reply.token_count
@@ -33,15 +34,15 @@ class Delivered:
             self._deltas.append(reply.delta)
         return True
 
-    def rest(self, reply: ReplyFinished) -> bytes | None:
-        """The delta that makes the message whole; none when nothing is missing."""
+    def missing_delta(self, reply: ReplyFinished) -> bytes | None:
+        """Return the delta that completes the message, or None if nothing is missing."""
         if reply.delta is not None and not self._gap and reply.token_offset == self.offset:
             return reply.delta
         return missing(reply.message, self._deltas)
 
 
 def missing(message: bytes | None, deltas: Sequence[bytes]) -> bytes | None:
-    """What `deltas` lack of `message`; none when nothing."""
+    """Return the part of `message` that `deltas` lack, as a delta; None if they lack nothing."""
     if message is None:
         return None
     whole = orjson.loads(message)

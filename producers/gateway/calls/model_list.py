@@ -1,4 +1,4 @@
-"""What `/v1/models` tells of all and of one, for OpenAI's and Anthropic's clients in one. Pure."""
+"""Bodies of `/v1/models`, in one shape for OpenAI's and Anthropic's clients. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ import orjson
 
 
 def listing(names: Sequence[str], created: int) -> bytes:
-    """The body that lists `names`, all `created` then (seconds since the epoch)."""
+    """Return the body that lists `names`; `created` is in seconds since the epoch."""
     body = {
         "object": "list",
         "data": [_model(name, created) for name in names],
@@ -19,7 +19,7 @@ def listing(names: Sequence[str], created: int) -> bytes:
 
 
 def one_model(name: str, created: int) -> bytes:
-    """The body that tells of one model."""
+    """Return the body that describes one model."""
     return orjson.dumps(_model(name, created))
 
 

@@ -1,4 +1,4 @@
-"""The session interface: open, reward, close. Each waits until the manager has recorded it."""
+"""The session interface: open, reward, close. Each answers once the manager has recorded it."""
 
 import secrets
 from typing import Annotated, Any, Literal, TypeVar
@@ -30,7 +30,7 @@ class _Body(BaseModel):
 
 
 class OpenBody(_Body):
-    """What `POST /sessions` takes."""
+    """The body of `POST /sessions`."""
 
     session_id: Name | None = None
     policy: Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -52,7 +52,7 @@ class OpenBody(_Body):
 
 
 class RewardBody(_Body):
-    """What `POST /sessions/{id}/reward` takes; `turn` is the id of a response."""
+    """The body of `POST /sessions/{id}/reward`; `turn` is the id of a response."""
 
     value: Annotated[float, Field(allow_inf_nan=False)]
     name: Text = "reward"
@@ -63,7 +63,7 @@ class RewardBody(_Body):
 
 
 class CloseBody(_Body):
-    """What `POST /sessions/{id}/close` takes."""
+    """The body of `POST /sessions/{id}/close`."""
 
     status: Literal[
         "complete", "truncated", "aborted", "timeout", "pruned", "filtered", "unrewarded"
@@ -77,7 +77,7 @@ B = TypeVar("B", bound=_Body)
 
 
 class Sessions:
-    """Serves the session interface."""
+    """The handlers of the session interface."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, keys: Keys, url: str, telemetry: Telemetry
@@ -89,12 +89,12 @@ class Sessions:
         self._telemetry = telemetry
 
     async def open(self, exchange: Exchange, _: str) -> None:
-        """`POST /sessions`. Raises `ApiError`."""
+        """Serve `POST /sessions`. Raises `ApiError`."""
         body = await self._body(exchange, OpenBody)
         session_id = body.session_id or secrets.token_hex(12)
         fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s"})
         command = OpenSession(
-            **self._envelope(session_id),
+            **self._command_fields(session_id),
             **fields,
             max_age_ms=_ms(body.max_age_s),
             max_idle_ms=_ms(body.max_idle_s),
@@ -102,13 +102,13 @@ class Sessions:
         await self._carry_out(command)
         answer = {
             "session_id": session_id,
-            "api_key": self._keys.session_token(session_id),
+            "api_key": self._keys.session_key(session_id),
             "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
         }
         await exchange.answer(201, orjson.dumps(answer))
 
     async def reward(self, exchange: Exchange, session_id: str) -> None:
-        """`POST /sessions/{id}/reward`. Raises `ApiError`."""
+        """Serve `POST /sessions/{id}/reward`. Raises `ApiError`."""
         body = await self._body(exchange, RewardBody)
         reward = Reward(
             name=body.name,
@@ -118,14 +118,14 @@ class Sessions:
             source=body.source,
             revision=body.revision,
         )
-        command = AssignReward(**self._envelope(session_id), reward=reward, final=body.final)
+        command = AssignReward(**self._command_fields(session_id), reward=reward, final=body.final)
         await exchange.answer(200, await self._carry_out(command))
 
     async def close(self, exchange: Exchange, session_id: str) -> None:
-        """`POST /sessions/{id}/close`. Raises `ApiError`."""
+        """Serve `POST /sessions/{id}/close`. Raises `ApiError`."""
         body = await self._body(exchange, CloseBody)
         command = CloseSession(
-            **self._envelope(session_id),
+            **self._command_fields(session_id),
             status=body.status,
             reason=body.reason,
             cause=body.cause,
@@ -144,7 +144,7 @@ class Sessions:
             message = f"{param}: {first['msg']}" if param else first["msg"]
             raise ApiError(400, message, code="invalid_value", param=param) from error
 
-    def _envelope(self, session_id: str) -> dict[str, Any]:
+    def _command_fields(self, session_id: str) -> dict[str, Any]:
         now_ms = clock.now_ms()
         return {
             "command_id": secrets.token_hex(12),
@@ -155,13 +155,14 @@ class Sessions:
         }
 
     async def _carry_out(self, command: Command) -> bytes:
-        """What to answer: the id of the session that it was done to, which a name may stand for."""
+        """Send a command and return the body of the answer: the id of the session it changed."""
         with self._telemetry.span(
             "command", session_id=command.session_id, kind=type(command).__name__
         ) as span:
             reply = await self._link.ask(command, span.headers)
         if isinstance(reply, CommandAnswered) and reply.status != OK:
             raise refused(reply.status, reply.reason, reply.detail)
+        # Not the id of the request: that may be a name, which stands for the session open under it.
         return orjson.dumps({"session_id": reply.session_id})
 
 

@@ -1,24 +1,25 @@
-"""Replies to one streamed call, as they come, to the bytes its client gets. Pure."""
+"""The streamed answer to one call: from replies, one at a time, to bytes for the client. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from producers.gateway.calls.delivered import Delivered
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Events, Piece
+from producers.gateway.dialects.dialect import ChoiceDelta, Events
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.link.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 from schemas.tokens import TOKEN_BYTES
 
 _COMMENT = b": keep-alive\n\n"
-"""What may stand before an answer in every dialect."""
+"""Bytes that may come before an answer in every dialect."""
 
 
 class StreamedAnswer:
-    """All choices of one call; `take` every reply until `complete`.
+    """The answer with all choices of one call; `write_reply` every reply until `complete`.
 
-    `begin` makes the writer for an answer of the given turn, which a retry's first reply tells.
+    `begin` makes the writer of events for a turn. A retry may join another turn, so the first reply
+    decides which turn that is.
     """
 
     def __init__(self, request: CanonicalRequest, begin: Callable[[str], Events]) -> None:
@@ -28,52 +29,53 @@ class StreamedAnswer:
         self._delivered = [Delivered() for _ in range(request.choices)]
         self._answers: dict[int, ReplyFinished] = {}
         self.repeated = 0
-        """Deltas that the client had or that did not follow what it had."""
+        """Count of deltas that were dropped: repeated ones, and those behind a gap."""
 
     @property
     def complete(self) -> bool:
-        """Whether all choices are finished."""
+        """Return whether all choices are finished."""
         return len(self._answers) == self._request.choices
 
     @property
     def answers(self) -> list[ReplyFinished]:
-        """The finished choices by number."""
+        """Return the finished choices in order of their number."""
         return [self._answers[choice] for choice in sorted(self._answers)]
 
-    def take(self, choice: int, reply: Reply) -> bytes:
-        """What to send next; empty when nothing. Raises `ApiError` when the turn failed."""
+    def write_reply(self, choice: int, reply: Reply) -> bytes:
+        """Return the bytes to send for a reply, maybe none. Raises `ApiError` if it failed."""
         if self.complete:
             return b""
         if isinstance(reply, ReplyDelta) and not reply.token_count:
+            # A delta without tokens means that the turn is still alive.
             return _COMMENT if self._events is None else self._events.keep_alive()
         if isinstance(reply, ReplyDelta):
-            events, data = self._opened(choice, reply)
+            events, data = self._opened_by(choice, reply)
             return data + self._delta(events, choice, reply)
         answer = finished(reply)
         if choice in self._answers:
             return b""
         self._answers[choice] = answer
-        events, data = self._opened(choice, answer)
+        events, data = self._opened_by(choice, answer)
         data += self._rest(events, choice, answer) + events.finish(choice, answer)
         return data + events.end(self.answers) if self.complete else data
 
     def failed(self, error: ApiError, turn_id: str) -> bytes:
-        """What ends the answer when no more will come; `turn_id` where no reply named one."""
+        """Return the bytes that end a failed answer; `turn_id` is used if no reply named a turn."""
         return (self._events or self._begin(turn_id)).failed(error)
 
-    def _opened(self, choice: int, reply: ReplyDelta | ReplyFinished) -> tuple[Events, bytes]:
+    def _opened_by(self, choice: int, reply: ReplyDelta | ReplyFinished) -> tuple[Events, bytes]:
         if self._events is not None:
             return self._events, b""
         self._events = self._begin(answered_turn(choice, reply))
         return self._events, self._events.open(reply.prompt_tokens)
 
     def _delta(self, events: Events, choice: int, reply: ReplyDelta) -> bytes:
-        if not self._delivered[choice].take(reply):
+        if not self._delivered[choice].accept(reply):
             self.repeated += 1
             return b""
         if reply.delta is None and not self._request.wants_logprobs:
             return b""
-        piece = Piece(
+        piece = ChoiceDelta(
             reply.delta or b"{}",
             reply.token_ids,
             reply.logprobs,
@@ -84,7 +86,7 @@ class StreamedAnswer:
 
     def _rest(self, events: Events, choice: int, answer: ReplyFinished) -> bytes:
         delivered = self._delivered[choice]
-        rest = delivered.rest(answer)
+        rest = delivered.missing_delta(answer)
         offset = delivered.offset
         start = offset * TOKEN_BYTES
         ids = answer.token_ids[start:] if answer.token_ids else None
@@ -92,11 +94,11 @@ class StreamedAnswer:
         if not rest and not ids:
             return b""
         tensors = [_from_token(tensor, offset) for tensor in answer.tensors]
-        return events.delta(choice, Piece(rest or b"{}", ids, logprobs, tensors, offset))
+        return events.delta(choice, ChoiceDelta(rest or b"{}", ids, logprobs, tensors, offset))
 
 
 def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
-    """Without the rows of tokens before `offset`."""
+    """Return the tensor without the rows of tokens before `offset`."""
     offset = min(offset, tensor.to_token)
     rows = tensor.to_token - tensor.from_token
     if not tensor.data or not rows or offset <= tensor.from_token:
@@ -108,12 +110,12 @@ def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
 
 
 def answered_turn(choice: int, reply: ReplyDelta | ReplyFinished) -> str:
-    """The turn that answers a call, by a reply to one of its choices."""
+    """Return the id of the turn that answers a call, from a reply to one of its choices."""
     return reply.turn_id.removesuffix(f".{choice}") if choice else reply.turn_id
 
 
 def finished(reply: Reply) -> ReplyFinished:
-    """The reply as a whole answer. Raises `ApiError` when it says that there is none."""
+    """Return the reply as a whole answer. Raises `ApiError` if it reports a failure."""
     if isinstance(reply, ReplyFinished) and reply.status == OK:
         return reply
     if isinstance(reply, ReplyFinished | CommandAnswered):

@@ -1,7 +1,7 @@
-"""Answers a call of an agent: commands out, replies back, in the agent's dialect.
+"""Calls of agents: commands to the manager, its replies back as an answer in the agent's dialect.
 
-A call with n choices is n turns. Nothing is sent before the first reply. When a client leaves,
-its turn goes on for a grace time in which a retry can join it, and then is cancelled.
+A call with n choices is n turns. The client gets nothing before the first reply. After a client
+leaves, its turn continues for a grace time in which a retry can join it, and is then cancelled.
 """
 
 import asyncio
@@ -18,51 +18,51 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Span, Telemetry
 from producers.gateway.calls.blame import blame
 from producers.gateway.calls.callers import Caller
-from producers.gateway.calls.silence import Silence
+from producers.gateway.calls.keep_alive import KeepAliveTimer
+from producers.gateway.calls.retries import idempotency_key, retry_count
 from producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
-from producers.gateway.calls.tries import idempotency_key, retry_count
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import Dialect, Events
 from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange
-from producers.gateway.link.inbox import Expected, Inbox
+from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
 from producers.gateway.link.link import Link
 from producers.gateway.settings import GatewaySection
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
-# The manager fails a turn at its deadline; only if it does not, the gateway does, this much later.
+# The manager ends a turn at its deadline; the gateway does so this much later if it did not.
 _MANAGER_MARGIN_S = 2.0
-# A call answered sooner need not be watched, which saves a tenth of its CPU.
+# A call answered sooner is not watched, which saves a tenth of its CPU.
 _WATCH_AFTER_S = 0.1
-# What a reply is that says no more than that the turn is still held.
-_QUIET = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
+# A reply without tokens: the turn is still alive, the client gets a keep-alive.
+_STILL_ALIVE = ReplyDelta(gateway="", session_id="", turn_id="", token_offset=0, token_count=0)
 _CLOSED = "session_closed"
 
 
 @dataclass(slots=True)
 class Call:
-    """One call under way."""
+    """One call under way, with all that waits for its end."""
 
     request: CanonicalRequest
     caller: Caller
     turn_id: str
     created: int
     span: Span
-    inbox: Inbox = field(default_factory=Inbox)
-    turns: list[Expected] = field(default_factory=list)
+    inbox: ReplyInbox = field(default_factory=ReplyInbox)
+    turns: list[ExpectedReply] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
-    silence: Silence | None = None
+    keep_alive: KeepAliveTimer | None = None
 
-    def end(self) -> None:
-        """Nothing more is to happen by itself."""
+    def stop_timers(self) -> None:
+        """Cancel all timers of the call."""
         if self.timer is not None:
             self.timer.cancel()
-        if self.silence is not None:
-            self.silence.end()
+        if self.keep_alive is not None:
+            self.keep_alive.cancel()
 
 
 class Turns:
-    """Serves turns of all sessions."""
+    """The handler of calls that sample turns, of all sessions."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, metrics: Metrics, telemetry: Telemetry
@@ -72,7 +72,7 @@ class Turns:
         self._telemetry = telemetry
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
-        self._patience_s = settings.turn_timeout_s + _MANAGER_MARGIN_S
+        self._longest_wait_s = settings.turn_timeout_s + _MANAGER_MARGIN_S
         self._first_reply = metrics.histogram("seamlessflow_gateway_first_reply_seconds")
         self._cancelled = metrics.counter("seamlessflow_gateway_turns_cancelled_total")
         self._repeated = metrics.counter(
@@ -80,7 +80,7 @@ class Turns:
         )
 
     async def serve(self, exchange: Exchange, caller: Caller, dialect: Dialect) -> None:
-        """Answers one call. Raises `ApiError` before anything is sent, or `ClientGone`."""
+        """Answer one call. Raises `ApiError` before anything was sent, or `ClientGone`."""
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         request = dialect.parse(body, settings.max_choices)
@@ -88,7 +88,7 @@ class Turns:
         exchange.request_id = exchange.request_id or call.turn_id.encode()
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)
         try:
-            self._send(call, exchange.headers)
+            self._send_commands(call, exchange.headers)
             if request.stream:
                 await self._stream(exchange, call, dialect)
             else:
@@ -98,13 +98,13 @@ class Turns:
                 blame(error, request)
             call.span.fail(str(error))
             if caller.terms is not None and isinstance(error, ApiError) and error.code == _CLOSED:
-                # The session ended under the turn; with the next try another one begins.
+                # The session ended during the turn. After 503 the client retries: another begins.
                 raise ApiError(503, error.message, code=error.code) from error
             raise
         finally:
-            call.end()
+            call.stop_timers()
             call.span.end()
-            self._leave(call)
+            self._stop_waiting(call)
 
     def _call(
         self, request: CanonicalRequest, caller: Caller, headers: Mapping[bytes, bytes]
@@ -120,21 +120,22 @@ class Turns:
         return Call(request, caller, turn_id, int(time.time()), span)
 
     def _watch(self, call: Call, exchange: Exchange) -> None:
-        """From now on a call ends when its client leaves or its time is over."""
-        left_s = self._patience_s - _WATCH_AFTER_S
-        call.timer = self._loop.call_later(left_s, call.inbox.put, _late())
+        """End the call from now on when its client leaves or its time is over."""
+        left_s = self._longest_wait_s - _WATCH_AFTER_S
+        call.timer = self._loop.call_later(left_s, call.inbox.put, _timed_out())
         if call.request.stream:
-            # It hears something long before it would give up.
-            quiet = partial(call.inbox.put, (0, _QUIET))
-            call.silence = Silence(self._loop, self._settings.stream_keep_alive_s, quiet)
-        # Ends by itself with the exchange, however that ends.
+            send_keep_alive = partial(call.inbox.put, (0, _STILL_ALIVE))
+            call.keep_alive = KeepAliveTimer(
+                self._loop, self._settings.stream_keep_alive_s, send_keep_alive
+            )
+        # Needs no cancel: the task ends when the client leaves or has its whole answer.
         watch = self._loop.create_task(exchange.gone())
         watch.add_done_callback(partial(_client_gone, call.inbox))
 
-    def _send(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
+    def _send_commands(self, call: Call, headers: Mapping[bytes, bytes]) -> None:
         for choice, body_hash in enumerate(call.request.body_hashes()):
             turn_id = f"{call.turn_id}.{choice}" if choice else call.turn_id
-            expected = Expected(call.inbox, call.caller.session_id, turn_id, choice, True)
+            expected = ExpectedReply(call.inbox, call.caller.session_id, turn_id, choice, True)
             command = self._command(call, turn_id, choice, body_hash, headers)
             self._link.send(command, expected, call.span.headers)
             call.turns.append(expected)
@@ -180,7 +181,7 @@ class Turns:
     async def _answer(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:
         answers: dict[int, ReplyFinished] = {}
         while len(answers) < call.request.choices:
-            choice, reply = await call.inbox.next()
+            choice, reply = await call.inbox.next_reply()
             if not isinstance(reply, ReplyDelta):
                 answers.setdefault(choice, finished(reply))
         ordered = [answers[choice] for choice in range(call.request.choices)]
@@ -194,8 +195,8 @@ class Turns:
 
         answer = StreamedAnswer(call.request, begin)
         try:
-            # Reached only by a client that does not read: waiting for replies ends before.
-            async with asyncio.timeout(self._patience_s + _MANAGER_MARGIN_S):
+            # Only a client that does not read gets here: waiting for replies ends earlier.
+            async with asyncio.timeout(self._longest_wait_s + _MANAGER_MARGIN_S):
                 await self._send_events(exchange, call, answer)
         except ApiError as error:
             if not exchange.status:
@@ -206,29 +207,30 @@ class Turns:
     async def _send_events(self, exchange: Exchange, call: Call, answer: StreamedAnswer) -> None:
         began = self._loop.time()
         while not answer.complete:
-            # What came together goes out in one write, also before a failure.
+            # Replies that arrived together go out in one write, even if the last one is a failure.
             parts: list[bytes] = []
             try:
-                for choice, reply in await call.inbox.some():
-                    parts.append(answer.take(choice, reply))
+                for choice, reply in await call.inbox.ready_replies():
+                    parts.append(answer.write_reply(choice, reply))
             finally:
                 if data := b"".join(parts):
                     if not exchange.status:
                         self._first_reply.observe(self._loop.time() - began)
                     await exchange.event(data, last=answer.complete)
-                    if call.silence is not None:
-                        call.silence.heard()
+                    if call.keep_alive is not None:
+                        call.keep_alive.restart()
         self._repeated.inc(answer.repeated)
 
-    def _leave(self, call: Call) -> None:
-        """Ends the waiting; turns without an answer are cancelled when the grace time is over."""
+    def _stop_waiting(self, call: Call) -> None:
+        """Stop waiting for replies. Cancel turns without an answer when the grace time is over."""
         for expected in call.turns:
             if expected.answered:
                 self._link.forget(expected)
             else:
                 self._loop.call_later(self._settings.disconnect_grace_s, self._cancel, expected)
 
-    def _cancel(self, expected: Expected) -> None:
+    def _cancel(self, expected: ExpectedReply) -> None:
+        # A retry may have joined the turn or it may have ended: then it must not be cancelled.
         if not self._link.forget(expected) or expected.answered:
             return
         now_ms = clock.now_ms()
@@ -245,11 +247,11 @@ class Turns:
         self._cancelled.inc()
 
 
-def _late() -> ApiError:
+def _timed_out() -> ApiError:
     return ApiError(504, "the turn was not answered in time", code="timeout")
 
 
-def _client_gone(inbox: Inbox, _: object) -> None:
+def _client_gone(inbox: ReplyInbox, _: object) -> None:
     inbox.put(ClientGone())
 
 

@@ -18,7 +18,7 @@ RESPONSE = "resp_"
 _PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
 
 
-class Piece(NamedTuple):
+class ChoiceDelta(NamedTuple):
     """More of a choice: what some tokens add to its message (JSON, `{}` for nothing yet).
 
     The rest is there where log-probs were asked for: int32 ids, float32 log-probs, the arrays
@@ -38,7 +38,7 @@ class Events(Protocol):
     def open(self, prompt_tokens: int) -> bytes:
         """The answer begins. Called once and first; `prompt_tokens` is 0 where it is unknown."""
 
-    def delta(self, choice: int, piece: Piece) -> bytes:
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """More of a choice."""
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:

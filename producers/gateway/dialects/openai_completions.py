@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json
-from producers.gateway.dialects.dialect import COMPLETION, Piece
+from producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta
 from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from producers.gateway.dialects.parameters import (
     Check,
-    bounded,
     flag,
-    given,
     includes_usage,
+    read_body,
+    refuse_deep_nesting,
     text,
     unsupported,
     whole,
@@ -36,10 +36,10 @@ _MOST_IDS = 2**31
 _KIND = "text_completion"
 
 
-@bounded
+@refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
-    request = given(body)
+    request = read_body(body)
     refuse(request, _REFUSED)
     stream = flag("stream", request.get("stream", False))
     return CanonicalRequest(
@@ -105,7 +105,7 @@ def completion(
     return orjson.dumps(body)
 
 
-class Completions(OpenAiEvents):
+class CompletionEvents(OpenAiEvents):
     """Makes the events of one streamed answer; each method gives bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
@@ -113,7 +113,7 @@ class Completions(OpenAiEvents):
         self._most = request.sampling.top_logprobs
         self._offsets: dict[int, int] = {}
 
-    def delta(self, choice: int, piece: Piece) -> bytes:
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """More text of a choice."""
         scored = scores(
             piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token

@@ -18,7 +18,7 @@ Check = Callable[[str, Any], object]
 MOST_STOPS = 16
 
 
-def given(body: bytes) -> dict[str, Any]:
+def read_body(body: bytes) -> dict[str, Any]:
     """The request's members that are not null."""
     try:
         request = orjson.loads(body)
@@ -29,7 +29,7 @@ def given(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in request.items() if value is not None}
 
 
-def bounded(read: Callable[P, R]) -> Callable[P, R]:
+def refuse_deep_nesting(read: Callable[P, R]) -> Callable[P, R]:
     """`read`, but what is nested more deeply than it can look at is refused with 400 as well."""
 
     @wraps(read)

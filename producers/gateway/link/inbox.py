@@ -7,27 +7,28 @@ from infra.errors import SeamlessFlowError
 from producers.gateway.link.pending import Reply
 from schemas.records import ReplyDelta
 
-Item = tuple[int, Reply]
-"""The choice that a reply is about, and the reply."""
+ChoiceReply = tuple[int, Reply]
+"""The number of a choice, and a reply about it."""
 
 
-class Inbox:
-    """Replies to one call, in the order of the log. One task reads it."""
+class ReplyInbox:
+    """The replies to one call, in the order of the log. One task reads them."""
 
     __slots__ = ("_items", "_reader")
 
     def __init__(self) -> None:
-        self._items: deque[Item | SeamlessFlowError] = deque()
+        self._items: deque[ChoiceReply | SeamlessFlowError] = deque()
         self._reader: asyncio.Future[None] | None = None
 
-    def put(self, item: Item | SeamlessFlowError) -> None:
-        """Adds a reply, or an error that ends the waiting."""
+    def put(self, item: ChoiceReply | SeamlessFlowError) -> None:
+        """Add a reply, or an error that the reading task gets raised."""
         self._items.append(item)
+        # The second of two replies finds the future done but the task not resumed yet.
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    async def next(self) -> Item:
-        """The next reply, as soon as there is one. Raises the error that was put."""
+    async def next_reply(self) -> ChoiceReply:
+        """Wait for the next reply and return it. Raises the error if one was put instead."""
         while not self._items:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
@@ -36,21 +37,24 @@ class Inbox:
             raise item
         return item
 
-    async def some(self) -> list[Item]:
-        """All replies that are there, as soon as there is one. Raises the error that comes next."""
-        items = [await self.next()]
+    async def ready_replies(self) -> list[ChoiceReply]:
+        """Wait for a reply and return all that are there, up to the first error.
+
+        Raises the error if it comes first.
+        """
+        items = [await self.next_reply()]
         while self._items and not isinstance(self._items[0], SeamlessFlowError):
             items.append(self._items.popleft())  # type: ignore[arg-type]
         return items
 
 
-class Expected:
-    """A turn or command that a call waits for."""
+class ExpectedReply:
+    """A turn or command whose reply a call waits for."""
 
     __slots__ = ("answered", "choice", "for_turn", "inbox", "session_id", "waits_for")
 
     def __init__(
-        self, inbox: Inbox, session_id: str, waits_for: str, choice: int, for_turn: bool
+        self, inbox: ReplyInbox, session_id: str, waits_for: str, choice: int, for_turn: bool
     ) -> None:
         self.inbox = inbox
         self.session_id = session_id
@@ -58,10 +62,10 @@ class Expected:
         self.choice = choice
         self.for_turn = for_turn
         self.answered = False
-        """Whether the last reply is in."""
+        """True once the last reply has arrived."""
 
-    def take(self, reply: Reply) -> None:
-        """Puts a reply into the inbox of the call."""
+    def receive(self, reply: Reply) -> None:
+        """Put a reply into the inbox of the call."""
         if not isinstance(reply, ReplyDelta):
             self.answered = True
         self.inbox.put((self.choice, reply))

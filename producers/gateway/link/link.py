@@ -1,7 +1,7 @@
 """The gateway's link to Kafka: commands out, replies in, heartbeats.
 
-Kafka counts as reachable while heartbeats are acknowledged. A command that could not be written is
-answered 503 at once, and whoever waits for it is told.
+Kafka counts as reachable while it acknowledges heartbeats. The call that waits for a command which
+could not be written gets 503 at once.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from infra.kafka.producer import Producer
 from infra.settings import KafkaSettings
 from infra.telemetry.metrics import Metrics
 from producers.gateway.errors import ApiError
-from producers.gateway.link.inbox import Expected, Inbox
-from producers.gateway.link.pending import Pending, Reply
-from producers.gateway.link.reply_reader import Replies
+from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
+from producers.gateway.link.pending import PendingReplies, Reply
+from producers.gateway.link.reply_reader import ReplyReader
 from producers.gateway.settings import GatewaySection
 from schemas.codec import encode
 from schemas.identity import session_name
@@ -39,13 +39,15 @@ from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
 _HEARTBEAT_S = 1.0
-_LOOK_S = 0.1
+_FIRST_HEARTBEATS_S = 0.1
+# Looking at delivery reports after each record would cost CPU; this is soon enough.
 _REPORT_EVERY_S = 0.05
+# Room for a record's key and headers within the largest record that the topic takes.
 _ENVELOPE_BYTES = 1024
 
 
 class Link:
-    """One gateway instance on Kafka. To be used on the event loop it was made on."""
+    """One gateway's connection to Kafka. Its methods run on the event loop it was made on."""
 
     def __init__(
         self, kafka: KafkaSettings, settings: GatewaySection, url: str, metrics: Metrics
@@ -56,7 +58,7 @@ class Link:
         self._settings = settings
         self._url = url
         self._loop = asyncio.get_running_loop()
-        self._pending: Pending[Expected] = Pending()
+        self._pending: PendingReplies[ExpectedReply] = PendingReplies()
         self._acknowledged = float("-inf")
         self._unclaimed = metrics.counter(
             "seamlessflow_gateway_replies_ignored_total", reason="nobody_waits"
@@ -68,47 +70,50 @@ class Link:
             report_every_s=_REPORT_EVERY_S,
             **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
         )
-        self._replies = Replies(
+        self._reply_reader = ReplyReader(
             kafka, self.instance, self.address.partition, self._producer, self._deliver
         )
 
     async def start(self) -> None:
-        """Fixes where replies are read from. Raises `KafkaUnavailable` after `start_timeout_s`."""
+        """Begin to read replies, and wait until Kafka acknowledges a heartbeat.
+
+        Raises `KafkaUnavailable` after `start_timeout_s`, and `TopicMissing`.
+        """
         timeout_s = self._settings.start_timeout_s
-        await self._replies.start(timeout_s)
+        await self._reply_reader.start(timeout_s)
         deadline = self._loop.time() + timeout_s
         self._send_heartbeat()
         while not self.reachable:
             if self._loop.time() > deadline:
                 raise KafkaUnavailable(self._kafka.bootstrap_servers, timeout_s)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_FIRST_HEARTBEATS_S)
             self._send_heartbeat()
 
     async def send_heartbeats(self) -> None:
-        """Tells the fleet every second that this gateway lives, until cancelled."""
+        """Send a heartbeat to `fleet` every second, until cancelled."""
         while True:
             self._send_heartbeat()
             await asyncio.sleep(_HEARTBEAT_S)
 
     def close(self) -> None:
-        """Writes what is queued and ends the reader."""
-        self._replies.close()
+        """Stop the reader and write all queued commands."""
+        self._reply_reader.close()
         self._producer.close(self._settings.kafka_timeout_s)
 
     @property
     def reachable(self) -> bool:
-        """Whether Kafka has acknowledged something of late."""
+        """Return whether Kafka acknowledged a heartbeat within `kafka_timeout_s`."""
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
 
-    def send(self, command: Command, expected: Expected | None, headers: Headers = ()) -> None:
-        """Sends a command; `expected` gets the replies. Raises `ApiError` (413, 503)."""
+    def send(self, command: Command, expected: ExpectedReply | None, headers: Headers = ()) -> None:
+        """Send a command; `expected` gets the replies. Raises `ApiError` (413, 503)."""
         value = encode(command)
         if len(value) > REQUESTS.max_record_bytes - _ENVELOPE_BYTES:
             message = f"the request takes {len(value)} bytes on the log, which is too many"
             raise ApiError(413, message, code="request_too_large")
         if expected is not None:
             self._pending.add(expected)
-        report = partial(self._written, expected)
+        report = partial(self._on_delivery, expected)
         try:
             self._producer.send_bytes(
                 REQUESTS.name, value, session_name(command.session_id), None, headers, report
@@ -118,24 +123,24 @@ class Link:
                 self._pending.remove(expected)
             raise _unreachable(str(error)) from error
 
-    def forget(self, expected: Expected) -> bool:
-        """Somebody waits no longer; whether nobody is left who waits for the same."""
+    def forget(self, expected: ExpectedReply) -> bool:
+        """Stop waiting for a reply. Return whether no other call waits for the same one."""
         return self._pending.remove(expected)
 
     def refuse_all(self, error: ApiError) -> None:
-        """Ends all waiting with an error."""
+        """End every call that waits for a reply with an error."""
         for expected in list(self._pending):
             expected.inbox.put(error)
 
     async def ask(self, command: Command, headers: Headers = ()) -> Reply:
-        """Sends a session command and waits for what becomes of it. Raises `ApiError`."""
-        inbox = Inbox()
-        expected = Expected(inbox, command.session_id, command.command_id, 0, False)
+        """Send a session command and return its reply. Raises `ApiError` (413, 503, 504)."""
+        inbox = ReplyInbox()
+        expected = ExpectedReply(inbox, command.session_id, command.command_id, 0, False)
         timeout_s = self._settings.command_timeout_s
         try:
             self.send(command, expected, headers)
             async with asyncio.timeout(timeout_s):
-                _, reply = await inbox.next()
+                _, reply = await inbox.next_reply()
                 return reply
         except TimeoutError:
             raise ApiError(504, f"no answer within {timeout_s:g} s", code="timeout") from None
@@ -144,14 +149,16 @@ class Link:
 
     def _deliver(self, replies: Sequence[Reply]) -> None:
         for reply in replies:
-            there = self._pending.route(reply)
-            for expected in there:
-                expected.take(reply)
-            if not there:
+            receivers = self._pending.route(reply)
+            for expected in receivers:
+                expected.receive(reply)
+            if not receivers:
                 self._unclaimed.inc()
 
-    def _written(self, expected: Expected | None, error: DeliveryFailed | None, _: int) -> None:
-        """Runs in the producer's thread."""
+    def _on_delivery(
+        self, expected: ExpectedReply | None, error: DeliveryFailed | None, _: int
+    ) -> None:
+        # Runs in the producer's thread; inboxes belong to the event loop.
         if error is not None and expected is not None:
             refusal = _unreachable(str(error))
             self._loop.call_soon_threadsafe(expected.inbox.put, refusal)
@@ -165,11 +172,11 @@ class Link:
             at_ms=now_ms(),
         )
         self._producer.send(
-            FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._heard
+            FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._on_heartbeat_delivery
         )
 
-    def _heard(self, error: DeliveryFailed | None, _: int) -> None:
-        """Runs in the producer's thread."""
+    def _on_heartbeat_delivery(self, error: DeliveryFailed | None, _: int) -> None:
+        # Runs in the producer's thread; assigning a float needs no lock.
         if error is None:
             self._acknowledged = time.monotonic()
 

@@ -1,8 +1,8 @@
-"""Who waits for which reply. Pure; `link.py` asks it about every reply to this gateway.
+"""The calls that wait for replies, by turn or command. Pure; `link.py` routes every reply with it.
 
-A turn's command has the turn's id, so one table serves commands and turns. When the manager says
-that a retry joined another turn, whoever waited for the retry waits for that turn from then on; so
-several calls may wait for one turn.
+A turn's command has the turn's id, so one table serves commands and turns. When the manager reports
+that a retry joined another turn, the calls that waited for the retry wait for that turn from then
+on. So several calls may wait for one turn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ OK = 200
 
 
 class Waiting(Protocol):
-    """Somebody who waits for a command's answer, or (`for_turn`) for a turn's."""
+    """A call that waits for the answer to a command, or (`for_turn`) to a turn."""
 
     waits_for: str
     for_turn: bool
@@ -24,8 +24,8 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-class Pending(Generic[W]):
-    """All that is waited for, by the id of the command or turn."""
+class PendingReplies(Generic[W]):
+    """A table of waiting calls, by the id of the command or turn."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[W]] = {}
@@ -37,11 +37,11 @@ class Pending(Generic[W]):
         return (waiting for there in self._by_id.values() for waiting in there)
 
     def add(self, waiting: W) -> None:
-        """Somebody begins to wait."""
+        """Add a call that waits for `waits_for`."""
         self._by_id.setdefault(waiting.waits_for, []).append(waiting)
 
     def remove(self, waiting: W) -> bool:
-        """Somebody waits no longer; whether nobody is left who waits for this."""
+        """Remove a call. Return whether no other call waits for the same command or turn."""
         there = self._by_id.get(waiting.waits_for, [])
         if waiting in there:
             there.remove(waiting)
@@ -50,10 +50,11 @@ class Pending(Generic[W]):
         return not there
 
     def route(self, reply: Reply) -> Sequence[W]:
-        """Those whom the reply concerns. Takes in that a retry joined another turn."""
+        """Return the calls that get this reply. Moves a retry to the turn that it joined."""
         if not isinstance(reply, CommandAnswered):
             return self._by_id.get(reply.turn_id, ())
         there = self._by_id.get(reply.command_id, ())
+        # For a turn only a refusal is an answer; an acceptance names the turn that a retry joined.
         if reply.status != OK or not there or not there[0].for_turn:
             return there
         if reply.turn_id is not None and reply.turn_id != reply.command_id:

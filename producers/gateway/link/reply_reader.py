@@ -1,7 +1,7 @@
 """The thread that reads this gateway's partition of `replies`.
 
-Its start is the partition's end, fixed before anything is asked, so no reply is missed. A batch is
-handed to the event loop in one call. An error ends the thread and with it the process.
+It begins at the partition's end, looked up before the gateway sends its first command, so no reply
+is missed. An error ends the thread and with it the process.
 """
 
 import asyncio
@@ -20,8 +20,11 @@ _JOIN_S = 5.0
 _REPLIES = (ReplyFinished, ReplyDelta, CommandAnswered)
 
 
-class Replies:
-    """Hands replies addressed to `gateway` to `deliver` on `loop`, in the order of the log."""
+class ReplyReader:
+    """A thread that gives the replies to `gateway` to `deliver`, in the order of the log.
+
+    `deliver` runs on the event loop that made the reader.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class Replies:
         self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
 
     async def start(self, timeout_s: float) -> None:
-        """Fixes where to begin and begins. Raises `KafkaUnavailable` and `TopicMissing`."""
+        """Begin at the partition's end. Raises `KafkaUnavailable` and `TopicMissing`."""
         ends = await asyncio.to_thread(
             self._reader.ends, [(REPLIES.name, self._partition)], timeout_s
         )
@@ -48,7 +51,7 @@ class Replies:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stop the thread."""
         self._closed.set()
         self._thread.join(_JOIN_S)
 
@@ -60,5 +63,6 @@ class Replies:
                 if isinstance(item.record, _REPLIES) and item.record.gateway == self._gateway
             ]
             if replies:
+                # One call a batch: waking the event loop costs a system call.
                 self._loop.call_soon_threadsafe(self._deliver, replies)
         self._reader.close()

@@ -174,7 +174,7 @@ class GatewayProcess:
 
     def bearing(self, session: str) -> dict[str, str]:
         """Headers of a session's call."""
-        return {"authorization": f"Bearer {self.keys.session_token(session)}"}
+        return {"authorization": f"Bearer {self.keys.session_key(session)}"}
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def raw_answer(gateway: GatewayProcess, *parts: bytes) -> bytes:
 
 
 def head(gateway: GatewayProcess, session: str, *lines: str) -> bytes:
-    token = gateway.keys.session_token(session)
+    token = gateway.keys.session_key(session)
     begin = [f"POST {CHAT} HTTP/1.1", "host: x", f"authorization: Bearer {token}"]
     return "\r\n".join([*begin, *lines, "", ""]).encode()
 

@@ -66,7 +66,7 @@ def test_the_asynchronous_client_is_answered_many_times_at_once(
 ) -> None:
     async def talk() -> set[str]:
         async with openai.AsyncOpenAI(
-            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session)
+            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
             calls = [client.chat.completions.create(model="m", messages=[USER]) for _ in range(100)]
             return {answer.id for answer in await asyncio.gather(*calls)}
@@ -101,7 +101,7 @@ def test_the_asynchronous_client_streams(
 
     async def talk() -> str:
         async with openai.AsyncOpenAI(
-            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session)
+            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
             stream = await client.chat.completions.create(model="m", messages=[USER], stream=True)
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
@@ -278,7 +278,7 @@ def test_a_closed_session_is_not_tried_again(
     gateway: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
     manager.scripts[session] = lambda turn: [answered(turn, 409, "session_closed")]
-    key = gateway.keys.session_token(session)
+    key = gateway.keys.session_key(session)
     client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=3)
     with client, pytest.raises(openai.ConflictError):
         client.chat.completions.create(model="m", messages=[USER])
@@ -322,7 +322,7 @@ def test_a_stream_that_waits_for_long_is_kept_alive(
     )
     with gateway_process(prefixed, stream_keep_alive_s=0.2) as patient:
         body = {"model": "m", "messages": [USER], "stream": True}
-        headers = {"authorization": f"Bearer {patient.keys.session_token(session)}"}
+        headers = {"authorization": f"Bearer {patient.keys.session_key(session)}"}
         url = f"{patient.url}/v1/chat/completions"
         with httpx.stream("POST", url, json=body, headers=headers, timeout=DEADLINE_S) as answer:
             lines = answer.iter_lines()
@@ -563,7 +563,7 @@ def test_damaged_requests_do_no_harm(
 ) -> None:
     place = httpx.URL(gateway.url)
     body = orjson.dumps({"model": "m", "messages": [USER], "stream": True})
-    token = gateway.keys.session_token(session)
+    token = gateway.keys.session_key(session)
     whole = (
         b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n"
         b"x-stainless-retry-count: 1\r\ncontent-length: %d\r\n\r\n%b"

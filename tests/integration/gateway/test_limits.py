@@ -88,7 +88,7 @@ def test_a_turn_that_is_never_answered_ends_with_504(
 
 def test_a_body_that_does_not_come_ends_with_408(narrow: GatewayProcess) -> None:
     place = urlsplit(narrow.url)
-    token = narrow.keys.session_token("slow")
+    token = narrow.keys.session_key("slow")
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
         f"authorization: Bearer {token}\r\ncontent-length: 100\r\n\r\n{{"

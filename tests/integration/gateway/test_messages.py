@@ -36,7 +36,7 @@ def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[Gatew
 @pytest.fixture
 def client(gateway: GatewayProcess, session: str) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(
-        base_url=gateway.url, api_key=gateway.keys.session_token(session), max_retries=0
+        base_url=gateway.url, api_key=gateway.keys.session_key(session), max_retries=0
     ) as made:
         yield made
 
@@ -94,7 +94,7 @@ def test_the_official_client_gets_an_answer(
 
 
 def test_a_bearer_token_does_as_well(gateway: GatewayProcess, session: str) -> None:
-    token = gateway.keys.session_token(session)
+    token = gateway.keys.session_key(session)
     with anthropic.Anthropic(base_url=gateway.url, auth_token=token, api_key=None) as client:
         assert client.messages.create(**ASKED).stop_reason == "end_turn"
 
@@ -112,7 +112,7 @@ def test_the_asynchronous_client_is_answered_many_times_at_once(
 ) -> None:
     async def talk() -> set[str]:
         async with anthropic.AsyncAnthropic(
-            base_url=gateway.url, api_key=gateway.keys.session_token(session)
+            base_url=gateway.url, api_key=gateway.keys.session_key(session)
         ) as client:
             calls = [client.messages.create(**ASKED) for _ in range(50)]
             return {answer.id for answer in await asyncio.gather(*calls)}
@@ -190,7 +190,7 @@ def test_the_asynchronous_client_streams(
     async def talk() -> str:
         async with (
             anthropic.AsyncAnthropic(
-                base_url=gateway.url, api_key=gateway.keys.session_token(session)
+                base_url=gateway.url, api_key=gateway.keys.session_key(session)
             ) as client,
             client.messages.stream(**ASKED) as stream,
         ):
@@ -309,7 +309,7 @@ def test_a_retry_is_told_from_a_first_try(
         return [finished(turn)]
 
     manager.scripts[session] = script
-    key = gateway.keys.session_token(session)
+    key = gateway.keys.session_key(session)
     with anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=2) as client:
         assert client.messages.create(**ASKED).stop_reason == "end_turn"
     first, second = (manager.await_command(RequestTurn, session, n) for n in (1, 2))
@@ -321,7 +321,7 @@ def test_a_closed_session_is_not_tried_again(
     gateway: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
     manager.scripts[session] = lambda turn: [answered(turn, 409, "session_closed")]
-    key = gateway.keys.session_token(session)
+    key = gateway.keys.session_key(session)
     client = anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=3)
     with client, pytest.raises(anthropic.ConflictError):
         client.messages.create(**ASKED)
@@ -362,7 +362,7 @@ def test_too_large_a_body_is_refused(client: anthropic.Anthropic) -> None:
 def test_a_malformed_body_is_refused(
     gateway: GatewayProcess, session: str, path: str, body: bytes
 ) -> None:
-    key = {"x-api-key": gateway.keys.session_token(session)}
+    key = {"x-api-key": gateway.keys.session_key(session)}
     answer = httpx.post(gateway.url + path, headers=key, content=body)
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"

@@ -101,7 +101,7 @@ def test_the_asynchronous_client_is_answered_whole_and_streamed(
 
     async def talk() -> tuple[str, str]:
         async with openai.AsyncOpenAI(
-            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_token(session)
+            base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
             whole = await client.responses.create(model="m", input="hi")
             stream = await client.responses.create(model="m", input="hi", stream=True)

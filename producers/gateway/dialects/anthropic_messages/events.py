@@ -14,7 +14,7 @@ from producers.gateway.dialects.anthropic_messages.response import (
 )
 from producers.gateway.dialects.anthropic_messages.tools import call_input
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
@@ -42,7 +42,7 @@ class MessageEvents:
         message = {**self._head, "usage": prompt_usage(prompt_tokens)}
         return _event("message_start", message=message)
 
-    def delta(self, choice: int, piece: Piece) -> bytes:
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """More of the message, in the order in which messages have it."""
         read = orjson.loads(piece.delta)
         data = b""

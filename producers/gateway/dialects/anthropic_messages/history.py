@@ -27,7 +27,7 @@ _TAKES = "this model takes text and calls of the agent's own tools only"
 
 
 @dataclass(slots=True)
-class _Said:
+class _Message:
     """A message in the making."""
 
     role: str
@@ -48,11 +48,11 @@ class _Said:
         return read | {"tool_calls": self.calls} if self.calls else read
 
 
-class History:
+class AnthropicHistory:
     """Messages as they are read, one after the other."""
 
     def __init__(self) -> None:
-        self._said: list[_Said] = []
+        self._said: list[_Message] = []
 
     @property
     def ends_with_assistant(self) -> bool:
@@ -71,7 +71,7 @@ class History:
             if not str(block.get("text")).startswith(_BILLING)
         ]
         if texts:
-            self._now("system").texts.extend(texts)
+            self._message_of("system").texts.extend(texts)
 
     def read_message(self, place: str, message: object) -> None:
         """Takes in a message. Raises `ApiError` that names the wrong member."""
@@ -85,18 +85,18 @@ class History:
         if not content and role == "system":
             return  # It may be there for its settings alone.
         if content in ("", []):
-            self._now(str(role))
+            self._message_of(str(role))
         for where, block in _blocks(f"{place}.content", content):
             read(self, where, block)
 
-    def _now(self, role: str) -> _Said:
+    def _message_of(self, role: str) -> _Message:
         """The message that `role` is saying."""
         if not self._said or self._said[-1].role != role:
-            self._said.append(_Said(role))
+            self._said.append(_Message(role))
         return self._said[-1]
 
     def _system(self, place: str, block: Block) -> None:
-        self._now("system").texts.append(_text(place, block))
+        self._message_of("system").texts.append(_text(place, block))
 
     def _user(self, place: str, block: Block) -> None:
         if block.get("type") == "tool_result":
@@ -106,7 +106,7 @@ class History:
                 raise bad(where, _LONE.format(where=where, call=result.answers))
             self._said.append(result)
         else:
-            self._now("user").texts.append(_text(place, block))
+            self._message_of("user").texts.append(_text(place, block))
 
     def _calls(self) -> Sequence[object]:
         """Ids of the calls in the last answer."""
@@ -115,7 +115,7 @@ class History:
         return [] if last is None else [call["id"] for call in last.calls]
 
     def _assistant(self, place: str, block: Block) -> None:
-        said = self._now("assistant")
+        said = self._message_of("assistant")
         match block:
             case {"type": "thinking"}:
                 said.thoughts.append(text(f"{place}.thinking", block.get("thinking")))
@@ -127,18 +127,18 @@ class History:
                 said.texts.append(_text(place, block))
 
 
-_READ: Mapping[str, Callable[[History, str, Block], None]] = {
-    "user": History._user,
-    "assistant": History._assistant,
-    "system": History._system,
+_READ: Mapping[str, Callable[[AnthropicHistory, str, Block], None]] = {
+    "user": AnthropicHistory._user,
+    "assistant": AnthropicHistory._assistant,
+    "system": AnthropicHistory._system,
 }
 
 
-def canonical_history(system: object, messages: object) -> History:
+def canonical_history(system: object, messages: object) -> AnthropicHistory:
     """All that was said. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages: at least one message is required")
-    history = History()
+    history = AnthropicHistory()
     if system is not None:
         history.read_system(system)
     for n, message in enumerate(messages):
@@ -187,7 +187,7 @@ def _refused(place: str, block: object) -> ApiError:
     return bad(place, f"{place} must be an object with a type")
 
 
-def _tool_result(place: str, block: Block) -> _Said:
+def _tool_result(place: str, block: Block) -> _Message:
     call = block.get("tool_use_id")
     if not isinstance(call, str) or not call:
         raise bad(f"{place}.tool_use_id", f"{place}.tool_use_id must name a tool call")
@@ -196,7 +196,7 @@ def _tool_result(place: str, block: Block) -> _Said:
     said = "\n".join(_text(where, part) for where, part in parts)
     # Templates know no failed result.
     shown = f"Error: {said}" if block.get("is_error") is True else said
-    return _Said("tool", texts=[shown], answers=call)
+    return _Message("tool", texts=[shown], answers=call)
 
 
 def _call(place: str, block: Block) -> dict[str, object]:

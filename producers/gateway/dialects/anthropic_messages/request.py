@@ -17,10 +17,10 @@ from producers.gateway.dialects.anthropic_messages.tools import (
 from producers.gateway.dialects.canonical import CanonicalRequest, ordered_json
 from producers.gateway.dialects.parameters import (
     Check,
-    bounded,
     flag,
-    given,
     number,
+    read_body,
+    refuse_deep_nesting,
     stop_list,
     text,
     unsupported,
@@ -44,10 +44,10 @@ class Prompt(NamedTuple):
     tools: bytes | None
 
 
-@bounded
+@refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
-    request = given(body)
+    request = read_body(body)
     _refuse(request)
     history = canonical_history(request.get("system"), _required(request, "messages"))
     if history.ends_with_assistant:
@@ -69,10 +69,10 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     )
 
 
-@bounded
+@refuse_deep_nesting
 def prompt(body: bytes) -> Prompt:
     """Reads what a request to count tokens asks about. Raises `ApiError` (400)."""
-    request = given(body)
+    request = read_body(body)
     _refuse(request)
     text("model", _required(request, "model"))
     history = canonical_history(request.get("system"), _required(request, "messages"))

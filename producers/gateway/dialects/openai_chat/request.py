@@ -11,10 +11,10 @@ from producers.gateway.dialects.canonical import CanonicalRequest, canonical_jso
 from producers.gateway.dialects.openai_chat.messages import canonical_messages, canonical_tools
 from producers.gateway.dialects.parameters import (
     Check,
-    bounded,
     flag,
-    given,
     includes_usage,
+    read_body,
+    refuse_deep_nesting,
     text,
     unsupported,
     whole,
@@ -27,10 +27,10 @@ DIALECT = "openai.chat"
 MOST_LOGPROBS = 20
 
 
-@bounded
+@refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
-    request = given(body)
+    request = read_body(body)
     refuse(request, _REFUSED)
     tools, tool_names = canonical_tools(request.get("tools"))
     stream = flag("stream", request.get("stream", False))

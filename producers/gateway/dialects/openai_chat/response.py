@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import CHAT, Piece
+from producers.gateway.dialects.dialect import CHAT, ChoiceDelta
 from producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from producers.gateway.dialects.scores import Score, scores, scores_json
 from schemas.records import ReplyFinished
@@ -30,7 +30,7 @@ def completion(
     return orjson.dumps(body)
 
 
-class Chunks(OpenAiEvents):
+class ChatEvents(OpenAiEvents):
     """Makes the events of one streamed answer; each method gives bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
@@ -39,7 +39,7 @@ class Chunks(OpenAiEvents):
         self._most = request.sampling.top_logprobs
         self._begun: set[int] = set()
 
-    def delta(self, choice: int, piece: Piece) -> bytes:
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """More of a choice; before its first text it says who speaks."""
         shown = _logprobs(piece, self._most, piece.from_token)
         return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
@@ -79,7 +79,7 @@ def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> di
     }
 
 
-def _logprobs(given: Piece | ReplyFinished, most: int, from_token: int = 0) -> bytes:
+def _logprobs(given: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0) -> bytes:
     """As JSON, with `most` of the likeliest others in each place; null where there are none."""
     if given.token_ids is None or given.logprobs is None:
         return b"null"

@@ -10,16 +10,16 @@ from typing import Any
 import orjson
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.dialects.openai_responses.items import Item
 from producers.gateway.dialects.openai_responses.open_items import (
+    EventWriter,
     OpenCall,
     OpenMessage,
     OpenReasoning,
-    Writer,
 )
 from producers.gateway.dialects.openai_responses.response import (
-    Responses,
+    ResponseStates,
     is_cut,
     shown_scores,
     wants_encrypted,
@@ -37,10 +37,10 @@ class ResponseEvents:
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         self._turn_id = turn_id
         self._request = request
-        self._states = Responses(turn_id, created, request)
+        self._states = ResponseStates(turn_id, created, request)
         self._offered = offered(request.echoed.get("tools", ()))
         self._encrypted = wants_encrypted(request)
-        self._write = Writer()
+        self._write = EventWriter()
         self._open: OpenMessage | OpenReasoning | OpenCall | None = None
         self._items: list[Item] = []
         self._scores: list[Item] = []
@@ -55,7 +55,7 @@ class ResponseEvents:
             "response.in_progress", response=state
         )
 
-    def delta(self, choice: int, piece: Piece) -> bytes:
+    def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """More of the items; a call that is open goes on first."""
         if self._request.wants_logprobs:
             self._scores += self._scored(piece)
@@ -142,7 +142,7 @@ class ResponseEvents:
         self._open = None
         return data
 
-    def _scored(self, piece: Piece) -> list[Item]:
+    def _scored(self, piece: ChoiceDelta) -> list[Item]:
         most = self._request.sampling.top_logprobs
         scored = scores(piece.token_ids, piece.logprobs, piece.tensors, most, piece.from_token)
         return shown_scores(scored)

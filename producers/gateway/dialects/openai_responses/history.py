@@ -47,11 +47,11 @@ class Assistant:
         return read
 
 
-class History:
+class ResponsesHistory:
     """The messages so far. Of one that goes on from a response only the manager knows the calls."""
 
-    def __init__(self, goes_on: bool = False) -> None:
-        self._goes_on = goes_on
+    def __init__(self, continues: bool = False) -> None:
+        self._goes_on = continues
         self._said: list[Assistant | Item] = []
         self._assistant: Assistant | None = None
         self._answering = False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from producers.gateway.dialects.canonical import canonical_json
-from producers.gateway.dialects.openai_responses.history import History
+from producers.gateway.dialects.openai_responses.history import ResponsesHistory
 from producers.gateway.dialects.openai_responses.items import (
     custom_call,
     reasoning_text,
@@ -25,16 +25,16 @@ _ROLES = {"user": "user", "system": "system", "developer": "system"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
 
-def canonical_input(value: object, goes_on: bool = False) -> tuple[bytes, ...]:
+def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]:
     """Each message as canonical JSON. Raises `ApiError` that names the wrong member.
 
-    `goes_on`: it stands behind a response, whose calls are not known here.
+    `continues`: it stands behind a response, whose calls are not known here.
     """
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:
         raise bad("input", "input must be text or a list of at least one item")
-    history = History(goes_on)
+    history = ResponsesHistory(continues)
     for n, item in enumerate(value):
         _read(f"input[{n}]", item, history)
     return tuple(canonical_json(message, "input") for message in history.messages())
@@ -46,7 +46,7 @@ def additional_tools(value: object) -> list[object]:
     return [tool for item in items if _brings_tools(item) for tool in item["tools"]]
 
 
-def _read(place: str, item: object, history: History) -> None:
+def _read(place: str, item: object, history: ResponsesHistory) -> None:
     if not isinstance(item, dict):
         raise bad(place, f"{place} must be an object")
     kind = item.get("type")
@@ -59,7 +59,7 @@ def _read(place: str, item: object, history: History) -> None:
     read(place, item, history)
 
 
-def _message(place: str, item: Mapping[str, Any], history: History) -> None:
+def _message(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     role = item.get("role")
     if role == "assistant":
         content = _content(f"{place}.content", item.get("content"))
@@ -72,24 +72,24 @@ def _message(place: str, item: Mapping[str, Any], history: History) -> None:
         raise bad(where, f"{where} must be one of assistant, {', '.join(_ROLES)}")
 
 
-def _reasoning(place: str, item: Mapping[str, Any], history: History) -> None:
+def _reasoning(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     if text := reasoning_text(item):
         history.assistant("reasoning", turn_of_item(item)).reasoning.append(text)
 
 
-def _function_call(place: str, item: Mapping[str, Any], history: History) -> None:
+def _function_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     name = function_name(_text(place, item, "name"), item.get("namespace"))
     call = tool_call(_text(place, item, "call_id"), name, _text(place, item, "arguments"))
     history.call(call, turn_of_item(item))
 
 
-def _custom_call(place: str, item: Mapping[str, Any], history: History) -> None:
+def _custom_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     _text(place, item, "name"), _text(place, item, "call_id")
     call = custom_call(item, _text(place, item, "input"))
     history.call(call, turn_of_item(item))
 
 
-def _shell_call(place: str, item: Mapping[str, Any], history: History) -> None:
+def _shell_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     _text(place, item, "call_id")
     action = item.get("action")
     if not isinstance(action, dict):
@@ -97,7 +97,7 @@ def _shell_call(place: str, item: Mapping[str, Any], history: History) -> None:
     history.call(shell_call(item, action), turn_of_item(item))
 
 
-def _output(place: str, item: Mapping[str, Any], history: History) -> None:
+def _output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     output = item.get("output")
     content = "" if output is None else _content(f"{place}.output", output)
     call = _text(place, item, "call_id")
@@ -107,24 +107,24 @@ def _output(place: str, item: Mapping[str, Any], history: History) -> None:
     history.answer({"role": "tool", "content": content, "tool_call_id": call})
 
 
-def _shell_output(place: str, item: Mapping[str, Any], history: History) -> None:
+def _shell_output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     """It calls its call's id its own."""
     named = item if item.get("call_id") is not None else {**item, "call_id": item.get("id")}
     _output(place, named, history)
 
 
-def _reference(place: str, item: Mapping[str, Any], history: History) -> None:
+def _reference(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     message = f"{place}: items are not kept here; send the item, or use previous_response_id"
     raise ApiError(400, message, code="unsupported_value", param=place)
 
 
-def _tools(place: str, item: Mapping[str, Any], history: History) -> None:
+def _tools(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     """They are the request's, see `additional_tools`."""
     if not _brings_tools(item):
         raise bad(f"{place}.tools", f"{place}.tools must be a list")
 
 
-_READERS: Mapping[str, Callable[[str, Mapping[str, Any], History], None]] = {
+_READERS: Mapping[str, Callable[[str, Mapping[str, Any], ResponsesHistory], None]] = {
     "message": _message,
     "reasoning": _reasoning,
     "function_call": _function_call,

@@ -26,7 +26,7 @@ _CALL_TEXT = {
 }
 
 
-class Writer:
+class EventWriter:
     """Writes events, each with its number."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def delta_head(kind: str, place: Mapping[str, object]) -> bytes:
 class OpenMessage:
     """What the model says."""
 
-    def __init__(self, write: Writer, turn_id: str, index: int) -> None:
+    def __init__(self, write: EventWriter, turn_id: str, index: int) -> None:
         self._write = write
         self._id = item_id("message", turn_id, index)
         self._index = index
@@ -91,7 +91,7 @@ class OpenMessage:
 class OpenReasoning:
     """What the model thinks."""
 
-    def __init__(self, write: Writer, turn_id: str, index: int, encrypted: bool) -> None:
+    def __init__(self, write: EventWriter, turn_id: str, index: int, encrypted: bool) -> None:
         self._write = write
         self._id = item_id("reasoning", turn_id, index)
         self._index = index
@@ -126,7 +126,7 @@ class OpenCall:
 
     def __init__(
         self,
-        write: Writer,
+        write: EventWriter,
         turn_id: str,
         index: int,
         call: Mapping[str, Any],

@@ -20,9 +20,9 @@ from producers.gateway.dialects.openai_responses.tools import (
 )
 from producers.gateway.dialects.parameters import (
     Check,
-    bounded,
     flag,
-    given,
+    read_body,
+    refuse_deep_nesting,
     text,
     unsupported,
     whole,
@@ -36,10 +36,10 @@ MOST_LOGPROBS = 20
 _INT32 = 2**31 - 1
 
 
-@bounded
+@refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
-    request = given(body)
+    request = read_body(body)
     refuse(request, _REFUSED)
     tools = _tools(request)
     functions = read_tools(tools)
@@ -51,7 +51,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     return CanonicalRequest(
         dialect=DIALECT,
         model=text("model", request.get("model")),
-        messages=own + canonical_input(request.get("input"), goes_on=previous is not None),
+        messages=own + canonical_input(request.get("input"), continues=previous is not None),
         tools=functions_json([functions[tool] for tool in functions if tool.function in shown]),
         template_args=None,
         sampling=_sampling(request, wants_logprobs),

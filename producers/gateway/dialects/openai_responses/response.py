@@ -48,10 +48,10 @@ def completion(
     """The body of a whole answer."""
     (answer,) = answers
     items = _items(turn_id, request, answer)
-    return Responses(turn_id, created, request).finished(items, answer)
+    return ResponseStates(turn_id, created, request).finished(items, answer)
 
 
-class Responses:
+class ResponseStates:
     """The states of one response, each as JSON."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:

@@ -39,7 +39,7 @@ def status(headers: dict[bytes, bytes], path: str | None = None) -> int:
 
 
 def test_a_token_stands_for_its_own_session_whatever_the_harness_calls_it() -> None:
-    token = KEYS.session_token("s")
+    token = KEYS.session_key("s")
     assert session(bearing(token)) == ("s", False)
     assert session(bearing(token), "s") == ("s", False)
     assert session(bearing(token, x_session_id="mine")) == ("s", False)

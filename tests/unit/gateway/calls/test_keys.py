@@ -1,6 +1,6 @@
 import pytest
 
-from producers.gateway.calls.keys import Keys, bearer, derived_admin_key
+from producers.gateway.calls.keys import Keys, derived_admin_key, key_of
 from producers.gateway.errors import ApiError
 
 SECRET = "a secret of the gateways"
@@ -17,7 +17,7 @@ def status_of(error: pytest.ExceptionInfo[ApiError]) -> int:
 
 @pytest.mark.parametrize("session", ["s", "run-1.0.2", "with.dots:and@more", "ä"])
 def test_a_token_names_its_session_to_every_gateway_with_the_secret(session: str) -> None:
-    token = KEYS.session_token(session)
+    token = KEYS.session_key(session)
     assert token.startswith("sf-")
     assert Keys(SECRET).session_of(token.encode()) == session
 
@@ -33,9 +33,9 @@ def test_a_token_names_its_session_to_every_gateway_with_the_secret(session: str
         b"sf-cw.",
         b"sf-\xff.\xff",
         b"sf-c.c",
-        Keys("another secret").session_token("s").encode(),
-        KEYS.session_token("s").encode()[:-1],
-        KEYS.session_token("s").encode()[3:],
+        Keys("another secret").session_key("s").encode(),
+        KEYS.session_key("s").encode()[:-1],
+        KEYS.session_key("s").encode()[3:],
         derived_admin_key(SECRET).encode(),
     ],
 )
@@ -44,8 +44,8 @@ def test_a_token_that_was_not_signed_with_the_secret_names_no_session(token: byt
 
 
 def test_a_changed_session_voids_the_signature() -> None:
-    _, signature = KEYS.session_token("a").split(".")
-    named, _ = KEYS.session_token("b").split(".")
+    _, signature = KEYS.session_key("a").split(".")
+    named, _ = KEYS.session_key("b").split(".")
     assert KEYS.session_of(f"{named}.{signature}".encode()) is None
 
 
@@ -58,14 +58,14 @@ def test_the_admin_key_is_the_one_set_or_made_of_the_secret() -> None:
 
 def test_a_session_token_is_no_admin_key() -> None:
     KEYS.require_admin(bearing(derived_admin_key(SECRET)))
-    for headers, status in ((bearing(KEYS.session_token("s")), 403), ({}, 401)):
+    for headers, status in ((bearing(KEYS.session_key("s")), 403), ({}, 401)):
         with pytest.raises(ApiError) as error:
             KEYS.require_admin(headers)
         assert status_of(error) == status
 
 
 def test_any_valid_key_may_list_models() -> None:
-    KEYS.require_any(bearing(KEYS.session_token("s")))
+    KEYS.require_any(bearing(KEYS.session_key("s")))
     KEYS.require_any(bearing(derived_admin_key(SECRET)))
     with pytest.raises(ApiError):
         KEYS.require_any(bearing("sk-other"))
@@ -82,10 +82,10 @@ def test_any_valid_key_may_list_models() -> None:
     ],
 )
 def test_the_bearer_scheme_is_read_in_any_case(header: bytes, token: bytes) -> None:
-    assert bearer({b"authorization": header}) == token
+    assert key_of({b"authorization": header}) == token
 
 
 def test_an_api_key_header_counts_where_there_is_no_bearer() -> None:
-    key = KEYS.session_token("s").encode()
+    key = KEYS.session_key("s").encode()
     KEYS.require_any({b"x-api-key": key})
-    assert bearer({b"x-api-key": b"k", b"authorization": b"Bearer t"}) == b"t"
+    assert key_of({b"x-api-key": b"k", b"authorization": b"Bearer t"}) == b"t"

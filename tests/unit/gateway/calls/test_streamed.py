@@ -12,7 +12,7 @@ from producers.gateway.calls.delivered import missing
 from producers.gateway.calls.streamed import StreamedAnswer
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.openai_chat.request import parse
-from producers.gateway.dialects.openai_chat.response import Chunks
+from producers.gateway.dialects.openai_chat.response import ChatEvents
 from producers.gateway.errors import ApiError
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 
@@ -27,7 +27,7 @@ def request(**more: Any) -> CanonicalRequest:
 
 def streamed(asked: CanonicalRequest | None = None) -> StreamedAnswer:
     asked = asked or request()
-    return StreamedAnswer(asked, lambda turn_id: Chunks(turn_id, 1, asked))
+    return StreamedAnswer(asked, lambda turn_id: ChatEvents(turn_id, 1, asked))
 
 
 def delta(offset: int, text: str) -> ReplyDelta:
@@ -62,9 +62,9 @@ def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
     held = ReplyDelta(**IDS, token_offset=0, token_count=0)
 
     before, begun, between = (
-        answer.take(0, held),
-        answer.take(0, delta(0, "a")),
-        answer.take(0, held),
+        answer.write_reply(0, held),
+        answer.write_reply(0, delta(0, "a")),
+        answer.write_reply(0, held),
     )
 
     assert before == between == b": keep-alive\n\n"
@@ -74,54 +74,54 @@ def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
 def test_an_answer_bears_the_id_of_the_turn_that_a_retry_joined() -> None:
     joined = replace(delta(0, "a"), turn_id="earlier")
 
-    data = streamed().take(0, joined)
+    data = streamed().write_reply(0, joined)
 
     assert b'"id":"chatcmpl-earlier"' in data
 
 
 def test_deltas_in_order_make_the_message() -> None:
     answer = streamed()
-    data = answer.take(0, delta(0, "ab")) + answer.take(0, delta(2, "c"))
-    data += answer.take(0, finish("abcd", 3, "d"))
+    data = answer.write_reply(0, delta(0, "ab")) + answer.write_reply(0, delta(2, "c"))
+    data += answer.write_reply(0, finish("abcd", 3, "d"))
     assert text(data) == "abcd"
     assert answer.complete and data.endswith(b"data: [DONE]\n\n")
 
 
 def test_a_repeated_delta_is_not_sent_again() -> None:
     answer = streamed()
-    assert answer.take(0, delta(0, "ab"))
-    assert answer.take(0, delta(0, "ab")) == b""
-    assert answer.take(0, delta(0, "a")) == b""
+    assert answer.write_reply(0, delta(0, "ab"))
+    assert answer.write_reply(0, delta(0, "ab")) == b""
+    assert answer.write_reply(0, delta(0, "a")) == b""
     assert answer.repeated == 2
-    assert text(answer.take(0, delta(2, "c"))) == "c"
+    assert text(answer.write_reply(0, delta(2, "c"))) == "c"
 
 
 def test_behind_a_gap_the_rest_comes_with_the_end() -> None:
     answer = streamed()
-    data = answer.take(0, delta(0, "ab")) + answer.take(0, delta(4, "e"))
-    data += answer.take(0, delta(2, "cd")) + answer.take(0, finish("abcdef", 5, "f"))
+    data = answer.write_reply(0, delta(0, "ab")) + answer.write_reply(0, delta(4, "e"))
+    data += answer.write_reply(0, delta(2, "cd")) + answer.write_reply(0, finish("abcdef", 5, "f"))
     assert text(data) == "abcdef"
 
 
 def test_a_call_that_joined_a_finished_turn_gets_all_of_it() -> None:
     answer = streamed()
-    assert text(answer.take(0, finish("abc"))) == "abc"
+    assert text(answer.write_reply(0, finish("abc"))) == "abc"
     answer = streamed()
-    assert text(answer.take(0, finish("abc", 2, "c"))) == "abc"
+    assert text(answer.write_reply(0, finish("abc", 2, "c"))) == "abc"
 
 
 def test_a_delta_that_overlaps_what_was_sent_waits_for_the_end() -> None:
     answer = streamed()
-    data = answer.take(0, delta(0, "ab")) + answer.take(0, delta(1, "bc"))
-    data += answer.take(0, finish("abcd", 3, "d"))
+    data = answer.write_reply(0, delta(0, "ab")) + answer.write_reply(0, delta(1, "bc"))
+    data += answer.write_reply(0, finish("abcd", 3, "d"))
     assert text(data) == "abcd"
 
 
 def test_a_delta_without_text_moves_on_and_sends_nothing() -> None:
     answer = streamed()
     empty = ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None)
-    assert answer.take(0, empty) == b""
-    assert text(answer.take(0, delta(1, "b"))) == "b"
+    assert answer.write_reply(0, empty) == b""
+    assert text(answer.write_reply(0, delta(1, "b"))) == "b"
 
 
 def test_any_order_and_repetition_of_replies_gives_the_whole_text(rng: random.Random) -> None:
@@ -134,17 +134,19 @@ def test_any_order_and_repetition_of_replies_gives_the_whole_text(rng: random.Ra
             rng.shuffle(replies)
         last = cuts[-2]
         answer = streamed()
-        data = b"".join(answer.take(0, reply) for reply in replies[: rng.randint(0, 9)])
-        data += answer.take(0, finish(whole, last, whole[last:]))
+        data = b"".join(answer.write_reply(0, reply) for reply in replies[: rng.randint(0, 9)])
+        data += answer.write_reply(0, finish(whole, last, whole[last:]))
         assert text(data) == whole
 
 
 def test_choices_are_streamed_side_by_side() -> None:
     answer = streamed(request(n=2))
-    data = answer.take(1, delta(0, "x")) + answer.take(0, delta(0, "a"))
-    data += answer.take(1, finish("xy", 1, "y"))
+    data = answer.write_reply(1, delta(0, "x")) + answer.write_reply(0, delta(0, "a"))
+    data += answer.write_reply(1, finish("xy", 1, "y"))
     assert not answer.complete
-    data += answer.take(1, finish("xy", 1, "y")) + answer.take(0, finish("ab", 1, "b"))
+    data += answer.write_reply(1, finish("xy", 1, "y")) + answer.write_reply(
+        0, finish("ab", 1, "b")
+    )
     assert (text(data, 0), text(data, 1)) == ("ab", "xy")
     assert answer.complete and data.count(b"[DONE]") == 1
 
@@ -156,11 +158,11 @@ def test_the_last_logprobs_are_those_that_were_not_sent() -> None:
         "logprobs": struct.pack("<3f", -1, -2, -3),
     }
     first = {name: value[:4] for name, value in scores.items()}
-    answer.take(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
+    answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
     ended = ReplyFinished(
         **IDS, token_offset=1, message=b'{"role":"assistant","content":""}', **scores
     )
-    data = answer.take(0, ended)
+    data = answer.write_reply(0, ended)
     assert data.count(b"token_id:") == 2
     assert b"token_id:1" not in data
 
@@ -172,7 +174,7 @@ def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
         "logprobs": struct.pack("<3f", -1, -2, -3),
     }
     first = {name: value[:4] for name, value in scores.items()}
-    answer.take(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
+    answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
     likeliest = [
         TokenTensor(
             name=name, from_token=start, to_token=end, dtype="", data=struct.pack(form, *values)
@@ -183,7 +185,7 @@ def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
             ("topk_logprobs", f"<{count}f", [-0.5] * count),
         )
     ]
-    data = answer.take(
+    data = answer.write_reply(
         0,
         ReplyFinished(
             **IDS,
@@ -206,7 +208,7 @@ def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
 )
 def test_a_failure_is_raised_with_its_status(failure: ReplyFinished | CommandAnswered) -> None:
     with pytest.raises(ApiError) as error:
-        streamed().take(0, failure)
+        streamed().write_reply(0, failure)
     assert (error.value.status, error.value.code) == (504, "deadline")
 
 
@@ -249,7 +251,7 @@ def test_what_is_missing_is_the_message_without_what_was_sent(
 
 def test_nothing_follows_a_whole_answer() -> None:
     answer = streamed()
-    answer.take(0, finish("ab", rest="ab"))
+    answer.write_reply(0, finish("ab", rest="ab"))
 
-    assert answer.take(0, delta(2, "c")) == b""
-    assert answer.take(0, ReplyDelta(**IDS, token_offset=0, token_count=0)) == b""
+    assert answer.write_reply(0, delta(2, "c")) == b""
+    assert answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=0)) == b""

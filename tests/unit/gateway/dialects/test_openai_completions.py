@@ -5,8 +5,8 @@ import orjson
 import pytest
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
-from producers.gateway.dialects.openai_completions import Completions, completion, parse
+from producers.gateway.dialects.dialect import ChoiceDelta
+from producers.gateway.dialects.openai_completions import CompletionEvents, completion, parse
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished, Sampling, TokenTensor
 
@@ -196,9 +196,9 @@ def test_without_likeliest_tokens_there_are_only_the_sampled() -> None:
 
 def test_a_stream_gives_text_then_the_reason_then_the_usage() -> None:
     asked = parsed(stream=True, stream_options={"include_usage": True})
-    stream = Completions("t", 1, asked)
-    data = stream.open(3) + stream.delta(0, Piece(b'{"content":" u"}'))
-    data += stream.delta(0, Piece(b"{}")) + stream.delta(0, Piece(b'{"content":"pon"}'))
+    stream = CompletionEvents("t", 1, asked)
+    data = stream.open(3) + stream.delta(0, ChoiceDelta(b'{"content":" u"}'))
+    data += stream.delta(0, ChoiceDelta(b"{}")) + stream.delta(0, ChoiceDelta(b'{"content":"pon"}'))
     data += stream.finish(0, answer()) + stream.end([answer()])
     *texts, end, usage, done = events(data)
     assert done == b"[DONE]"
@@ -211,11 +211,11 @@ def test_a_stream_gives_text_then_the_reason_then_the_usage() -> None:
 
 
 def test_streamed_offsets_go_on_for_each_choice() -> None:
-    stream = Completions("t", 1, parsed(stream=True, n=2, logprobs=1))
+    stream = CompletionEvents("t", 1, parsed(stream=True, n=2, logprobs=1))
     offsets = []
     for choice, first, token in ((0, 0, 11), (1, 0, 5), (0, 1, 6)):
         tokens = scored(token, first=first)
-        (event,) = events(stream.delta(choice, Piece(b"{}", from_token=first, **tokens)))
+        (event,) = events(stream.delta(choice, ChoiceDelta(b"{}", from_token=first, **tokens)))
         shown = event["choices"][0]["logprobs"]
         assert shown["top_logprobs"] == [
             {f"token_id:{token - 1}": float(1 - token), f"token_id:{token}": float(-token)}

@@ -3,11 +3,11 @@ import asyncio
 import pytest
 
 from infra.errors import SeamlessFlowError
-from producers.gateway.link.inbox import Inbox, Item
+from producers.gateway.link.inbox import ChoiceReply, ReplyInbox
 from schemas.records import ReplyDelta
 
 
-def reply(offset: int) -> Item:
+def reply(offset: int) -> ChoiceReply:
     delta = ReplyDelta(
         gateway="g", session_id="s", turn_id="t", token_offset=offset, token_count=1, delta=b"{}"
     )
@@ -15,9 +15,9 @@ def reply(offset: int) -> Item:
 
 
 def test_replies_that_come_together_are_taken_together() -> None:
-    async def taken() -> list[Item]:
-        inbox = Inbox()
-        waiting = asyncio.create_task(inbox.some())
+    async def taken() -> list[ChoiceReply]:
+        inbox = ReplyInbox()
+        waiting = asyncio.create_task(inbox.ready_replies())
         await asyncio.sleep(0)
         inbox.put(reply(0))
         inbox.put(reply(1))
@@ -27,11 +27,11 @@ def test_replies_that_come_together_are_taken_together() -> None:
 
 
 def test_replies_before_an_error_are_not_lost() -> None:
-    inbox = Inbox()
+    inbox = ReplyInbox()
     for item in (reply(0), SeamlessFlowError("gone"), reply(1)):
         inbox.put(item)
 
-    assert asyncio.run(inbox.some()) == [reply(0)]
+    assert asyncio.run(inbox.ready_replies()) == [reply(0)]
     with pytest.raises(SeamlessFlowError, match="gone"):
-        asyncio.run(inbox.some())
-    assert asyncio.run(inbox.some()) == [reply(1)]
+        asyncio.run(inbox.ready_replies())
+    assert asyncio.run(inbox.ready_replies()) == [reply(1)]

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from producers.gateway.link.pending import Pending
+from producers.gateway.link.pending import PendingReplies
 from schemas.records import CommandAnswered, ReplyFinished
 
 
@@ -21,7 +21,7 @@ def finished(turn_id: str) -> ReplyFinished:
 
 
 def test_a_reply_goes_to_who_waits_for_it() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     one, other = Waiter("a"), Waiter("b")
     pending.add(one)
     pending.add(other)
@@ -30,7 +30,7 @@ def test_a_reply_goes_to_who_waits_for_it() -> None:
 
 
 def test_nobody_who_left_is_found() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
     assert pending.remove(waiter)
@@ -40,7 +40,7 @@ def test_nobody_who_left_is_found() -> None:
 
 
 def test_a_retry_waits_for_the_turn_it_joined() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     retry = Waiter("retry")
     pending.add(retry)
     assert list(pending.route(answered("retry", "original"))) == []
@@ -50,7 +50,7 @@ def test_a_retry_waits_for_the_turn_it_joined() -> None:
 
 
 def test_a_turn_is_left_alone_only_when_nobody_waits_for_it() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     first, retry = Waiter("original"), Waiter("retry")
     pending.add(first)
     pending.add(retry)
@@ -61,7 +61,7 @@ def test_a_turn_is_left_alone_only_when_nobody_waits_for_it() -> None:
 
 
 def test_a_repeated_join_changes_nothing() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     retry = Waiter("retry")
     pending.add(retry)
     for _ in range(2):
@@ -70,14 +70,14 @@ def test_a_repeated_join_changes_nothing() -> None:
 
 
 def test_a_refused_turn_is_told_to_who_waits_for_it() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
     assert list(pending.route(answered("a", "a", 404))) == [waiter]
 
 
 def test_that_a_turn_was_accepted_is_no_answer_to_it() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
     assert list(pending.route(answered("a", "a"))) == []
@@ -85,7 +85,7 @@ def test_that_a_turn_was_accepted_is_no_answer_to_it() -> None:
 
 
 def test_the_answer_to_a_reward_names_a_turn_and_is_still_the_answer() -> None:
-    pending: Pending[Waiter] = Pending()
+    pending: PendingReplies[Waiter] = PendingReplies()
     command = Waiter("command", for_turn=False)
     pending.add(command)
     assert list(pending.route(answered("command", "judged turn"))) == [command]

@@ -11,7 +11,7 @@ from producers.gateway.dialects.anthropic_messages.events import MessageEvents
 from producers.gateway.dialects.anthropic_messages.request import parse
 from producers.gateway.dialects.anthropic_messages.response import completion, error_body
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
@@ -51,7 +51,7 @@ def events(
     """The events of an answer, each checked against the official client's model of it."""
     made = MessageEvents("t", 1, request(**more))
     data = made.open(5)
-    data += b"".join(made.delta(0, Piece(orjson.dumps(delta))) for delta in deltas)
+    data += b"".join(made.delta(0, ChoiceDelta(orjson.dumps(delta))) for delta in deltas)
     answer = finished(reason, stop, content="")
     return list(read(data + made.finish(0, answer) + made.end([answer])))
 

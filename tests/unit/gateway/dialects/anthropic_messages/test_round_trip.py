@@ -18,7 +18,7 @@ from producers.gateway.dialects.anthropic_messages.events import MessageEvents
 from producers.gateway.dialects.anthropic_messages.request import parse
 from producers.gateway.dialects.anthropic_messages.response import completion
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from schemas.records import ReplyFinished
 
 USER: Any = {"role": "user", "content": "x"}
@@ -139,7 +139,7 @@ def stream(
 ) -> bytes:
     events = MessageEvents("t", 1, request)
     data = events.open(5) + events.keep_alive()
-    data += b"".join(events.delta(0, Piece(orjson.dumps(delta))) for delta in deltas)
+    data += b"".join(events.delta(0, ChoiceDelta(orjson.dumps(delta))) for delta in deltas)
     return data + events.finish(0, answer) + events.end([answer])
 
 

@@ -5,9 +5,9 @@ import orjson
 import pytest
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.dialects.openai_chat.request import parse
-from producers.gateway.dialects.openai_chat.response import Chunks, completion
+from producers.gateway.dialects.openai_chat.response import ChatEvents, completion
 from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError, refused
 from producers.rollout.turns.refusal import too_long
@@ -134,16 +134,16 @@ def test_the_likeliest_tokens_stand_with_each_sampled_one() -> None:
 def test_streamed_tokens_come_with_the_likeliest_in_their_place() -> None:
     asked = request(stream=True, logprobs=True, top_logprobs=2)
     ids, logprobs = struct.pack("<i", 7), struct.pack("<f", -0.5)
-    piece = Piece(b'{"content":"a"}', ids, logprobs, tensors(4, (8, 9), (1, 2)), 5)
-    *_, event = events(Chunks("t", 1, asked).delta(0, piece))
+    piece = ChoiceDelta(b'{"content":"a"}', ids, logprobs, tensors(4, (8, 9), (1, 2)), 5)
+    *_, event = events(ChatEvents("t", 1, asked).delta(0, piece))
     content = event["choices"][0]["logprobs"]["content"]
     assert candidates(content) == [[("token_id:1", -1.0), ("token_id:2", -2.0)]]
 
 
 def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:
-    chunks = Chunks("t", 1, request(stream=True))
-    data = chunks.delta(0, Piece(b'{"content":"a"}'))
-    data += chunks.delta(0, Piece(b'{"content":"b"}'))
+    chunks = ChatEvents("t", 1, request(stream=True))
+    data = chunks.delta(0, ChoiceDelta(b'{"content":"a"}'))
+    data += chunks.delta(0, ChoiceDelta(b'{"content":"b"}'))
     data += chunks.finish(0, answer()) + chunks.end([answer()])
     *read, done = events(data)
     assert done == b"[DONE]"
@@ -161,7 +161,7 @@ def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:
 
 def test_a_stream_ends_with_usage_when_asked_for() -> None:
     asked = request(stream=True, stream_options={"include_usage": True})
-    usage, _ = events(Chunks("t", 1, asked).end([answer()]))
+    usage, _ = events(ChatEvents("t", 1, asked).end([answer()]))
     assert usage["choices"] == []
     assert usage["usage"]["total_tokens"] == 5
 
@@ -169,18 +169,18 @@ def test_a_stream_ends_with_usage_when_asked_for() -> None:
 def test_streamed_tool_calls_get_their_type_where_they_begin() -> None:
     first = {"index": 0, "id": "call_t_0", "function": {"name": "f", "arguments": ""}}
     more = {"index": 0, "function": {"arguments": "{}"}}
-    chunks = Chunks("t", 1, request(stream=True))
-    data = chunks.delta(0, Piece(orjson.dumps({"tool_calls": [first]})))
-    data += chunks.delta(0, Piece(orjson.dumps({"tool_calls": [more]})))
+    chunks = ChatEvents("t", 1, request(stream=True))
+    data = chunks.delta(0, ChoiceDelta(orjson.dumps({"tool_calls": [first]})))
+    data += chunks.delta(0, ChoiceDelta(orjson.dumps({"tool_calls": [more]})))
     _, begun, rest = events(data)
     assert begun["choices"][0]["delta"]["tool_calls"] == [{**first, "type": "function"}]
     assert rest["choices"][0]["delta"]["tool_calls"] == [more]
 
 
 def test_streamed_logprobs_are_those_of_the_delta() -> None:
-    chunks = Chunks("t", 1, request(stream=True, logprobs=True))
+    chunks = ChatEvents("t", 1, request(stream=True, logprobs=True))
     ids, logprobs = struct.pack("<i", 5), struct.pack("<f", -1.0)
-    *_, event = events(chunks.delta(0, Piece(b'{"content":"a"}', ids, logprobs)))
+    *_, event = events(chunks.delta(0, ChoiceDelta(b'{"content":"a"}', ids, logprobs)))
     assert event["choices"][0]["logprobs"]["content"][0]["token"] == "token_id:5"
 
 

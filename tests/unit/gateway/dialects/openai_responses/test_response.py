@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.dialects.openai_responses.events import ResponseEvents
 from producers.gateway.dialects.openai_responses.request import parse
 from producers.gateway.dialects.openai_responses.response import completion
@@ -86,7 +86,7 @@ def streamed(
     """A stream of these deltas, with numbers in order."""
     writer = ResponseEvents("t", 1, request(stream=True, **more))
     answered = answered or answer()
-    data = writer.open(3) + b"".join(writer.delta(0, Piece(orjson.dumps(d))) for d in deltas)
+    data = writer.open(3) + b"".join(writer.delta(0, ChoiceDelta(orjson.dumps(d))) for d in deltas)
     read = events(data + writer.finish(0, answered) + writer.end([answered]))
     assert [event["sequence_number"] for event in read] == list(range(len(read)))
     return read
@@ -332,7 +332,7 @@ def test_streamed_logprobs_are_all_there_once() -> None:
     score = struct.pack("<f", -1)
     data = writer.open(3)
     for token, delta in enumerate((b"{}", b'{"content":"hi"}', b"{}")):
-        data += writer.delta(0, Piece(delta, struct.pack("<i", token), score, (), token))
+        data += writer.delta(0, ChoiceDelta(delta, struct.pack("<i", token), score, (), token))
     read = events(data + writer.finish(0, answer()) + writer.end([answer()]))
     by_delta = [
         [one["token"] for one in event["logprobs"]]
@@ -346,8 +346,8 @@ def test_streamed_logprobs_are_all_there_once() -> None:
 
 def test_a_stream_that_fails_says_so_twice_and_keeps_what_was_whole() -> None:
     writer = ResponseEvents("t", 1, request(stream=True))
-    data = writer.open(3) + writer.delta(0, Piece(b'{"reasoning_content":"hm"}'))
-    data += writer.delta(0, Piece(b'{"content":"h"}'))
+    data = writer.open(3) + writer.delta(0, ChoiceDelta(b'{"reasoning_content":"hm"}'))
+    data += writer.delta(0, ChoiceDelta(b'{"content":"h"}'))
     error = ApiError(504, "too late", code="deadline")
     *_, flat, failed = events(data + writer.failed(error))
     assert (flat["type"], flat["code"], flat["message"]) == ("error", "deadline", "too late")
@@ -366,7 +366,7 @@ def test_a_stream_that_fails_before_it_was_opened_is_opened() -> None:
 def test_more_of_a_call_that_has_ended_is_an_error() -> None:
     writer = ResponseEvents("t", 1, request(stream=True))
     with pytest.raises(ValueError, match="call 0 of t"):
-        writer.delta(0, Piece(b'{"tool_calls":[{"index":0,"function":{"arguments":"x"}}]}'))
+        writer.delta(0, ChoiceDelta(b'{"tool_calls":[{"index":0,"function":{"arguments":"x"}}]}'))
 
 
 def test_to_keep_a_connection_alive_is_a_comment() -> None:

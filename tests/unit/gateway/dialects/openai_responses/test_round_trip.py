@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.gateway.dialects.canonical import CanonicalRequest
-from producers.gateway.dialects.dialect import Piece
+from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.dialects.openai_chat.messages import canonical_messages
 from producers.gateway.dialects.openai_responses.events import ResponseEvents
 from producers.gateway.dialects.openai_responses.request import parse
@@ -103,16 +103,16 @@ def streamed(sampled: Sequence[Part], **more: Any) -> list[Any]:
     return items
 
 
-def pieces(sampled: Sequence[Part]) -> Iterator[Piece]:
+def pieces(sampled: Sequence[Part]) -> Iterator[ChoiceDelta]:
     called = 0
     for name, value in sampled:
         if name == "tool_calls":
             function = {"name": value[0], "arguments": value[1]}
             call = {"index": called, "id": tool_call_id(TURN, called), "function": function}
             called += 1
-            yield Piece(orjson.dumps({name: [call]}))
+            yield ChoiceDelta(orjson.dumps({name: [call]}))
         else:
-            yield Piece(orjson.dumps({name: value}))
+            yield ChoiceDelta(orjson.dumps({name: value}))
 
 
 def canonical(sampled: Sequence[Part]) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from producers.gateway.calls.tries import idempotency_key, retry_count
+from producers.gateway.calls.retries import idempotency_key, retry_count
 from producers.gateway.errors import ApiError
 
 CODEX = b'{"turn_id":"01a1ff40-0c76","request_kind":"turn"}'

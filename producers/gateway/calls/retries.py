@@ -1,7 +1,7 @@
-"""What the headers of a call say of tries before it. Pure.
+"""Headers by which a retry is recognized. Pure.
 
-The vendors' clients count them. Codex (0.169.0) says nothing of the kind, but names in each request
-what its user set off, and within that its history only grows: an equal body is a retry.
+The vendors' clients count their retries. Codex (0.169.0) does not, but each of its requests has the
+id of the user's turn. Within such a turn its history only grows, so an equal body is a retry.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,23 @@ _COUNT_DIGITS = 9
 
 
 def retry_count(headers: Mapping[bytes, bytes]) -> int:
-    """How often the client says it tried before."""
+    """Return how often the client tried before, by its own count."""
     count = headers.get(_COUNT, b"")
     return int(count[:_COUNT_DIGITS]) if count.isdigit() else 0
 
 
 def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | None:
-    """What all tries of a call have in common and no other call has. Raises `ApiError`."""
+    """Return the key that all tries of a call share and no other call has, or None.
+
+    Raises `ApiError` (400) if it is too long.
+    """
     key = headers.get(_KEY)
     if key is None:
         return _codex_key(headers.get(_CODEX, b""), body_hash)
     if len(key) > _LONGEST_KEY:
         name = _KEY.decode()
         raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")
-    # One character for each byte, so that keys that differ stay different.
+    # One character for each byte, so that different keys stay different.
     return key.decode("latin-1")
 
 

@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from producers.gateway.calls.silence import Silence
+from producers.gateway.calls.keep_alive import KeepAliveTimer
 
 PATIENCE_S = 15.0
 
@@ -43,17 +43,17 @@ def clock() -> Iterator[Hours]:
 
 def test_silence_is_noticed_again_and_again(clock: Hours) -> None:
     noticed: list[float] = []
-    Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     clock.until(46)
     assert noticed == [15, 30, 45]
 
 
 def test_who_hears_something_is_told_only_after_a_whole_silence(clock: Hours) -> None:
     noticed: list[float] = []
-    silence = Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    timer = KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     for second in range(100):
         clock.until(second)
-        silence.heard()
+        timer.restart()
     assert noticed == []
     clock.until(120)
     assert noticed == [114]
@@ -61,8 +61,8 @@ def test_who_hears_something_is_told_only_after_a_whole_silence(clock: Hours) ->
 
 def test_nobody_is_told_after_the_end(clock: Hours) -> None:
     noticed: list[float] = []
-    silence = Silence(clock, PATIENCE_S, lambda: noticed.append(clock.now))
+    timer = KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     clock.until(20)
-    silence.end()
+    timer.cancel()
     clock.until(100)
     assert noticed == [15]
