@@ -28,7 +28,7 @@ _SEED_MASK = 2**64 - 1
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """`tokens`: the prompt and what was already sampled elsewhere. `ticket` is set at admission."""
+    """`tokens`: the prompt and what was already sampled elsewhere."""
 
     request_id: str
     tokens: npt.NDArray[np.int32]
@@ -37,7 +37,6 @@ class Request:
     seed: int
     on_chunk: ChunkCallback
     stops: frozenset[int] = field(init=False)
-    ticket: int = -1
 
     def __post_init__(self) -> None:
         self.stops = frozenset(self.sampling.stop_token_ids)
@@ -57,6 +56,11 @@ class Request:
         parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
         tokens = np.concatenate(parts)
         return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
+
+    @property
+    def completed(self) -> int:
+        """The number of completion tokens that were already sampled elsewhere."""
+        return len(self.tokens) - self.prompt_length
 
     def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
         """`schemas`: whether the engine has structured output.
@@ -87,8 +91,7 @@ class Request:
 
     def finished_before_start(self, limit: int) -> FinishReason | None:
         """A continuation may have nothing left to sample."""
-        completed = len(self.tokens) - self.prompt_length
-        return self.finish_reason(completed, int(self.tokens[-1]), limit)
+        return self.finish_reason(self.completed, int(self.tokens[-1]), limit)
 
 
 NO_TOP: TopTokens = (b"", b"")

@@ -1,9 +1,9 @@
-"""Continuous batching: which requests run, what the next step computes, and what it emits.
+"""Continuous batching: which requests run, what the next passes compute, and what they sample.
 
-A step admits waiting requests while there is room, runs one forward over rows that have many tokens
-without KV (new prompts, continuations, rows whose KV became void; in chunks that fit the token
-budget), and one over all rows that decode. Every row gets at most one token a step. Engine thread
-only, under `torch.inference_mode`.
+`advance` tells the whole: waiting requests are admitted while there is room; one prefill pass runs
+over rows that have many tokens without KV (new prompts, continuations, rows whose KV new weights
+made invalid), in chunks that fit the token budget; one decode pass runs over the rows that lack the
+KV of their last token alone. Engine thread only, under `torch.inference_mode`.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from producers.rollout.engine.contract import TokenChunk
 from producers.rollout.engine.request import NO_TOP, Request, TopTokens, last_chunk, token_chunks
-from producers.rollout.torch_engine.forward import Forward
+from producers.rollout.torch_engine.forward import CachedForward
 from producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
 from producers.rollout.torch_engine.rows import RowTable
 from producers.rollout.torch_engine.sampling import most_likely, sample
@@ -26,27 +26,26 @@ class LogitsNotFinite(ArithmeticError):
     """The model gave NaN: its weights or its device are broken."""
 
 
-class Batch:
-    """All live requests. `version` is stamped on every sampled token."""
+class ContinuousBatch:
+    """All live requests, waiting or in a row of the table. `version` samples every token."""
 
     def __init__(
-        self, forward: Forward, version: int, max_running: int, prefill_tokens: int
+        self, forward: CachedForward, version: int, max_running: int, prefill_tokens: int
     ) -> None:
-        self.slots = RowTable(forward.kv)
+        self.table = RowTable(forward.kv)
         self.version = version
         self.waiting: deque[Request] = deque()
         self.sampled_tokens = 0
         self.reused_tokens = 0
+        self._live: dict[str, Request] = {}
         self._forward = forward
         self._limit = forward.kv.max_length
         self._max_running = min(max_running, forward.kv.max_rows)
         self._prefill_tokens = prefill_tokens
-        self._live: dict[str, Request] = {}
-        self._running: dict[int, Request] = {}
-        self._tickets = 0
 
     @property
     def has_work(self) -> bool:
+        """True while a request is live."""
         return bool(self._live)
 
     def add(self, request: Request) -> None:
@@ -61,55 +60,48 @@ class Batch:
         requests = [self._live[each] for each in ids if each in self._live]
         return [(request, last_chunk(self._drop(request), "abort")) for request in requests]
 
-    def step(self) -> Iterator[Emission]:
-        """Raises `LogitsNotFinite`, and whatever the model's forward raises.
+    def advance(self) -> Iterator[Emission]:
+        """Run one prefill and one decode pass; a row gets at most one token.
 
-        A generator, so that what was sampled before a pass that raises has been delivered. Nothing
-        else here may be called while it is not exhausted.
+        Raises `LogitsNotFinite`, and whatever the model's forward raises. A generator, so that what
+        was sampled before a pass that raises has been delivered. Call nothing else here while it is
+        not exhausted.
         """
         yield from self._admit()
-        decoding = decoding_first(self.slots)
-        if decoding < self.slots.running:
+        decoding = decoding_first(self.table)
+        if decoding < self.table.running:
             budget = self._prefill_tokens
-            yield from self._emit(*prefill(self.slots, self._forward, decoding, budget))
+            yield from self._sample(*prefill(self.table, self._forward, decoding, budget))
+        # A request that ended in the prefill left a row behind the decoding ones: those stay.
         if decoding:
-            yield from self._emit(*decode(self.slots, self._forward, decoding))
+            yield from self._sample(*decode(self.table, self._forward, decoding))
 
     def _admit(self) -> list[Emission]:
-        """Give slots to waiting requests; returns the ends of those with nothing left to sample."""
+        """Give rows to waiting requests; return the ends of those with nothing left to sample."""
         ended: list[Emission] = []
-        while self.waiting and self.slots.running < self._max_running:
+        while self.waiting and self.table.running < self._max_running:
             request = self.waiting.popleft()
             if (reason := request.finished_before_start(self._limit)) is None:
-                self._start(request)
+                self.reused_tokens += self.table.admit(request)
             else:
                 del self._live[request.request_id]
-                offset = len(request.tokens) - request.prompt_length
-                ended.append((request, last_chunk(offset, reason)))
+                ended.append((request, last_chunk(request.completed, reason)))
         return ended
 
-    def _start(self, request: Request) -> None:
-        self._tickets += 1
-        request.ticket = self._tickets
-        self._running[request.ticket] = request
-        self.reused_tokens += self.slots.admit(
-            request.ticket, request.tokens, request.prompt_length, request.sampling, request.seed
-        )
-
-    def _emit(self, rows: Rows, logits_BV: Tensor) -> list[Emission]:
-        """Sample one token for each of these rows, and end the rows that are finished by it."""
+    def _sample(self, rows: Rows, logits_BV: Tensor) -> list[Emission]:
+        """Sample one token for each of these rows, and end the requests that are finished by it."""
         if not rows.size:
             return []
-        batch = self.slots.sampling(rows)
+        batch = self.table.sampling(rows)
         tokens_B, logprobs_B = sample(logits_BV, batch)
         tokens, logprobs = tokens_B.cpu().numpy(), logprobs_B.cpu().numpy()
         if np.isnan(logprobs).any():
             raise LogitsNotFinite(f"the model gives no distribution under version {self.version}")
-        self.slots.append(rows, tokens)
+        self.table.append(rows, tokens)
         self.sampled_tokens += len(rows)
-        requests = [self._running[ticket] for ticket in self.slots.ticket[rows].tolist()]
+        requests = [self.table.requests[row] for row in rows.tolist()]
         offsets = batch.offset_B.tolist()
-        tops = _tops(logits_BV, requests)
+        tops = _top_tokens(logits_BV, requests)
         chunks = token_chunks(requests, offsets, tokens, logprobs, tops, self.version, self._limit)
         emissions = list(zip(requests, chunks, strict=True))
         for request, chunk in emissions:
@@ -118,20 +110,19 @@ class Batch:
         return emissions
 
     def _drop(self, request: Request) -> int:
-        """Forget a live request; returns the length of its completion."""
+        """Forget a live request; return the length of its completion."""
         del self._live[request.request_id]
-        if self._running.pop(request.ticket, None) is None:
+        if request not in self.table.requests:
             self.waiting.remove(request)
-            return len(request.tokens) - request.prompt_length
-        tickets = self.slots.ticket[: self.slots.running]
-        row = int(np.flatnonzero(tickets == request.ticket)[0])
-        completed = int(self.slots.known[row]) - request.prompt_length
-        self.slots.release(row)
+            return request.completed
+        row = self.table.requests.index(request)
+        completed = int(self.table.length[row]) - request.prompt_length
+        self.table.release(row)
         return completed
 
 
-def _tops(logits_BV: Tensor, requests: list[Request]) -> list[TopTokens]:
-    """The most likely tokens of the rows whose requests want to see them."""
+def _top_tokens(logits_BV: Tensor, requests: list[Request]) -> list[TopTokens]:
+    """Return the most likely tokens of the rows whose requests ask for them."""
     tops = [NO_TOP] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.sampling.top_logprobs]
     if rows:

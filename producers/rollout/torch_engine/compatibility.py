@@ -1,4 +1,5 @@
-"""Whether the torch engine gives a model's own distribution: its configuration says, a probe shows.
+"""Checks that the torch engine samples from a model's own distribution: by its configuration and
+by comparing logits.
 
 A model that keeps anything but keys and values of every position (sliding windows, recurrent
 states), or whose positions are scaled by the longest row of a batch, would sample from a wrong
@@ -10,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from producers.rollout.engine.errors import ModelUnsupported
-from producers.rollout.torch_engine.forward import PADDING, Forward
+from producers.rollout.torch_engine.forward import PADDING, CachedForward
 from producers.rollout.torch_engine.kv_cache import KvCache
 
 _PROBE_LENGTH = 12
@@ -21,9 +22,9 @@ _TOLERANCE_HALF = 0.1
 def plan_cache(
     model: PreTrainedModel, max_length: int | None, max_rows: int, kv_bytes: int
 ) -> KvCache:
-    """An empty cache for the model, with as many slots as `kv_bytes` can hold at full length.
+    """Return an empty cache for the model, with as many rows as `kv_bytes` can hold at full length.
 
-    Raises `ModelUnsupported`, also when not even one slot fits.
+    Raises `ModelUnsupported`, also if not even one row fits.
     """
     config = model.config.get_text_config()
     limits = [getattr(config, "max_position_embeddings", None), max_length]
@@ -32,15 +33,15 @@ def plan_cache(
         raise ModelUnsupported(config.model_type, "has no context limit: set max_length")
     check_config(model, length)
     with torch.inference_mode():
-        slot_bytes = length * probe_kv_bytes(model)
-    if slot_bytes > kv_bytes:
-        reason = f"KV of {length} tokens takes {slot_bytes} bytes, more than the {kv_bytes} allowed"
+        row_bytes = length * probe_kv_bytes(model)
+    if row_bytes > kv_bytes:
+        reason = f"KV of {length} tokens takes {row_bytes} bytes, more than the {kv_bytes} allowed"
         raise ModelUnsupported(config.model_type, reason)
-    return KvCache(max_rows=min(max_rows, kv_bytes // slot_bytes), max_length=length)
+    return KvCache(max_rows=min(max_rows, kv_bytes // row_bytes), max_length=length)
 
 
 def check_config(model: PreTrainedModel, max_length: int) -> None:
-    """Raises `ModelUnsupported` for what a short probe would not show."""
+    """Raise `ModelUnsupported` for what a comparison of short rows would not show."""
     config = model.config.get_text_config()
     layer_types = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layer_types - {"full_attention"}):
@@ -54,13 +55,13 @@ def check_config(model: PreTrainedModel, max_length: int) -> None:
 
 
 def probe_kv_bytes(model: PreTrainedModel) -> int:
-    """Compare cached with plain forwards on short rows; returns the KV bytes that one token takes.
+    """Compare cached with plain forwards on short rows; return the KV bytes that one token takes.
 
     The rows are prefilled together with padding, decoded together, then one is extended by a chunk.
-    Raises `ModelUnsupported` where the logits differ. Call it under `torch.inference_mode`.
+    Raises `ModelUnsupported` if the logits differ. Call it under `torch.inference_mode`.
     """
     kv = KvCache(max_rows=2, max_length=_PROBE_LENGTH)
-    forward = Forward(model, kv)
+    forward = CachedForward(model, kv)
     ids = np.arange(1, _PROBE_LENGTH + 1) % model.config.get_text_config().vocab_size
     for rows in ([range(0, 7), range(0, 3)], [range(7, 8), range(3, 4)], [range(8, 12)]):
         width = max(len(row) for row in rows)
@@ -75,4 +76,4 @@ def probe_kv_bytes(model: PreTrainedModel) -> int:
                 raise ModelUnsupported(
                     model.config.model_type, f"cached and plain logits differ by {difference:g}"
                 )
-    return kv.allocated() // (kv.window.slots * kv.window.length)
+    return kv.allocated() // (kv.window.rows * kv.window.length)

@@ -23,10 +23,10 @@ from producers.rollout.engine.contract import (
 )
 from producers.rollout.engine.request import Request, last_chunk
 from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.torch_engine.batching import Batch, Emission
+from producers.rollout.torch_engine.batching import ContinuousBatch, Emission
 from producers.rollout.torch_engine.checkpoint import read_weights
 from producers.rollout.torch_engine.compatibility import plan_cache
-from producers.rollout.torch_engine.forward import Forward
+from producers.rollout.torch_engine.forward import CachedForward
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class TorchEngine(ThreadedEngine):
         self._model = module
         self._device = model.device
         self._kv = kv
-        self._batch = Batch(
-            Forward(model, kv), version, settings.max_running, settings.prefill_tokens
+        self._batch = ContinuousBatch(
+            CachedForward(model, kv), version, settings.max_running, settings.prefill_tokens
         )
         self._busy_s = 0.0
         super().__init__("torch-engine", settings.deadline_s)
@@ -114,7 +114,7 @@ class TorchEngine(ThreadedEngine):
         batch = self._batch
         return EngineHealth(
             version=batch.version,
-            running=batch.slots.running,
+            running=batch.table.running,
             waiting=len(batch.waiting) + len(self._commands),
             kv_rows=self._kv.max_rows,
             kv_bytes=self._kv.allocated(),
@@ -137,20 +137,19 @@ class TorchEngine(ThreadedEngine):
 
     def _advance(self) -> None:
         started = time.perf_counter()
-        self._emit(self._batch.step())
+        self._emit(self._batch.advance())
         self._busy_s += time.perf_counter() - started
 
     def _abort(self, request_id: str | None) -> None:
         self._emit(self._batch.abort(request_id))
 
     def _abort_all(self) -> None:
-        self._batch.slots.void()  # so that nothing here touches a device that may be broken
+        self._batch.table.invalidate()  # so that nothing here touches a device that may be broken
         super()._abort_all()
 
     def _accept(self, request: Request) -> None:
         if self.state.error is not None:  # it failed after `submit` had looked
-            offset = len(request.tokens) - request.prompt_length
-            self._emit([(request, last_chunk(offset, "abort"))])
+            self._emit([(request, last_chunk(request.completed, "abort"))])
         else:
             self._batch.add(request)
 
@@ -175,10 +174,10 @@ class TorchEngine(ThreadedEngine):
             self._fail(error)
             raise
         self._batch.version = version
-        self._batch.slots.void()
+        self._batch.table.invalidate()
 
     def _free_memory(self) -> int:
-        self._batch.slots.void()
+        self._batch.table.invalidate()
         freed = self._kv.release()
         # On a CPU the weights stay: the host's memory is where they would go.
         if self._device.type != "cpu":

@@ -1,7 +1,7 @@
-"""One forward of a `transformers` causal model over neighbouring slots of the KV cache.
+"""A forward of a `transformers` causal model over neighbouring rows of the KV cache.
 
 Rows may have any lengths: the attention mask and the position ids say for each query which
-positions of its own slot it sees. Rows with fewer new tokens than the widest one are padded on the
+positions of its own row it sees. Rows with fewer new tokens than the widest one are padded on the
 left, so that the last column holds the logits of every row's last token.
 """
 
@@ -14,10 +14,11 @@ from transformers import PreTrainedModel
 from producers.rollout.torch_engine.kv_cache import KvCache
 
 PADDING = -1
+"""The position of a column that a row does not use."""
 
 
-class Forward:
-    """Runs `model` on rows of `kv`. Engine thread only, under `torch.inference_mode`."""
+class CachedForward:
+    """A model and the KV cache that it runs on. Engine thread only, in `torch.inference_mode`."""
 
     def __init__(self, model: PreTrainedModel, kv: KvCache) -> None:
         self.model = model
@@ -30,9 +31,9 @@ class Forward:
     def __call__(
         self, first: int, ids_RQ: npt.NDArray[np.int64], positions_RQ: npt.NDArray[np.int64]
     ) -> Tensor:
-        """Logits [R, vocabulary] of the last column of slots `first` to `first + R`.
+        """Return the logits [R, vocabulary] of the last column of rows `first` to `first + R`.
 
-        Writes the KV of `ids` at `positions`, where that is not PADDING (-1).
+        Writes the KV of `ids` at `positions`, except where that is PADDING (-1).
         """
         positions = torch.from_numpy(positions_RQ).to(self.device)
         longest = int(positions_RQ.max()) + 1
@@ -50,6 +51,7 @@ class Forward:
         return logits_RV
 
     def _open_window(self, first: int, positions_RQ: Tensor, longest: int, padded: bool) -> None:
+        """Tell the cache, before the model runs, which rows it covers and where entries go."""
         window = self.kv.window
         last = first + positions_RQ.shape[0]
         self.kv.reserve(last, longest)

@@ -1,9 +1,9 @@
-"""Keys and values of all slots, in the form a `transformers` model writes to and reads from.
+"""Keys and values of all rows, in the form that a `transformers` model writes to and reads from.
 
-One buffer [slot, position, head, head_dim] a layer for keys and one for values. A forward covers a
-*window* of neighbouring slots: `update` scatters what is new to each row's own positions and gives
-back views, not copies, of the window up to its longest row. That is why the slots table keeps the
-rows of a forward next to each other. Buffers grow by doubling, up to the limits.
+One buffer [row, position, head, head_dim] a layer for keys and one for values. A forward covers a
+*window* of neighbouring rows: `update` scatters the new entries to each row's own positions and
+returns views, not copies, of the window up to its longest row. That is why the row table keeps the
+rows of a pass next to each other. Buffers grow by doubling, up to the limits.
 
 Touched by the engine thread only, under `torch.inference_mode`.
 """
@@ -19,13 +19,14 @@ from transformers.cache_utils import Cache
 
 @dataclass(slots=True)
 class Window:
-    """What one forward covers: slots `first` to `last`, and where its R x Q new entries go.
+    """The rows `first` to `last` that one forward covers, and where its R x Q new entries go.
 
-    `destination` holds flat slot * length + position indices. `source` picks from the flattened
-    R x Q entries those that are no padding, None meaning all.
+    `rows` and `length` are the size of the buffers. `destination` holds flat row * length +
+    position indices. `source` picks from the flattened R x Q entries those that are no padding,
+    None meaning all.
     """
 
-    slots: int
+    rows: int
     length: int
     first: int = 0
     last: int = 0
@@ -47,17 +48,17 @@ class KvLayer:
         return self._scattered(keys, key_states), self._scattered(values, value_states)
 
     def grow(self) -> None:
-        """Take the size the window has now, keeping what is stored."""
+        """Enlarge the buffers to the size the window has now, keeping what is stored."""
         for index, small in enumerate(self.buffers):
-            slots, length, *shape = small.shape
-            grown = small.new_zeros(self.window.slots, self.window.length, *shape)
-            grown[:slots, :length] = small
+            rows, length, *shape = small.shape
+            grown = small.new_zeros(self.window.rows, self.window.length, *shape)
+            grown[:rows, :length] = small
             self.buffers[index] = grown
 
     def _buffer_like(self, states: Tensor) -> Tensor:
         # Zeros, because what is masked is still multiplied: uninitialised memory may hold NaN.
         _, heads, _, head_dim = states.shape
-        return states.new_zeros(self.window.slots, self.window.length, heads, head_dim)
+        return states.new_zeros(self.window.rows, self.window.length, heads, head_dim)
 
     def _scattered(self, buffer: Tensor, states: Tensor) -> Tensor:
         window = self.window
@@ -69,65 +70,68 @@ class KvLayer:
 
 
 class KvCache(Cache):
-    """The cache of all layers, and the moves between slots that the slots table asks for."""
+    """The cache of all layers, and the copies between rows that the row table asks for."""
 
     def __init__(self, max_rows: int, max_length: int) -> None:
         super().__init__(layers=[])
         self.max_rows = max_rows
         self.max_length = max_length
-        self.window = Window(slots=0, length=0)
-        self._slot_layers: dict[int, KvLayer] = {}
+        self.window = Window(rows=0, length=0)
+        self._kv_layers: dict[int, KvLayer] = {}
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        layer = self._slot_layers.get(layer_idx)
+        """Store one layer's new states and return all of the window; the model calls this."""
+        layer = self._kv_layers.get(layer_idx)
         if layer is None:
             layer = KvLayer(self.window, key_states, value_states)
-            self._slot_layers[layer_idx] = layer
+            self._kv_layers[layer_idx] = layer
         return layer.update(key_states, value_states)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return the length of the window's longest row; the model calls this."""
         return self.window.longest
 
-    def reserve(self, slots: int, length: int) -> None:
-        """Make room for so many slots of so many tokens."""
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for so many rows of so many tokens."""
         window = self.window
         wanted = (
-            _doubled(window.slots, slots, self.max_rows),
+            _doubled(window.rows, rows, self.max_rows),
             _doubled(window.length, length, self.max_length),
         )
-        if wanted != (window.slots, window.length):
-            window.slots, window.length = wanted
-            for layer in list(self._slot_layers.values()):
+        if wanted != (window.rows, window.length):
+            window.rows, window.length = wanted
+            for layer in list(self._kv_layers.values()):
                 layer.grow()
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Give slot `target` the first `length` positions of slot `source`."""
+        """Give row `target` the first `length` positions of row `source`."""
         for buffer in self.buffers():
             buffer[target, :length] = buffer[source, :length]
 
     def swap(self, one: int, other: int, length: int) -> None:
-        """Exchange the first `length` positions of two slots."""
+        """Exchange the first `length` positions of two rows."""
         for buffer in self.buffers():
             kept = buffer[one, :length].clone()
             buffer[one, :length] = buffer[other, :length]
             buffer[other, :length] = kept
 
     def release(self) -> int:
-        """Free all memory; returns the bytes freed."""
+        """Free all memory; return the bytes freed."""
         freed = self.allocated()
-        self._slot_layers.clear()
-        self.window.slots = self.window.length = 0
+        self._kv_layers.clear()
+        self.window.rows = self.window.length = 0
         return freed
 
     def allocated(self) -> int:
-        """Bytes held now. May be asked from any thread."""
+        """Return the bytes held now. Any thread may ask."""
         return sum(buffer.nbytes for buffer in self.buffers())
 
     def buffers(self) -> Iterator[Tensor]:
-        """Keys and values of each layer, [slot, position, head, dim]."""
-        for layer in list(self._slot_layers.values()):
+        """Yield keys and values of each layer, [row, position, head, dim]."""
+        # A copy of the list: `health` asks from other threads while layers are added.
+        for layer in list(self._kv_layers.values()):
             yield from layer.buffers
 
 

@@ -1,24 +1,24 @@
-"""The slots table: what each slot of the KV cache holds, and the order the slots are kept in.
+"""The row table: the sequence that each row of the KV cache holds, and the order of the rows.
 
-Slots come in three runs: running rows, finished rows whose KV is kept for a prompt that goes on
-from it, and slots never used. Moving a row moves its KV with it, so that a forward's rows are
-neighbours. The finished rows are the prefix cache: an agent's next turn starts with the last one's
-tokens. New weights make all KV void, so nothing of an older version is ever reused.
+The first rows belong to running requests. Behind them are rows of finished requests, whose KV is
+kept for a prompt that continues it: an agent's next turn begins with the tokens of its last one.
+Behind those are rows never used. Moving a row moves its KV with it, so that the rows of one pass
+are neighbours. New weights invalidate all KV, so none of an older version is ever reused.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from producers.rollout.engine.contract import SamplingParams
+from producers.rollout.engine.request import Request
 from producers.rollout.torch_engine.kv_cache import KvCache
 from producers.rollout.torch_engine.sampling import SamplingBatch
 
 _RECORD = np.dtype(
     [
-        ("known", np.int64),
+        ("length", np.int64),
         ("cached", np.int64),
         ("prompt", np.int64),
-        ("ticket", np.int64),
+        ("admitted", np.int64),
         ("released", np.int64),
         ("temperature", np.float32),
         ("top_p", np.float64),
@@ -29,40 +29,43 @@ _RECORD = np.dtype(
 
 
 class RowTable:
-    """Columns indexed by slot: `tokens[slot, :known]`, of which the first `cached` have KV.
+    """Columns indexed by row: `tokens[row, :length]`, of which the first `cached` have KV.
 
-    `ticket` is the caller's number for a running row, rising with each admission; a row's slot may
-    change with every call here, its ticket never does.
+    `requests` are those of the running rows, in the order of the rows; any call may move a request
+    to another row. `admitted` rises with each admission, so the smallest is the oldest request.
     """
 
     def __init__(self, kv: KvCache) -> None:
         self.kv = kv
-        self.running = 0
+        self.requests: list[Request] = []
         self.used = 0
         self.tokens: npt.NDArray[np.int32] = np.zeros((kv.max_rows, kv.max_length), np.int32)
         self._records = np.zeros(kv.max_rows, _RECORD)
-        self.known: npt.NDArray[np.int64] = self._records["known"]
+        self.length: npt.NDArray[np.int64] = self._records["length"]
         self.cached: npt.NDArray[np.int64] = self._records["cached"]
-        self.ticket: npt.NDArray[np.int64] = self._records["ticket"]
+        self.admitted: npt.NDArray[np.int64] = self._records["admitted"]
         self._released: npt.NDArray[np.int64] = self._records["released"]
+        self._admissions = 0
         self._releases = 0
 
-    def admit(
-        self,
-        ticket: int,
-        tokens: npt.NDArray[np.int32],
-        prompt_length: int,
-        sampling: SamplingParams,
-        seed: int,
-    ) -> int:
-        """Make a running row of these tokens; returns how many of them already have KV."""
-        reused = self._place(tokens)
-        row = self.running
-        self.running += 1
-        self.tokens[row, : len(tokens)] = tokens
+    @property
+    def running(self) -> int:
+        """The number of running rows."""
+        return len(self.requests)
+
+    def admit(self, request: Request) -> int:
+        """Give the request the first row behind the running ones.
+
+        Returns how many of its tokens already have KV there.
+        """
+        reused = self._place(request.tokens)
+        self._admissions += 1
+        row, length, sampling = self.running, len(request.tokens), request.sampling
+        self.requests.append(request)
+        self.tokens[row, :length] = request.tokens
         self._records[row] = (
-            *(len(tokens), reused, prompt_length, ticket, 0),
-            *(sampling.temperature, sampling.top_p, sampling.top_k, seed),
+            *(length, reused, request.prompt_length, self._admissions, 0),
+            *(sampling.temperature, sampling.top_p, sampling.top_k, request.seed),
         )
         return reused
 
@@ -70,52 +73,57 @@ class RowTable:
         """End a running row: its KV is kept, the last running row takes its place."""
         self._releases += 1
         self._released[row] = self._releases
-        self.running -= 1
-        self.swap(row, self.running)
+        self.swap(row, self.running - 1)
+        self.requests.pop()
 
     def swap(self, one: int, other: int) -> None:
-        """Exchange two slots with all they hold."""
+        """Exchange two rows with all they hold: both run, or neither."""
         if one == other:
             return
         pair, swapped = [one, other], [other, one]
         cached = int(self.cached[pair].max())
         if cached:
             self.kv.swap(one, other, cached)
-        known = int(self.known[pair].max())
-        self.tokens[pair, :known] = self.tokens[swapped, :known]
+        length = int(self.length[pair].max())
+        self.tokens[pair, :length] = self.tokens[swapped, :length]
         self._records[pair] = self._records[swapped]
+        if one < self.running:
+            requests = self.requests
+            requests[one], requests[other] = requests[other], requests[one]
 
-    def void(self) -> None:
-        """No KV is valid any more: running rows keep their tokens, finished ones are forgotten."""
+    def invalidate(self) -> None:
+        """Declare all KV invalid: running rows keep their tokens, finished ones are forgotten."""
         self.cached[:] = 0
         self.used = self.running
 
     def pending(self) -> npt.NDArray[np.int64]:
-        """Of each running row, how many tokens are known but have no KV yet: 1 while decoding."""
-        return self.known[: self.running] - self.cached[: self.running]
+        """Return for each running row how many of its tokens have no KV yet: 1 while decoding."""
+        return self.length[: self.running] - self.cached[: self.running]
 
     def append(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
         """Add one sampled token to each of these rows."""
-        self.tokens[rows, self.known[rows]] = tokens
-        self.known[rows] += 1
+        self.tokens[rows, self.length[rows]] = tokens
+        self.length[rows] += 1
 
     def sampling(self, rows: npt.NDArray[np.int64]) -> SamplingBatch:
-        """What the next token of each of these rows is drawn with."""
+        """Return the parameters with which the next token of each of these rows is sampled."""
         records = self._records[rows]
         return SamplingBatch(
             temperature_B=records["temperature"],
             top_p_B=records["top_p"],
             top_k_B=records["top_k"],
             seed_B=records["seed"],
-            offset_B=records["known"] - records["prompt"],
+            offset_B=records["length"] - records["prompt"],
         )
 
     def _place(self, tokens: npt.NDArray[np.int32]) -> int:
-        """Put a slot behind the running ones, with all KV that can be reused; returns how much."""
+        """Bring a row with all KV that can be reused behind the running ones; return how much."""
         donor, reused = self._longest_prefix(tokens)
         if donor >= self.running and reused == self.cached[donor]:
-            target = donor
+            target = donor  # all of a finished row: continue in place
         else:
+            # The donor still runs, or holds more than this prompt continues: copy its KV, unless
+            # the spare row is the donor itself.
             target = self._spare()
             if reused and target != donor:
                 self.kv.copy(donor, target, reused)
@@ -124,9 +132,10 @@ class RowTable:
         return reused
 
     def _longest_prefix(self, tokens: npt.NDArray[np.int32]) -> tuple[int, int]:
-        """The slot whose KV covers most of the tokens but the last, and how many; (-1, 0) if none.
+        """Return the row whose KV covers most of the tokens but the last, and how many.
 
-        The last token is left out because its logits are what a forward is needed for.
+        (-1, 0) if no row covers any. The last token is left out because its logits are what the
+        request needs a pass for.
         """
         cached = self.cached[: self.used]
         length = min(len(tokens) - 1, int(cached.max(initial=0)))
@@ -134,14 +143,15 @@ class RowTable:
             return -1, 0
         equal = self.tokens[: self.used, :length] == tokens[:length]
         common = np.minimum(np.where(equal.all(axis=1), length, equal.argmin(axis=1)), cached)
-        donor = self.used - 1 - int(common[::-1].argmax())  # of equals a finished row, not a copy
+        # The last of equals: a finished row needs no copy.
+        donor = self.used - 1 - int(common[::-1].argmax())
         return (donor, int(common[donor])) if common[donor] else (-1, 0)
 
     def _spare(self) -> int:
-        """A slot never used, else the one released longest ago."""
+        """Return a row never used, else the one released longest ago."""
         if self.used < self.kv.max_rows:
             self.used += 1
             self.kv.reserve(self.used, 1)
-            self.known[self.used - 1] = self.cached[self.used - 1] = 0
+            self.length[self.used - 1] = self.cached[self.used - 1] = 0
             return self.used - 1
         return self.running + int(self._released[self.running : self.used].argmin())

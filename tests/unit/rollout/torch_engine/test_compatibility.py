@@ -44,12 +44,12 @@ def test_a_model_whose_cached_forward_differs_is_refused() -> None:
         TorchEngine(source, TorchEngineSettings())
 
 
-def test_kv_memory_bounds_the_slots() -> None:
+def test_kv_memory_bounds_the_rows() -> None:
     source = model()
     token_bytes = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, head_dim, float32
-    slot_bytes = token_bytes * 512
-    engine = TorchEngine(source, TorchEngineSettings(kv_bytes=3 * slot_bytes + 1))
+    row_bytes = token_bytes * 512
+    engine = TorchEngine(source, TorchEngineSettings(kv_bytes=3 * row_bytes + 1))
     assert engine.health().kv_rows == 3
     engine.close()
-    with pytest.raises(ModelUnsupported, match=str(slot_bytes)):
-        TorchEngine(source, TorchEngineSettings(kv_bytes=slot_bytes - 1))
+    with pytest.raises(ModelUnsupported, match=str(row_bytes)):
+        TorchEngine(source, TorchEngineSettings(kv_bytes=row_bytes - 1))

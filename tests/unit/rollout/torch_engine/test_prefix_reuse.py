@@ -72,7 +72,7 @@ def test_a_prompt_that_ends_inside_what_is_cached_still_gets_its_own_logits(
         assert_plain(run(engine, main.tokens[:length]))
 
 
-def test_slots_are_taken_from_the_ones_released_longest_ago(start: StartEngine) -> None:
+def test_rows_are_taken_from_the_ones_released_longest_ago(start: StartEngine) -> None:
     engine = start(model(), max_running=2, max_rows=3)
     sessions = [prompt(30, seed) for seed in range(3)]
     turns = [run(engine, session) for session in sessions]
