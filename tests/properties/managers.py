@@ -210,3 +210,20 @@ class StagedManager(Manager):
         """Ends without a word."""
         self.sending.die(choices)
         self.alive = False
+
+
+def become_owner(manager: StagedManager) -> None:
+    """Read until the manager owns partition 0; its first claim may have an epoch that is taken."""
+    if 0 not in manager.requests:
+        manager.assigned(0)
+    for _ in range(4):
+        read_back(manager)
+    assert manager.owns(0)
+
+
+def read_back(manager: StagedManager) -> None:
+    """Deliver and read what the manager sent, then what its reader was assigned meanwhile."""
+    manager.handle(9)
+    manager.sending.flush()
+    manager.poll_sessions(9)
+    manager.handle(9)

@@ -9,21 +9,21 @@ from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS
-from tests.builders.trajectories.story import message
-from tests.properties.managers import Group, StagedManager
-from tests.properties.test_ownership import own, read
+from tests.builders.records.commands import close_session, count_tokens, open_session, request_turn
+from tests.builders.records.content import message
+from tests.builders.trajectories.decisions import WEIGHTS, acquired
+from tests.properties.managers import Group, StagedManager, become_owner, read_back
 from tests.properties.topics import Topics
-from tests.unit.trajectories.decisions.test_decide import a_fleet, acquired, fields, request
 
 TERMS = r.SessionTerms(policy="p", max_idle_ms=60_000, max_age_ms=60_000)
 
 
-class Scene:
-    """One manager after the other, on one partition."""
+class ManagedPartition:
+    """A partition that one manager after the other owns."""
 
     def __init__(self, renderer: Renderer) -> None:
         self.topics = Topics()
-        self.topics.append(FLEET.name, 0, a_fleet().policies["p"])
+        self.topics.append(FLEET.name, 0, WEIGHTS)
         self._group, self._renderer = Group(), renderer
         self.now_ms, self._managers = 1_000, 0
         self.manager = self.successor()
@@ -35,7 +35,7 @@ class Scene:
             f"m{self._managers}", self.topics, self._group, self._renderer, lambda: self.now_ms
         )
         made.hear(9)
-        own(made)
+        become_owner(made)
         self.manager = made
         return made
 
@@ -55,7 +55,7 @@ class Scene:
     def settle(self, rounds: int = 8) -> None:
         """The manager reads what it wrote, again and again."""
         for _ in range(rounds):
-            read(self.manager)
+            read_back(self.manager)
             self.manager.look()
 
     def events(self, kind: type[Record]) -> list[Any]:
@@ -71,59 +71,59 @@ class Scene:
 
 
 def asked(turn_id: str, text: str = "x", **more: Any) -> r.RequestTurn:
-    return request(turn_id, messages=(message("user", text),), terms=TERMS, **more)
+    return request_turn(turn_id, messages=(message("user", text),), terms=TERMS, **more)
 
 
 def test_requests_that_come_together_begin_one_session(renderers: Sequence[Renderer]) -> None:
-    scene = Scene(renderers[0])
+    partition = ManagedPartition(renderers[0])
 
-    scene.ask(asked("a"), asked("b"))
-    scene.settle()
+    partition.ask(asked("a"), asked("b"))
+    partition.settle()
 
-    (opened,) = scene.events(r.SessionOpened)
-    assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a", "b"]
-    assert {turn.session_id for turn in scene.events(r.TurnStarted)} == {opened.session_id}
+    (opened,) = partition.events(r.SessionOpened)
+    assert [turn.turn_id for turn in partition.events(r.TurnStarted)] == ["a", "b"]
+    assert {turn.session_id for turn in partition.events(r.TurnStarted)} == {opened.session_id}
 
 
 def test_a_takeover_in_between_starts_the_turn_in_the_session_that_was_begun(
     renderers: Sequence[Renderer],
 ) -> None:
-    scene = Scene(renderers[0])
-    scene.ask(asked("a"), asked("b"))
-    scene.manager.sending.flush()
+    partition = ManagedPartition(renderers[0])
+    partition.ask(asked("a"), asked("b"))
+    partition.manager.sending.flush()
 
-    scene.successor()
-    scene.ask()
-    scene.settle()
+    partition.successor()
+    partition.ask()
+    partition.settle()
 
-    assert len(scene.events(r.SessionOpened)) == 1
-    assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a", "b"]
+    assert len(partition.events(r.SessionOpened)) == 1
+    assert [turn.turn_id for turn in partition.events(r.TurnStarted)] == ["a", "b"]
 
 
 def test_a_session_that_was_opened_and_closed_gives_way_to_one_of_its_name(
     renderers: Sequence[Renderer],
 ) -> None:
-    scene = Scene(renderers[0])
-    opening = r.OpenSession(**fields("o"), policy="p", max_age_ms=60_000, max_idle_ms=60_000)
-    scene.ask(opening, r.CloseSession(**fields("c"), await_reward_ms=9_000), asked("a"))
-    scene.settle()
+    partition = ManagedPartition(renderers[0])
+    opening = open_session(max_age_ms=60_000, max_idle_ms=60_000)
+    partition.ask(opening, close_session(await_reward_ms=9_000), asked("a"))
+    partition.settle()
 
-    assert [event.name for event in scene.events(r.SessionOpened)] == ["", "s"]
-    assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a"]
+    assert [event.name for event in partition.events(r.SessionOpened)] == ["", "s"]
+    assert [turn.turn_id for turn in partition.events(r.TurnStarted)] == ["a"]
 
 
 @pytest.mark.parametrize("await_reward_ms", [0, 9_000])
 def test_a_name_begins_two_sessions_within_a_millisecond(
     await_reward_ms: int, renderers: Sequence[Renderer]
 ) -> None:
-    scene = Scene(renderers[0])
-    scene.ask(asked("a"), r.CloseSession(**fields("c"), await_reward_ms=await_reward_ms))
-    scene.ask(asked("b"))
-    scene.settle()
+    partition = ManagedPartition(renderers[0])
+    partition.ask(asked("a"), close_session(await_reward_ms=await_reward_ms))
+    partition.ask(asked("b"))
+    partition.settle()
 
-    first, second = scene.events(r.SessionOpened)
+    first, second = partition.events(r.SessionOpened)
     assert first.session_id != second.session_id
-    assert [turn.session_id for turn in scene.events(r.TurnStarted)] == [
+    assert [turn.session_id for turn in partition.events(r.TurnStarted)] == [
         first.session_id,
         second.session_id,
     ]
@@ -132,49 +132,49 @@ def test_a_name_begins_two_sessions_within_a_millisecond(
 def test_what_was_asked_of_a_closed_session_is_not_done_again_in_the_next_of_its_name(
     renderers: Sequence[Renderer],
 ) -> None:
-    scene = Scene(renderers[0])
-    scene.ask(asked("a"), r.CloseSession(**fields("c"), await_reward_ms=9_000))
-    scene.settle()
-    scene.now_ms += 1
-    scene.ask(asked("b"))
-    scene.settle()
+    partition = ManagedPartition(renderers[0])
+    partition.ask(asked("a"), close_session(await_reward_ms=9_000))
+    partition.settle()
+    partition.now_ms += 1
+    partition.ask(asked("b"))
+    partition.settle()
 
-    scene.successor()
-    scene.ask()
-    scene.settle()
+    partition.successor()
+    partition.ask()
+    partition.settle()
 
-    assert len(scene.events(r.SessionOpened)) == 2
-    assert [turn.turn_id for turn in scene.events(r.TurnStarted)] == ["a", "b"]
+    assert len(partition.events(r.SessionOpened)) == 2
+    assert [turn.turn_id for turn in partition.events(r.TurnStarted)] == ["a", "b"]
 
 
 def test_a_turn_waits_for_a_worker_of_its_policy_while_others_serve_another(
     renderers: Sequence[Renderer],
 ) -> None:
-    scene = Scene(renderers[0])
-    scene.serve("v", policy="another")
-    scene.ask(asked("a"))
-    scene.settle()
-    waited = scene.events(r.TurnDispatched)
+    partition = ManagedPartition(renderers[0])
+    partition.serve("v", policy="another")
+    partition.ask(asked("a"))
+    partition.settle()
+    waited = partition.events(r.TurnDispatched)
 
-    scene.serve("w", policy="p")
-    scene.settle()
+    partition.serve("w", policy="p")
+    partition.settle()
 
     assert waited == []
-    assert [turn.worker for turn in scene.events(r.TurnDispatched)] == ["w"]
+    assert [turn.worker for turn in partition.events(r.TurnDispatched)] == ["w"]
 
 
 def test_a_worker_that_comes_before_the_turn_is_read_back_gets_it(
     renderers: Sequence[Renderer],
 ) -> None:
-    scene = Scene(renderers[0])
-    scene.ask(r.OpenSession(**fields("o"), policy="p", max_age_ms=60_000, max_idle_ms=60_000))
-    scene.settle()
-    scene.ask(asked("a"))
+    partition = ManagedPartition(renderers[0])
+    partition.ask(open_session(max_age_ms=60_000, max_idle_ms=60_000))
+    partition.settle()
+    partition.ask(asked("a"))
 
-    scene.serve("w", policy="p")
-    scene.settle()
+    partition.serve("w", policy="p")
+    partition.settle()
 
-    assert [turn.worker for turn in scene.events(r.TurnDispatched)] == ["w"]
+    assert [turn.worker for turn in partition.events(r.TurnDispatched)] == ["w"]
 
 
 class Broken:
@@ -185,11 +185,11 @@ class Broken:
 
 
 def test_a_question_that_a_renderer_trips_over_is_answered_and_stops_nobody() -> None:
-    scene = Scene(Broken())  # type: ignore[arg-type]
+    partition = ManagedPartition(Broken())  # type: ignore[arg-type]
 
-    scene.ask(r.CountTokens(**fields("q"), messages=(message("user", "x"),), terms=TERMS))
-    scene.manager.sending.flush()
+    partition.ask(count_tokens(terms=TERMS))
+    partition.manager.sending.flush()
 
-    (reply,) = scene.replies()
+    (reply,) = partition.replies()
     assert isinstance(reply, r.CommandAnswered)
     assert (reply.command_id, reply.status, reply.reason) == ("q", 500, "internal_error")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
-from tests.properties.managers import Group, StagedManager
+from tests.properties.managers import Group, StagedManager, become_owner, read_back
 from tests.properties.topics import Topics
 from tests.properties.world import World
 
@@ -13,13 +13,13 @@ def test_events_under_way_for_an_earlier_assignment_are_not_read_for_the_present
     renderers: Sequence[Renderer],
 ) -> None:
     manager = StagedManager("m", Topics(), Group(), renderers[0], lambda: 0)
-    own(manager)
+    become_owner(manager)
     manager.revoked(0)
     manager.assigned(0)
     manager.handle(9)
-    read(manager)  # the new claim, before the reader has heard of the new assignment
+    read_back(manager)  # the new claim, before the reader has heard of the new assignment
     too_early = manager.owns(0)
-    own(manager)
+    become_owner(manager)
 
     assert not too_early
 
@@ -35,7 +35,7 @@ def test_a_turn_that_waits_for_a_worker_is_placed_by_the_owner_of_its_partition_
     for _ in range(5):
         agent.act(world.choices)  # opens its session, asks, then waits
         manager.poll_requests(9)
-        read(manager)
+        read_back(manager)
     manager.revoked(0)
     manager.assigned(0)
     manager.handle(9)
@@ -49,25 +49,8 @@ def test_a_turn_that_waits_for_a_worker_is_placed_by_the_owner_of_its_partition_
     manager.handle(9)
     manager.look()
     too_early = manager.sending.sent > sent
-    own(manager)
+    become_owner(manager)
     manager.sending.flush()
 
     assert not too_early
     assert [type(event).__name__ for event in world.events(0)][-1] == "TurnDispatched"
-
-
-def own(manager: StagedManager) -> None:
-    """Reads until the partition is its own; a claim of the old epoch may come too late."""
-    if 0 not in manager.requests:
-        manager.assigned(0)
-    for _ in range(4):
-        read(manager)
-    assert manager.owns(0)
-
-
-def read(manager: StagedManager) -> None:
-    """What was sent arrives and is read, behind it what the reader was told meanwhile."""
-    manager.handle(9)
-    manager.sending.flush()
-    manager.poll_sessions(9)
-    manager.handle(9)

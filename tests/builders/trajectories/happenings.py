@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories import story
+from tests.builders.records import sessions
+from tests.builders.records.content import ids
 from tests.builders.trajectories.oracle import SessionTold, TurnTold
 
 Numbers = Iterator[int]
@@ -38,9 +39,9 @@ def _start(numbers: Numbers, session: SessionTold, step: Step) -> Record:
     parent, end = _place(session, step)
     suffix = [next(numbers) for _ in range(step.amount % 3 + (parent < 0))]
     prompt = session.path(parent, end) + suffix
-    return story.started(
+    return sessions.started(
         f"t{next(numbers)}",
-        story.ids(*suffix),
+        ids(*suffix),
         parent_node=parent,
         parent_end=end,
         prompt_length=len(prompt),
@@ -64,7 +65,7 @@ def _place(session: SessionTold, step: Step) -> tuple[int, int]:
 
 def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
     further = {"dispatch": 0, "hash": 2}.get(step.fault, 1)
-    return story.dispatched(
+    return sessions.dispatched(
         turn.started.turn_id,
         len(turn.dispatches) + further,
         from_offset=len(turn.sampled) + (step.fault == "offset"),
@@ -74,11 +75,11 @@ def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step)
 
 def _output(kind: Callable[..., Record]) -> Callable[..., Record]:
     def made(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
-        sampler = turn.dispatches[-1].event if turn.dispatches else story.dispatched()
+        sampler = turn.dispatches[-1].event if turn.dispatches else sessions.dispatched()
         tokens = [next(numbers) for _ in range(step.amount)]
         start = len(turn.sampled) + (step.fault == "offset")
         return kind(
-            story.ids(*tokens),
+            ids(*tokens),
             turn.started.turn_id,
             dispatch=sampler.dispatch - (step.fault == "dispatch"),
             worker="wrong" if step.fault == "worker" else sampler.worker,
@@ -104,7 +105,7 @@ def _spans(start: int, tokens: int) -> tuple[r.VersionSpan, ...]:
 def _complete(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
     place = 2 * session.turns.index(turn)
     prompt = session.path(place, len(session.node(place)))
-    made: Any = _output(story.completed)(numbers, session, turn, step)
+    made: Any = _output(sessions.completed)(numbers, session, turn, step)
     return replace(  # type: ignore[no-any-return]
         made,
         prompt_length=len(prompt),
@@ -113,7 +114,7 @@ def _complete(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step
 
 
 def _fail(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
-    told: Any = _output(story.progressed)(numbers, session, turn, step)
+    told: Any = _output(sessions.progressed)(numbers, session, turn, step)
     named = step.amount < 4
     return r.TurnFailed(
         session_id="",
@@ -148,14 +149,14 @@ def _hash(tokens: Sequence[int]) -> bytes:
 
 ON_SESSIONS: dict[str, Callable[[Numbers, SessionTold, Step], Record]] = {
     "start": _start,
-    "reward": lambda numbers, session, step: story.rewarded(step.amount / 4),
-    "close": lambda numbers, session, step: story.closed(),
-    "finalize": lambda numbers, session, step: story.finalized(),
+    "reward": lambda numbers, session, step: sessions.rewarded(step.amount / 4),
+    "close": lambda numbers, session, step: sessions.closed(),
+    "finalize": lambda numbers, session, step: sessions.finalized(),
 }
 ON_TURNS: dict[str, Callable[[Numbers, SessionTold, TurnTold, Step], Record]] = {
     "dispatch": dispatch,
-    "progress": _output(story.progressed),
-    "interrupt": _output(story.interrupted),
+    "progress": _output(sessions.progressed),
+    "interrupt": _output(sessions.interrupted),
     "complete": _complete,
     "fail": _fail,
     "cancel": _cancel,

@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories import story
+from tests.builders.records import sessions
 from tests.builders.trajectories.happenings import (
     ON_SESSIONS,
     ON_TURNS,
@@ -42,7 +42,7 @@ class History:
             return self.claim(step)
         session = self.sessions.get(self._name(step))
         if session is None:
-            return self.write(self._about(step, story.opened()), step)
+            return self.write(self._about(step, sessions.opened()), step)
         turns = [turn for turn in session.turns if not turn.end] or session.turns
         if step.action in ON_SESSIONS:
             self.write(
@@ -57,8 +57,8 @@ class History:
     def finish(self) -> None:
         """Ends every session."""
         for session_id in list(self.sessions):
-            self.append(replace(story.closed(), session_id=session_id, epoch=self.epoch))
-            self.append(replace(story.finalized(), session_id=session_id, epoch=self.epoch))
+            self.append(replace(sessions.closed(), session_id=session_id, epoch=self.epoch))
+            self.append(replace(sessions.finalized(), session_id=session_id, epoch=self.epoch))
 
     def claim(self, step: Step) -> None:
         """Another manager takes over, or comes too late."""

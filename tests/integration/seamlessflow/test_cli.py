@@ -18,8 +18,9 @@ from infra.settings import KafkaSettings
 from schemas.records import Task
 from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
-from tests.builders.trajectories import story
-from tests.builders.trajectories.story import Story
+from tests.builders.records import sessions
+from tests.builders.records.content import ids
+from tests.builders.trajectories.session_builder import SessionBuilder
 from tests.waiting import until
 
 LIMIT_S = 30
@@ -102,32 +103,32 @@ def a_session(cluster: KafkaSettings) -> None:
     """A finished session on the log, and beside it others."""
     created(cluster, [SESSIONS, TRAJECTORIES, FLEET])
     events: list[Any] = [
-        story.opened(),
-        story.started(),
-        story.dispatched(),
-        story.completed(story.ids(3, 4, 5)),
-        story.rewarded(0.5),
-        story.closed(),
-        story.finalized(),
+        sessions.opened(),
+        sessions.started(),
+        sessions.dispatched(),
+        sessions.completed(ids(3, 4, 5)),
+        sessions.rewarded(0.5),
+        sessions.closed(),
+        sessions.finalized(),
     ]
-    told = Story().tell(*events)
+    built = SessionBuilder().apply(*events)
     producer = Producer(cluster, "test")
     for event in events:
-        producer.send(SESSIONS.name, event, key=story.SESSION)
+        producer.send(SESSIONS.name, event, key=sessions.SESSION)
         for other in range(100):
             name = f"other-{other}"
             producer.send(SESSIONS.name, replace(event, session_id=name), key=name)
-    producer.send(TRAJECTORIES.name, trajectory(told.known, 0), key="group")
+    producer.send(TRAJECTORIES.name, trajectory(built.session, 0), key="group")
     producer.close()
 
 
 def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
     a_session(cluster)
-    said = run("show", story.SESSION).output
+    said = run("show", sessions.SESSION).output
     assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in said
     assert "3 4 5" in said
     [row] = [line.split() for line in run("show").output.splitlines() if "complete" in line]
-    assert row == [story.SESSION, "complete", "0.5", "1", "5", "3", "0"]
+    assert row == [sessions.SESSION, "complete", "0.5", "1", "5", "3", "0"]
 
 
 def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:
@@ -144,7 +145,7 @@ def test_a_session_is_shown_from_kept_data(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "200")
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         a_session(broker.settings)
-    assert "turn a, 3 tokens" in run("show", story.SESSION, "--out", str(tmp_path)).output
+    assert "turn a, 3 tokens" in run("show", sessions.SESSION, "--out", str(tmp_path)).output
 
 
 def test_the_doctor_finds_the_broker(cluster: KafkaSettings, tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.verification.verify import verify
-from tests.builders.trajectories import story
-from tests.builders.trajectories.story import ids
+from tests.builders.records import control, sessions
+from tests.builders.records.content import ids
+from tests.builders.trajectories.session_builder import SessionBuilder
 from trainer.data.chains import chains
 from trainer.data.packing import pack
 from trainer.steps.trained import Header, TrainedRun, read_trained, write_trained
@@ -51,18 +52,18 @@ def events(session: str) -> list[Record]:
     partition = partition_of(session, SESSIONS.partitions)
     second: dict[str, Any] = {"dispatch": 2, "worker": "v", "incarnation": "j"}
     return [
-        story.opened(**lost),
-        story.started(**lost),
-        story.dispatched(**lost),
-        sampled(story.progressed, session, COMPLETION[:2], version=0),
-        r.PartitionClaimed(partition=partition, epoch=now["epoch"], manager="m", at_ms=0),
-        story.dispatched(dispatch=2, from_offset=2, worker=OUSTED, **lost),
-        story.dispatched(from_offset=2, **second, **now),
-        sampled(story.completed, session, LATE, version=0, token_offset=2),
-        sampled(story.completed, session, COMPLETION[2:], version=1, token_offset=2, **second),
-        replace(story.rewarded(), **now),
-        story.closed(**now),
-        replace(story.finalized(), **now),
+        sessions.opened(**lost),
+        sessions.started(**lost),
+        sessions.dispatched(**lost),
+        sampled(sessions.progressed, session, COMPLETION[:2], version=0),
+        sessions.claimed(now["epoch"], partition=partition),
+        sessions.dispatched(dispatch=2, from_offset=2, worker=OUSTED, **lost),
+        sessions.dispatched(from_offset=2, **second, **now),
+        sampled(sessions.completed, session, LATE, version=0, token_offset=2),
+        sampled(sessions.completed, session, COMPLETION[2:], version=1, token_offset=2, **second),
+        sessions.rewarded(**now),
+        sessions.closed(**now),
+        sessions.finalized(**now),
     ]
 
 
@@ -73,10 +74,6 @@ def sampled(
     span = r.VersionSpan(start=start, version_min=version, version_max=version)
     output = {"logprobs": logprobs(tokens, session), "spans": (span,), **more}
     return make(ids(*tokens), session_id=session, **output)
-
-
-def committed(step: int) -> r.StepCommitted:
-    return r.StepCommitted(at_ms=0, step=step, lineage="l", version=step + 1)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +87,7 @@ def log(broker: KafkaSettings) -> KafkaSettings:
             partition = partition_of(session, SESSIONS.partitions)
             producer.send(SESSIONS.name, event, key=session, partition=partition)
     for step in range(STEPS):
-        producer.send(CONTROL.name, committed(step))
+        producer.send(CONTROL.name, control.committed(step, lineage="l"))
     producer.close()
     return kafka
 
@@ -111,8 +108,10 @@ def trained(tmp_path: Path) -> Path:
 def built(session: str) -> r.Trajectory:
     """The trajectory as the manager makes it, which sees no decisions but its own."""
     heard = [one for one in events(session) if getattr(one, "worker", "") != OUSTED]
-    told = story.Story().tell(*(one for one in heard if not isinstance(one, r.PartitionClaimed)))
-    return trajectory(told.known, 0)
+    built = SessionBuilder().apply(
+        *(one for one in heard if not isinstance(one, r.PartitionClaimed))
+    )
+    return trajectory(built.session, 0)
 
 
 def change(directory: Path, step: int, altered: Callable[[TrainedRun], TrainedRun]) -> None:

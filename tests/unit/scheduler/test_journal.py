@@ -12,7 +12,9 @@ from scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
 from scheduler.state.state import to_json
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.records.fleet import heartbeat
+from tests.builders.scheduler.inputs import fold
 
 NOW = 1_000_000
 READ_BACK_S = 10
@@ -86,22 +88,22 @@ def pass_time(found: Journal, time: Time, seconds: int) -> None:
 
 
 def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> None:
-    script = Script(control=[[e.claimed(1), e.claimed(2, "b")]], control_end=1)
+    script = Script(control=[[control.claimed(1), control.claimed(2, "b")]], control_end=1)
 
     assert read(script).view.state.epoch == 2
 
 
 def test_heartbeats_read_at_start_count_as_of_when_they_were_written() -> None:
-    beats = [e.heartbeat("w", at_ms=1), e.heartbeat("w", at_ms=1_001)]
+    beats = [heartbeat("w", at_ms=1), heartbeat("w", at_ms=1_001)]
 
     (sign,) = read(Script(fleet=beats)).view.fleet.heartbeats.values()
     assert sign.seen_ms == 1_001
 
 
 def test_heartbeats_read_later_count_as_of_now() -> None:
-    script = Script(fleet=[e.heartbeat("w", at_ms=1)])
+    script = Script(fleet=[heartbeat("w", at_ms=1)])
     found = read(script)
-    script.later(FLEET_LOG, e.heartbeat("w", at_ms=2))
+    script.later(FLEET_LOG, heartbeat("w", at_ms=2))
     found.poll(0)
 
     (sign,) = found.view.fleet.heartbeats.values()
@@ -109,7 +111,7 @@ def test_heartbeats_read_later_count_as_of_now() -> None:
 
 
 def snapshot(offset: int) -> r.SchedulerSnapshot:
-    state = to_json(e.fold(e.claimed(7)))
+    state = to_json(fold(control.claimed(7)))
     return r.SchedulerSnapshot(epoch=7, control_offset=offset, state=state, at_ms=0)
 
 
@@ -121,7 +123,7 @@ def test_a_snapshot_saves_reading_what_it_covers() -> None:
 
 
 def test_a_snapshot_of_another_log_is_not_used() -> None:
-    script = Script(control=[[e.claimed(1)]], fleet=[snapshot(4)])
+    script = Script(control=[[control.claimed(1)]], fleet=[snapshot(4)])
 
     assert read(script).view.state.epoch == 1
     assert script.started[CONTROL_LOG] == BEGINNING
@@ -130,9 +132,9 @@ def test_a_snapshot_of_another_log_is_not_used() -> None:
 def test_what_was_written_is_complete_when_it_was_read_back() -> None:
     script = Script()
     found = read(script)
-    mine = e.claimed(1, "me")
+    mine = control.claimed(1, "me")
     found.note_sent([mine])
-    script.later(CONTROL_LOG, e.claimed(1, "other"))
+    script.later(CONTROL_LOG, control.claimed(1, "other"))
     found.poll(0)
     assert not found.complete
 
@@ -144,7 +146,7 @@ def test_what_was_written_is_complete_when_it_was_read_back() -> None:
 def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None:
     time = Time()
     found = read(Script(), time)
-    found.note_sent([e.claimed()])
+    found.note_sent([control.claimed()])
 
     with pytest.raises(KafkaUnavailable):
         pass_time(found, time, READ_BACK_S + 5)
@@ -153,14 +155,14 @@ def test_what_is_not_read_back_in_time_while_kafka_answers_is_an_error() -> None
 def test_while_kafka_is_away_own_records_are_waited_for() -> None:
     script, time = Script(), Time()
     found = read(script, time)
-    found.note_sent([e.claimed()])
+    found.note_sent([control.claimed()])
     script.away = True
     pass_time(found, time, 10 * READ_BACK_S)
     script.away = False
     pass_time(found, time, READ_BACK_S)
     assert not found.complete
 
-    script.later(CONTROL_LOG, e.claimed())
+    script.later(CONTROL_LOG, control.claimed())
     found.poll(0)
     assert found.complete
 
@@ -192,7 +194,7 @@ def test_a_fleet_that_writes_nothing_is_no_outage() -> None:
 
 
 def test_a_leader_is_not_silent_while_nobody_could_hear_it() -> None:
-    script, time = Script(control=[[e.claimed(1, at_ms=NOW)]]), Time()
+    script, time = Script(control=[[control.claimed(1, at_ms=NOW)]]), Time()
     found = read(script, time)
     script.away = True
     pass_time(found, time, 30)
@@ -209,12 +211,12 @@ def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
     task = r.Task(
         policy="policy", group_id="run-0", sample=1, payload=b"", issued_at_ms=0, deadline_ms=0
     )
-    script = Script(control=[[e.claimed(), e.admitted("run-0")]])
+    script = Script(control=[[control.claimed(), control.admitted("run-0")]])
     found = read(script)
     found.note_issued([task])
     assert found.view.issued == {"run-0": {1: 0}}
 
-    script.later(CONTROL_LOG, e.dropped("run-0"))
+    script.later(CONTROL_LOG, control.dropped("run-0"))
     found.poll(0)
     found.note_issued([])
     assert found.view.issued == {}

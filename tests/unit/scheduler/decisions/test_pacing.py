@@ -5,7 +5,8 @@ from pathlib import Path
 from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection
 from schemas.records import Record
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
 
 RUN = RunSection(groups_per_step=2, group_size=2, lag=1, steps=10)
 PACING = PacingSection(
@@ -16,13 +17,13 @@ PACING = PacingSection(
     max_attempts=3,
     refill=1,
 )
-SETTINGS = e.settings(RUN, pacing=PACING)
-SOURCES = {"train": e.tasks()}
-STARTED: list[Record] = [e.claimed(), e.published(0), e.joined("w"), *e.holds("w")]
+SETTINGS = scheduler_settings(RUN, pacing=PACING)
+SOURCES = {"train": task_source()}
+STARTED: list[Record] = [control.claimed(), control.published(0), control.joined("w"), *holds("w")]
 
 
 def groups(*records: Record, now_ms: int = 0) -> list[str]:
-    state = e.fold(*STARTED, *records)
+    state = fold(*STARTED, *records)
     found = pacing.admissions(state, SETTINGS, SOURCES["train"], now_ms)
     return [group.group_id for group in found]
 
@@ -30,13 +31,13 @@ def groups(*records: Record, now_ms: int = 0) -> list[str]:
 def attempts(
     *records: Record, now_ms: int = 0, issued: dict[str, dict[int, int]] | None = None
 ) -> list[tuple[str, int, int]]:
-    ledger = e.fold(*STARTED, *records).ledger
+    ledger = fold(*STARTED, *records).ledger
     found = pacing.tasks(ledger, issued or {}, SETTINGS, SOURCES, now_ms)
     return [(task.group_id, task.sample, task.attempt) for task in found]
 
 
 def test_nothing_is_admitted_before_a_worker_rolled_out() -> None:
-    assert not pacing.admissions(e.fold(e.claimed()), SETTINGS, SOURCES["train"], 0)
+    assert not pacing.admissions(fold(control.claimed()), SETTINGS, SOURCES["train"], 0)
 
 
 def test_as_many_groups_are_admitted_as_the_lag_allows() -> None:
@@ -44,34 +45,37 @@ def test_as_many_groups_are_admitted_as_the_lag_allows() -> None:
 
 
 def test_running_and_ready_groups_hold_their_credits() -> None:
-    assert groups(e.admitted("run-0"), e.ready("run-0"), e.admitted("run-1")) == ["run-2", "run-3"]
+    assert groups(control.admitted("run-0"), control.ready("run-0"), control.admitted("run-1")) == [
+        "run-2",
+        "run-3",
+    ]
 
 
 def test_without_lag_nothing_is_admitted_until_the_new_weights_are_out() -> None:
-    synchronous = e.settings(RUN.model_copy(update={"lag": 0}), pacing=PACING)
+    synchronous = scheduler_settings(RUN.model_copy(update={"lag": 0}), pacing=PACING)
     before = [
         *STARTED,
-        e.admitted("run-0"),
-        e.admitted("run-1"),
-        e.ready("run-0"),
-        e.ready("run-1"),
-        e.committed(0, ["run-0", "run-1"]),
-        e.consumed("run-0"),
-        e.consumed("run-1"),
+        control.admitted("run-0"),
+        control.admitted("run-1"),
+        control.ready("run-0"),
+        control.ready("run-1"),
+        control.committed(0, ["run-0", "run-1"]),
+        control.consumed("run-0"),
+        control.consumed("run-1"),
     ]
 
-    assert not pacing.admissions(e.fold(*before), synchronous, SOURCES["train"], 0)
-    after = e.fold(*before, e.published(1))
+    assert not pacing.admissions(fold(*before), synchronous, SOURCES["train"], 0)
+    after = fold(*before, control.published(1))
     assert len(pacing.admissions(after, synchronous, SOURCES["train"], 0)) == 2
 
 
 def test_nothing_is_admitted_that_no_step_is_left_for() -> None:
-    assert groups(e.committed(8)) == ["run-0", "run-1"]
-    assert groups(e.committed(9)) == []
+    assert groups(control.committed(8)) == ["run-0", "run-1"]
+    assert groups(control.committed(9)) == []
 
 
 def test_a_late_group_is_made_up_for_in_the_last_step() -> None:
-    last = [e.committed(8), e.admitted("run-0"), e.admitted("run-1")]
+    last = [control.committed(8), control.admitted("run-0"), control.admitted("run-1")]
 
     assert groups(*last, now_ms=10_999) == []
     assert groups(*last, now_ms=11_000) == ["run-2", "run-3"]
@@ -80,45 +84,47 @@ def test_a_late_group_is_made_up_for_in_the_last_step() -> None:
 def test_dropped_groups_are_replaced_up_to_the_refill_of_a_step() -> None:
     lost: list[Record] = []
     for number in range(5):
-        lost += [e.admitted(f"run-{number}"), e.dropped(f"run-{number}")]
+        lost += [control.admitted(f"run-{number}"), control.dropped(f"run-{number}")]
 
     assert groups(*lost[:4]) == ["run-2", "run-3", "run-4", "run-5"]
     assert groups(*lost) == ["run-5"]
-    assert len(groups(*lost, e.completed(0))) == 4
+    assert len(groups(*lost, control.completed(0))) == 4
     assert len(groups(*lost, now_ms=300_000)) == 3
 
 
 def test_a_task_that_failed_outside_the_policy_comes_first() -> None:
-    state = e.fold(*STARTED, e.admitted("run-0", "task-3"), e.dropped("run-0", "infrastructure"))
+    state = fold(
+        *STARTED, control.admitted("run-0", "task-3"), control.dropped("run-0", "infrastructure")
+    )
     found = pacing.admissions(state, SETTINGS, SOURCES["train"], 0)
 
     assert [group.task_id for group in found] == ["task-3", "task-1", "task-2", "task-3"]
 
 
 def test_a_group_past_its_deadline_is_told_once() -> None:
-    before = [*STARTED, e.admitted("run-0", deadline_ms=50)]
+    before = [*STARTED, control.admitted("run-0", deadline_ms=50)]
 
-    assert not pacing.expirations(e.fold(*before), 49)
-    (expired,) = pacing.expirations(e.fold(*before), 50)
-    assert not pacing.expirations(e.fold(*before, expired), 51)
+    assert not pacing.expirations(fold(*before), 49)
+    (expired,) = pacing.expirations(fold(*before), 50)
+    assert not pacing.expirations(fold(*before, expired), 51)
 
 
 def test_a_ready_group_does_not_expire() -> None:
-    state = e.fold(*STARTED, e.admitted("run-0", deadline_ms=50), e.ready("run-0"))
+    state = fold(*STARTED, control.admitted("run-0", deadline_ms=50), control.ready("run-0"))
 
     assert not pacing.expirations(state, 60)
 
 
 def test_an_admitted_group_gets_a_task_a_sample() -> None:
-    assert attempts(e.admitted("run-0")) == [("run-0", 0, 0), ("run-0", 1, 0)]
+    assert attempts(control.admitted("run-0")) == [("run-0", 0, 0), ("run-0", 1, 0)]
 
 
 def test_an_issued_task_is_not_issued_again() -> None:
-    assert not attempts(e.admitted("run-0"), issued={"run-0": {0: 0, 1: 0}})
+    assert not attempts(control.admitted("run-0"), issued={"run-0": {0: 0, 1: 0}})
 
 
 def test_a_task_is_the_same_record_whenever_it_is_issued() -> None:
-    ledger = e.fold(*STARTED, e.admitted("run-0", at_ms=5)).ledger
+    ledger = fold(*STARTED, control.admitted("run-0", at_ms=5)).ledger
 
     now, later = (pacing.tasks(ledger, {}, SETTINGS, SOURCES, at) for at in (5, 5_000))
     assert now == later
@@ -126,42 +132,42 @@ def test_a_task_is_the_same_record_whenever_it_is_issued() -> None:
 
 def test_a_failed_sample_is_issued_again_at_once() -> None:
     issued = {"run-0": {0: 0, 1: 0}}
-    failed = e.sample_failed("run-0", 1, at_ms=500)
+    failed = control.sample_failed("run-0", 1, at_ms=500)
 
-    assert attempts(e.admitted("run-0"), failed, issued=issued) == [("run-0", 1, 1)]
+    assert attempts(control.admitted("run-0"), failed, issued=issued) == [("run-0", 1, 1)]
 
 
 def test_samples_never_heard_of_are_issued_again_after_their_time() -> None:
     issued = {"run-0": {0: 0, 1: 0}}
 
-    assert not attempts(e.admitted("run-0"), now_ms=10_999, issued=issued)
-    again = attempts(e.admitted("run-0"), now_ms=11_000, issued=issued)
+    assert not attempts(control.admitted("run-0"), now_ms=10_999, issued=issued)
+    again = attempts(control.admitted("run-0"), now_ms=11_000, issued=issued)
     assert again == [("run-0", 0, 1), ("run-0", 1, 1)]
 
 
 def test_a_sample_is_tried_so_often_and_no_more() -> None:
-    failed = [e.sample_failed("run-0", 1, attempt) for attempt in range(3)]
+    failed = [control.sample_failed("run-0", 1, attempt) for attempt in range(3)]
 
-    assert not attempts(e.admitted("run-0"), *failed, issued={"run-0": {0: 0, 1: 2}})
-    assert not attempts(e.admitted("run-0"), now_ms=90_000, issued={"run-0": {0: 2, 1: 2}})
+    assert not attempts(control.admitted("run-0"), *failed, issued={"run-0": {0: 0, 1: 2}})
+    assert not attempts(control.admitted("run-0"), now_ms=90_000, issued={"run-0": {0: 2, 1: 2}})
 
 
 def test_an_agent_may_not_run_past_its_groups_deadline() -> None:
-    ledger = e.fold(*STARTED, e.admitted("run-0", deadline_ms=400)).ledger
+    ledger = fold(*STARTED, control.admitted("run-0", deadline_ms=400)).ledger
 
     assert {t.deadline_ms for t in pacing.tasks(ledger, {}, SETTINGS, SOURCES, 0)} == {400}
 
 
 def test_evaluations_come_every_so_many_versions_and_take_no_credit() -> None:
-    settings = e.settings(
+    settings = scheduler_settings(
         RUN, pacing=PACING, evaluation=EvaluationSection(every=2, samples=3, pinned=True)
     )
-    source = e.tasks(2)
+    source = task_source(2)
 
-    assert not pacing.evaluations(e.fold(*STARTED, e.published(1)), settings, source, 0)
-    due = pacing.evaluations(e.fold(*STARTED, e.published(2)), settings, source, 0)
+    assert not pacing.evaluations(fold(*STARTED, control.published(1)), settings, source, 0)
+    due = pacing.evaluations(fold(*STARTED, control.published(2)), settings, source, 0)
     assert [group.group_id for group in due] == ["run-eval2-0", "run-eval2-1"]
-    half = e.fold(*STARTED, e.published(2), due[0])
+    half = fold(*STARTED, control.published(2), due[0])
     assert pacing.evaluations(half, settings, source, 0) == due[1:]
     assert pacing.free_credits(half, settings, 0) == 4
     issued = pacing.tasks(half.ledger, {}, settings, {"eval": source}, 0)

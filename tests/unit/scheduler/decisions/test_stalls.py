@@ -4,10 +4,11 @@ from scheduler.decisions.stalls import stalled
 from scheduler.settings import SchedulerSection
 from scheduler.state.state import State, apply
 from schemas.records import Record
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.scheduler.inputs import fold, holds, scheduler_settings
 
-SETTINGS = e.settings(scheduler=SchedulerSection(stall_s=10))
-BEGUN = [e.claimed(), e.joined("w"), *e.holds("w")]
+SETTINGS = scheduler_settings(scheduler=SchedulerSection(stall_s=10))
+BEGUN = [control.claimed(), control.joined("w"), *holds("w")]
 
 
 def what(state: State, now_ms: int) -> list[str]:
@@ -15,22 +16,30 @@ def what(state: State, now_ms: int) -> list[str]:
 
 
 def test_a_batch_without_a_gang_is_told() -> None:
-    state = e.fold(*BEGUN, e.batch_ready(at_ms=5))
+    state = fold(*BEGUN, control.batch_ready(at_ms=5))
 
     assert what(state, 10_004) == []
     assert what(state, 10_005) == ["gang"]
 
 
 def test_a_step_that_does_not_end_is_told() -> None:
-    state = e.fold(
-        *BEGUN, e.assigned("w", "train", 1, gang_epoch=1), e.batch_ready(), e.started(["w"])
+    state = fold(
+        *BEGUN,
+        control.assigned("w", "train", 1, gang_epoch=1),
+        control.batch_ready(),
+        control.started(["w"]),
     )
 
     assert what(state, 10_000) == ["step"]
 
 
 def test_groups_that_do_not_move_are_told() -> None:
-    state = e.fold(*BEGUN, e.admitted("run-0", at_ms=5), e.admitted("run-1"), e.ready("run-0", 9))
+    state = fold(
+        *BEGUN,
+        control.admitted("run-0", at_ms=5),
+        control.admitted("run-1"),
+        control.ready("run-0", at_ms=9),
+    )
 
     assert what(state, 10_008) == []
     assert what(state, 10_009) == ["rollout"]
@@ -41,15 +50,18 @@ def test_an_exhausted_refill_is_told_at_once() -> None:
     most = run.groups_per_step * (run.lag + 1 + int(refill))
     lost: list[Record] = []
     for number in range(most):
-        lost += [e.admitted(f"run-{number}", at_ms=1), e.dropped(f"run-{number}", at_ms=1)]
+        lost += [
+            control.admitted(f"run-{number}", at_ms=1),
+            control.dropped(f"run-{number}", at_ms=1),
+        ]
 
-    assert what(e.fold(*BEGUN, *lost[:-2]), 2) == []
-    assert what(e.fold(*BEGUN, *lost[:-1]), 2) == []
-    assert what(e.fold(*BEGUN, *lost), 2) == ["refill"]
+    assert what(fold(*BEGUN, *lost[:-2]), 2) == []
+    assert what(fold(*BEGUN, *lost[:-1]), 2) == []
+    assert what(fold(*BEGUN, *lost), 2) == ["refill"]
 
 
 def test_what_was_told_is_not_told_again() -> None:
-    state = e.fold(*BEGUN, e.batch_ready(at_ms=5))
+    state = fold(*BEGUN, control.batch_ready(at_ms=5))
     (told,) = stalled(state, SETTINGS, 10_005)
 
     assert not stalled(apply(state, told), SETTINGS, 20_000)

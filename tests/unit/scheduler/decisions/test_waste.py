@@ -8,7 +8,8 @@ from scheduler.settings import SchedulerSection
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State, apply
 from schemas.records import PlanWarning, Record
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.scheduler.inputs import fold, joined_both, scheduler_settings
 
 
 @pytest.mark.parametrize(("gang", "bubble"), [(1, True), (2, False), (3, False)])
@@ -33,14 +34,21 @@ def test_a_lag_of_one_hides_training_behind_rollout() -> None:
 
 
 def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
-    records: list[Record] = [e.claimed(), *e.joined_both("a"), e.joined("b", tags=("rollout",))]
+    records: list[Record] = [
+        control.claimed(),
+        *joined_both("a"),
+        control.joined("b", tags=("rollout",)),
+    ]
     for step in range(steps):
-        records += [e.usage("b", decoding_ms=decoding_ms), e.completed(step, took_ms=1_000)]
-    return e.fold(*records)
+        records += [
+            control.usage("b", decoding_ms=decoding_ms),
+            control.completed(step, took_ms=1_000),
+        ]
+    return fold(*records)
 
 
 def warn(state: State, now_ms: int = 0, strategy: str = "multiplexed") -> list[PlanWarning]:
-    settings = e.settings(scheduler=SchedulerSection(policy=strategy))
+    settings = scheduler_settings(scheduler=SchedulerSection(policy=strategy))
     return waste.warnings(state, snapshot(state, Fleet(), settings, now_ms), settings)
 
 
@@ -65,10 +73,10 @@ def test_a_plan_without_waste_or_without_measurements_is_not_warned_of() -> None
 
 
 def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come() -> None:
-    state = e.fold(e.claimed(), e.joined("b", tags=("rollout",)))
+    state = fold(control.claimed(), control.joined("b", tags=("rollout",)))
 
     assert not warn(state, now_ms=1_000)
     assert [w.code for w in warn(state, now_ms=60_000)] == ["gang_too_small"]
-    only_train = e.fold(e.claimed(), e.joined("b", "train", ("train",)))
+    only_train = fold(control.claimed(), control.joined("b", "train", ("train",)))
     codes = {w.code for w in warn(only_train, now_ms=60_000, strategy="colocated")}
     assert codes == {"no_rollout_worker", "unused_workers"}

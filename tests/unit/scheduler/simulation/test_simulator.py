@@ -10,7 +10,7 @@ from scheduler.settings import PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.fleet import ClusterModel
 from scheduler.simulation.simulator import SimulatedRun, simulate
 from schemas import records as r
-from tests.builders.scheduler.events import BOTH, settings
+from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
 B, SIZE = 4, 4
 ROLLOUT, TRAIN = ("rollout",), ("train",)
@@ -24,7 +24,7 @@ def run(
     pacing: PacingSection | None = None,
 ) -> SimulatedRun:
     return simulate(
-        settings(
+        scheduler_settings(
             RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
             SchedulerSection(policy=strategy, min_dwell_s=0),
             pacing or PacingSection(tasks=Path("made up")),

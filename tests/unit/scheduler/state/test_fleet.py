@@ -3,51 +3,53 @@
 from scheduler.decisions import membership
 from scheduler.decisions.contact import OUTAGE_MS, Contact
 from scheduler.state.fleet import Fleet
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.records.fleet import heartbeat
+from tests.builders.scheduler.inputs import fleet_of, fold
 
 NOW, TIMEOUT = 100_000, 10_000
 HEARD = Contact(0, NOW)
 
 
 def test_a_process_that_gave_a_sign_joins() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW - 1), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=NOW - 1), now_ms=NOW)
 
-    assert [j.worker for j in membership.joined(e.fold(), fleet, NOW, TIMEOUT)] == ["w"]
+    assert [j.worker for j in membership.joined(fold(), fleet, NOW, TIMEOUT)] == ["w"]
 
 
 def test_an_old_heartbeat_read_at_start_is_no_sign_of_life() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=1), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=1), now_ms=NOW)
 
-    assert not membership.joined(e.fold(), fleet, NOW, TIMEOUT)
+    assert not membership.joined(fold(), fleet, NOW, TIMEOUT)
 
 
 def test_a_process_with_a_clock_behind_lives_once_its_heartbeat_moves() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=1), e.heartbeat("w", at_ms=1_001), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=1), heartbeat("w", at_ms=1_001), now_ms=NOW)
 
-    assert membership.joined(e.fold(), fleet, NOW, TIMEOUT)
+    assert membership.joined(fold(), fleet, NOW, TIMEOUT)
 
 
 def test_a_process_that_says_it_failed_is_lost() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW, state="failed"), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=NOW, state="failed"), now_ms=NOW)
 
     assert reasons(fleet, HEARD) == ["failed"]
 
 
 def test_a_silent_process_is_lost() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
 
     assert not reasons(fleet, Contact(0, NOW + TIMEOUT))
     assert reasons(fleet, Contact(0, NOW + TIMEOUT + 1)) == ["no_heartbeat"]
 
 
 def test_silence_does_not_grow_while_nothing_could_be_heard() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
 
     assert not reasons(fleet, HEARD, now_ms=NOW + 10 * TIMEOUT)
 
 
 def test_after_an_outage_a_process_has_the_full_time_again() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", at_ms=NOW), now_ms=NOW)
+    fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
     back_ms = NOW + 10 * TIMEOUT
     back = HEARD.renewed(back_ms)
     on_time = listened(back, back_ms + TIMEOUT)
@@ -71,8 +73,8 @@ def test_contact_is_lost_until_something_is_heard() -> None:
 
 
 def test_a_new_incarnation_replaces_the_old_one_before_it_joins() -> None:
-    fleet = e.fleet_of(e.heartbeat("w", incarnation="2", at_ms=NOW), now_ms=NOW)
-    before, after = e.fold(e.joined("w")), e.fold()
+    fleet = fleet_of(heartbeat("w", incarnation="2", at_ms=NOW), now_ms=NOW)
+    before, after = fold(control.joined("w")), fold()
 
     assert reasons(fleet, HEARD) == ["replaced"]
     assert not membership.joined(before, fleet, NOW, TIMEOUT)
@@ -80,10 +82,10 @@ def test_a_new_incarnation_replaces_the_old_one_before_it_joins() -> None:
 
 
 def test_what_still_comes_from_a_replaced_incarnation_is_ignored() -> None:
-    fleet = e.fleet_of(
-        e.heartbeat("w", incarnation="1", at_ms=NOW),
-        e.heartbeat("w", incarnation="2", at_ms=NOW + 1),
-        e.heartbeat("w", incarnation="1", at_ms=NOW + 2),
+    fleet = fleet_of(
+        heartbeat("w", incarnation="1", at_ms=NOW),
+        heartbeat("w", incarnation="2", at_ms=NOW + 1),
+        heartbeat("w", incarnation="1", at_ms=NOW + 2),
         now_ms=NOW,
     )
 
@@ -92,7 +94,7 @@ def test_what_still_comes_from_a_replaced_incarnation_is_ignored() -> None:
 
 def reasons(fleet: Fleet, contact: Contact, now_ms: int = NOW) -> list[str]:
     """Why the process of "w" is lost."""
-    lost = membership.lost(e.fold(e.joined("w")), fleet, contact, now_ms, TIMEOUT)
+    lost = membership.lost(fold(control.joined("w")), fleet, contact, now_ms, TIMEOUT)
     return [record.reason for record in lost]
 
 

@@ -7,63 +7,71 @@ from scheduler.state import state
 from scheduler.state.groups import MOST_TRIES
 from scheduler.state.state import State
 from schemas.records import Record
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
+from tests.builders.scheduler.inputs import fold
 
 
 def test_a_ready_group_keeps_its_credit() -> None:
-    ledger = e.fold(e.admitted("run-0"), e.ready("run-0")).ledger
+    ledger = fold(control.admitted("run-0"), control.ready("run-0")).ledger
 
     assert (ledger.running, ledger.ready, len(ledger.training)) == (0, 1, 1)
 
 
 def test_a_dropped_group_returns_its_credit() -> None:
-    assert not e.fold(e.admitted("run-0"), e.dropped("run-0")).ledger.groups
+    assert not fold(control.admitted("run-0"), control.dropped("run-0")).ledger.groups
 
 
 def test_a_trained_group_returns_its_credit_when_the_weights_are_out() -> None:
-    before = e.fold(
-        e.admitted("run-0"), e.ready("run-0"), e.committed(0, ["run-0"]), e.consumed("run-0")
+    before = fold(
+        control.admitted("run-0"),
+        control.ready("run-0"),
+        control.committed(0, ["run-0"]),
+        control.consumed("run-0"),
     )
-    after = state.apply(before, e.published(1))
+    after = state.apply(before, control.published(1))
 
     assert (before.ledger.ready, len(before.ledger.training)) == (0, 1)
     assert (len(after.ledger.training), after.ledger.trained) == (0, 1)
 
 
 def test_weights_of_an_earlier_step_return_no_credit() -> None:
-    ledger = e.fold(e.admitted("run-0"), e.committed(1, ["run-0"]), e.published(1)).ledger
+    ledger = fold(
+        control.admitted("run-0"), control.committed(1, ["run-0"]), control.published(1)
+    ).ledger
 
     assert len(ledger.training) == 1
 
 
 def test_a_group_consumed_without_a_step_returns_its_credit() -> None:
-    assert not e.fold(e.admitted("run-0"), e.consumed("run-0")).ledger.groups
+    assert not fold(control.admitted("run-0"), control.consumed("run-0")).ledger.groups
 
 
 def test_a_step_executed_again_after_a_resume_trains_no_group_twice() -> None:
-    ledger = e.fold(
-        e.admitted("run-0"),
-        e.committed(0, ["run-0"], version=1),
-        e.published(1),
-        e.committed(0, ["run-0"], version=2),
-        e.consumed("run-0"),
-        e.published(2),
+    ledger = fold(
+        control.admitted("run-0"),
+        control.committed(0, ["run-0"], version=1),
+        control.published(1),
+        control.committed(0, ["run-0"], version=2),
+        control.consumed("run-0"),
+        control.published(2),
     ).ledger
 
     assert ledger.trained == 1
 
 
 def test_a_task_that_failed_outside_the_policy_is_to_be_tried_again() -> None:
-    ledger = e.fold(e.admitted("run-0", "task-7"), e.dropped("run-0", "infrastructure")).ledger
+    ledger = fold(
+        control.admitted("run-0", "task-7"), control.dropped("run-0", "infrastructure")
+    ).ledger
 
     assert ledger.again == ("task-7",)
 
 
 def test_trying_a_task_again_is_not_a_fresh_draw() -> None:
-    ledger = e.fold(
-        e.admitted("run-0", "task-7"),
-        e.dropped("run-0", "infrastructure"),
-        e.admitted("run-1", "task-7"),
+    ledger = fold(
+        control.admitted("run-0", "task-7"),
+        control.dropped("run-0", "infrastructure"),
+        control.admitted("run-1", "task-7"),
     ).ledger
 
     assert (ledger.again, ledger.drawn, ledger.admitted) == ((), 1, 2)
@@ -73,24 +81,24 @@ def test_a_task_that_always_fails_waits_for_its_next_turn() -> None:
     records: list[Record] = []
     for number in range(MOST_TRIES):
         records += [
-            e.admitted(f"run-{number}", "task-7"),
-            e.dropped(f"run-{number}", "infrastructure"),
+            control.admitted(f"run-{number}", "task-7"),
+            control.dropped(f"run-{number}", "infrastructure"),
         ]
 
-    ledger = e.fold(*records).ledger
+    ledger = fold(*records).ledger
     assert (ledger.again, dict(ledger.tries)) == ((), {})
 
 
 def test_dropped_groups_are_counted_anew_in_each_step() -> None:
-    before = e.fold(e.admitted("run-0"), e.dropped("run-0"))
+    before = fold(control.admitted("run-0"), control.dropped("run-0"))
 
     assert before.ledger.dropped_in_step == 1
-    assert state.apply(before, e.completed()).ledger.dropped_in_step == 0
+    assert state.apply(before, control.completed()).ledger.dropped_in_step == 0
 
 
 def test_an_evaluation_takes_no_credit_and_ends_when_it_is_ready() -> None:
-    before = e.fold(e.admitted("run-eval0-0", purpose="eval"))
-    after = state.apply(before, e.ready("run-eval0-0"))
+    before = fold(control.admitted("run-eval0-0", purpose="eval"))
+    after = state.apply(before, control.ready("run-eval0-0"))
 
     assert (len(before.ledger.training), before.ledger.admitted) == (0, 0)
     assert not after.ledger.groups
@@ -98,16 +106,16 @@ def test_an_evaluation_takes_no_credit_and_ends_when_it_is_ready() -> None:
 
 GROUPS = [f"run-{number}" for number in range(4)]
 EVENTS = st.one_of(
-    st.sampled_from(GROUPS).map(e.admitted),
-    st.sampled_from(GROUPS).map(e.ready),
-    st.sampled_from(GROUPS).map(e.consumed),
+    st.sampled_from(GROUPS).map(control.admitted),
+    st.sampled_from(GROUPS).map(control.ready),
+    st.sampled_from(GROUPS).map(control.consumed),
     st.tuples(st.sampled_from(GROUPS), st.sampled_from(["filtered", "infrastructure"])).map(
-        lambda pair: e.dropped(*pair)
+        lambda pair: control.dropped(*pair)
     ),
     st.tuples(st.integers(0, 3), st.lists(st.sampled_from(GROUPS))).map(
-        lambda pair: e.committed(*pair)
+        lambda pair: control.committed(*pair)
     ),
-    st.integers(0, 5).map(e.published),
+    st.integers(0, 5).map(control.published),
 )
 
 

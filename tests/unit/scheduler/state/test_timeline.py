@@ -16,19 +16,19 @@ from scheduler.state.timeline import (
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.reports.timeline_chart import plot
-from tests.builders.scheduler import events as e
+from tests.builders.records import control
 
 RUN: list[Record] = [
-    e.claimed(),
-    e.assigned("w", at_ms=0),
-    e.acquired("w", at_ms=10),
-    e.assigned("w", "train", 1, gang_epoch=1, at_ms=100),
-    e.released("w", "rollout", 1, at_ms=105, handed_back=3),
-    e.acquired("w", "train", 1, at_ms=110),
-    e.started(["w"], at_ms=115),
-    e.completed(0, at_ms=200),
-    e.assigned("w", number=2, at_ms=205),
-    e.acquired("w", number=2, at_ms=220),
+    control.claimed(),
+    control.assigned("w", at_ms=0),
+    control.acquired("w", at_ms=10),
+    control.assigned("w", "train", 1, gang_epoch=1, at_ms=100),
+    control.released("w", "rollout", 1, at_ms=105, handed_back=3),
+    control.acquired("w", "train", 1, at_ms=110),
+    control.started(["w"], at_ms=115),
+    control.completed(0, at_ms=200),
+    control.assigned("w", assignment=2, at_ms=205),
+    control.acquired("w", assignment=2, at_ms=220),
 ]
 
 
@@ -37,7 +37,7 @@ def spans(*records: Record) -> list[tuple[str, int, int]]:
 
 
 def test_a_worker_goes_through_its_states() -> None:
-    assert spans(*RUN, e.completed(1, at_ms=300)) == [
+    assert spans(*RUN, control.completed(1, at_ms=300)) == [
         (SWITCHING, 0, 10),
         (ROLLOUT, 10, 100),
         (SWITCHING, 100, 110),
@@ -63,7 +63,7 @@ def test_loading_weights_is_a_pause() -> None:
     )
     resumed = r.GenerationResumed(at_ms=30, worker="w", incarnation="1", version=1, paused_ms=10)
 
-    assert spans(*RUN[:3], paused, resumed, e.completed(at_ms=40))[1:] == [
+    assert spans(*RUN[:3], paused, resumed, control.completed(at_ms=40))[1:] == [
         (ROLLOUT, 10, 20),
         (PAUSED, 20, 30),
         (ROLLOUT, 30, 40),
@@ -75,16 +75,27 @@ def test_a_lost_worker_does_nothing() -> None:
         epoch=1, at_ms=50, worker="w", incarnation="1", process="rollout", reason="no_heartbeat"
     )
 
-    assert spans(*RUN[:3], lost, e.completed(at_ms=90))[-1] == (ROLLOUT, 10, 50)
+    assert spans(*RUN[:3], lost, control.completed(at_ms=90))[-1] == (ROLLOUT, 10, 50)
 
 
 def test_a_decision_of_an_older_epoch_behind_a_newer_claim_is_not_shown() -> None:
-    assert spans(e.claimed(1), e.claimed(2), e.assigned("w"), e.completed(at_ms=9)) == []
+    assert (
+        spans(
+            control.claimed(1),
+            control.claimed(2),
+            control.assigned("w"),
+            control.completed(at_ms=9),
+        )
+        == []
+    )
 
 
 def test_idle_shares_are_what_the_processes_measured() -> None:
     found = timeline(
-        [e.usage("w", decoding_ms=60, idle_ms=20), e.usage("w", "train", training_ms=20)]
+        [
+            control.usage("w", decoding_ms=60, idle_ms=20),
+            control.usage("w", "train", training_ms=20),
+        ]
     )
 
     assert found.idle == {"w": 0.2}
@@ -92,16 +103,16 @@ def test_idle_shares_are_what_the_processes_measured() -> None:
 
 def test_what_was_idle_before_and_after_training_does_not_count() -> None:
     def used(from_ms: int, idle_ms: int) -> Record:
-        used = e.usage("w", decoding_ms=10, idle_ms=idle_ms)
+        used = control.usage("w", decoding_ms=10, idle_ms=idle_ms)
         return replace(used, from_ms=from_ms, at_ms=from_ms + 10)
 
     found = timeline(
         [
             used(0, 100),
-            e.admitted("run-eval0-0", at_ms=5, purpose="eval"),
-            e.admitted("run-0", at_ms=20),
+            control.admitted("run-eval0-0", at_ms=5, purpose="eval"),
+            control.admitted("run-0", at_ms=20),
             used(30, 0),
-            e.completed(0, at_ms=50),
+            control.completed(0, at_ms=50),
             used(60, 100),
         ]
     )
@@ -110,13 +121,19 @@ def test_what_was_idle_before_and_after_training_does_not_count() -> None:
 
 
 def test_workers_are_in_the_order_of_their_numbers() -> None:
-    records = [e.assigned(name, at_ms=0) for name in ("w10", "w2", "a")]
+    records = [control.assigned(name, at_ms=0) for name in ("w10", "w2", "a")]
 
-    assert timeline([*records, e.completed(at_ms=5)]).workers == ("a", "w2", "w10")
+    assert timeline([*records, control.completed(at_ms=5)]).workers == ("a", "w2", "w10")
 
 
 def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
-    found = timeline([e.assigned("w", at_ms=50), e.acquired("w", at_ms=40), e.completed(at_ms=60)])
+    found = timeline(
+        [
+            control.assigned("w", at_ms=50),
+            control.acquired("w", at_ms=40),
+            control.completed(at_ms=60),
+        ]
+    )
 
     assert found.intervals == (Interval("w", ROLLOUT, 40, 60),)
 
@@ -124,7 +141,7 @@ def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     many: list[Record] = [*RUN]
     for step in range(1, 60):
-        many.append(e.completed(step, at_ms=300 + 100 * step))
+        many.append(control.completed(step, at_ms=300 + 100 * step))
     for name, records in (("few", RUN), ("many", many), ("none", [])):
         path = tmp_path / f"{name}.png"
         plot(timeline(records), path)

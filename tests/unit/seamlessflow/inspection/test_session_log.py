@@ -2,7 +2,7 @@ from infra.kafka.client import Received
 from schemas.records import Record
 from schemas.topics import SESSIONS
 from seamlessflow.inspection.session_log import events_of
-from tests.builders.trajectories import story
+from tests.builders.records import sessions
 
 FIRST, SECOND = "n~1", "n~2"
 
@@ -15,12 +15,12 @@ def logged(*records: Record) -> list[Received]:
 
 
 LOG = logged(
-    story.opened(session_id=FIRST),
-    story.started(session_id=FIRST),
-    story.opened(session_id=SECOND),
-    story.closed(session_id=FIRST),
-    story.started(session_id=SECOND),
-    story.opened(session_id="other"),
+    sessions.opened(session_id=FIRST),
+    sessions.started(session_id=FIRST),
+    sessions.opened(session_id=SECOND),
+    sessions.closed(session_id=FIRST),
+    sessions.started(session_id=SECOND),
+    sessions.opened(session_id="other"),
 )
 
 

@@ -5,32 +5,33 @@ from rich.console import Console
 
 from schemas import records as r
 from seamlessflow.inspection.tree_view import session_view
-from tests.builders.trajectories import story
-from tests.builders.trajectories.story import Story, ids
+from tests.builders.records import sessions
+from tests.builders.records.content import ids
+from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 
 def spell(tokens: Sequence[int]) -> str:
     return "".join(chr(ord("a") + token) for token in tokens)
 
 
-def shown(told: Story, every_token: bool = False, with_text: bool = True) -> str:
+def shown(built: SessionBuilder, every_token: bool = False, with_text: bool = True) -> str:
     console = Console(width=160, file=StringIO())
     with console.capture() as captured:
-        console.print(session_view(told.known, spell if with_text else None, every_token))
+        console.print(session_view(built.session, spell if with_text else None, every_token))
     return captured.get()
 
 
-def a_session() -> Story:
-    second = story.started("b", ids(7), parent_node=1, parent_end=3, match_rule="extend")
-    told = story.told(
-        story.started("a"),
-        story.dispatched("a"),
-        story.completed(ids(3, 4, 5)),
+def a_session() -> SessionBuilder:
+    second = sessions.started("b", ids(7), parent_node=1, parent_end=3, match_rule="extend")
+    built = session_after(
+        sessions.started("a"),
+        sessions.dispatched("a"),
+        sessions.completed(ids(3, 4, 5)),
         second,
-        story.dispatched("b"),
-        story.interrupted(ids(8), "b"),
-        story.dispatched("b", 2, from_offset=1),
-        story.completed(
+        sessions.dispatched("b"),
+        sessions.interrupted(ids(8), "b"),
+        sessions.dispatched("b", 2, from_offset=1),
+        sessions.completed(
             ids(9, 10),
             "b",
             ids(7),
@@ -38,12 +39,12 @@ def a_session() -> Story:
             token_offset=1,
             spans=(r.VersionSpan(start=1, version_min=4, version_max=4),),
         ),
-        story.rewarded(0.5),
-        story.closed(),
-        story.finalized(),
+        sessions.rewarded(0.5),
+        sessions.closed(),
+        sessions.finalized(),
     )
-    assert all(told.accepted)
-    return told
+    assert all(built.accepted)
+    return built
 
 
 def test_the_tree_says_who_said_what() -> None:
@@ -62,10 +63,10 @@ def test_versions_continuations_and_masks_are_told() -> None:
 
 
 def test_a_turn_whose_prompt_is_not_confirmed_is_shown_as_masked() -> None:
-    told = story.told(
-        story.started(), story.dispatched(), story.completed(ids(3), prompt_hash=b"x" * 16)
+    built = session_after(
+        sessions.started(), sessions.dispatched(), sessions.completed(ids(3), prompt_hash=b"x" * 16)
     )
-    assert "masked: prompt_mismatch" in shown(told)
+    assert "masked: prompt_mismatch" in shown(built)
 
 
 def test_every_token_has_a_row_where_that_is_asked_for() -> None:
@@ -83,10 +84,10 @@ def _token_lines(text: str) -> list[str]:
 
 
 def test_another_sample_of_a_prompt_shows_no_empty_prompt() -> None:
-    again = story.started("b", b"", parent_node=0, parent_end=2, match_rule="render")
-    told = story.told(story.started("a"), again)
+    again = sessions.started("b", b"", parent_node=0, parent_end=2, match_rule="render")
+    built = session_after(sessions.started("a"), again)
 
-    lines = [line.strip("│├└─ \n") for line in shown(told).splitlines()]
+    lines = [line.strip("│├└─ \n") for line in shown(built).splitlines()]
 
     assert any("0 tokens, behind 2 tokens of node 0" in line for line in lines)
     assert all(lines)

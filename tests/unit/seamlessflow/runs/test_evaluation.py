@@ -5,7 +5,8 @@ from scheduler.decisions.task_source import TaskRow
 from schemas import records as r
 from schemas.records import Trajectory
 from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Measurement, Plan
-from tests.builders.trajectories import story
+from tests.builders.records import sessions
+from tests.builders.trajectories.session_builder import SessionBuilder
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
 
@@ -15,14 +16,14 @@ def measurement(samples: int = 1) -> Measurement:
 
 
 def finalized(session: str, reward: float | None, cause: str = "policy") -> Trajectory:
-    rewards: list[Any] = [] if reward is None else [story.rewarded(reward)]
-    told = story.Story().tell(
-        story.opened(session_id=session),
+    rewards: list[Any] = [] if reward is None else [sessions.rewarded(reward)]
+    built = SessionBuilder().apply(
+        sessions.opened(session_id=session),
         *rewards,
-        story.closed(cause=cause),
-        story.finalized(),
+        sessions.closed(cause=cause),
+        sessions.finalized(),
     )
-    return trajectory(told.known, 0)
+    return trajectory(built.session, 0)
 
 
 def test_every_task_is_issued_once_a_sample_as_an_evaluation() -> None:

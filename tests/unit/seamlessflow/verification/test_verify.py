@@ -10,21 +10,21 @@ from schemas import records as r
 from schemas.records import Record, VersionSpan
 from seamlessflow.verification.sampled_tokens import sampled_tokens
 from seamlessflow.verification.verify import File, Verification, compare, surviving_steps
-from tests.builders.trajectories import story
-from tests.builders.trajectories.story import ids
+from tests.builders.records import control, sessions
+from tests.builders.records.content import ids
 from trainer.steps.trained import Header, TrainedRun
 
 LOGPROB = -0.25
 WHOLE_TURN = [
-    story.dispatched(),
-    story.progressed(ids(3, 4)),
-    story.completed(ids(5), token_offset=2),
+    sessions.dispatched(),
+    sessions.progressed(ids(3, 4)),
+    sessions.completed(ids(5), token_offset=2),
 ]
 
 
 def run(tokens: Sequence[int], offset: int = 0, **more: Any) -> TrainedRun:
     fields: dict[str, Any] = {
-        "session": story.SESSION,
+        "session": sessions.SESSION,
         "turn": "a",
         "offset": offset,
         "ids": list(tokens),
@@ -42,9 +42,7 @@ def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l")
 
 
 def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> r.StepCommitted:
-    return r.StepCommitted(
-        at_ms=0, step=step, version=version, lineage=lineage, parent_lineage=parent
-    )
+    return control.committed(step, version=version, lineage=lineage, parent_lineage=parent)
 
 
 def commit_of(file: File) -> r.StepCommitted:
@@ -88,7 +86,7 @@ def test_a_token_that_differs_is_a_mismatch_and_told(wrong: dict[str, Any], what
 
     assert (found.tokens_checked, found.mismatches) == (3, 1)
     [told] = found.deviations
-    assert (told.step, told.session, told.turn, told.offset) == (0, story.SESSION, "a", 1)
+    assert (told.step, told.session, told.turn, told.offset) == (0, sessions.SESSION, "a", 1)
     assert what in str(told)
 
 
@@ -117,15 +115,15 @@ def test_only_the_first_few_deviations_are_told() -> None:
 
 def test_a_continuation_counts_behind_the_tokens_of_the_interrupted_worker() -> None:
     log = [
-        story.dispatched(),
-        story.interrupted(ids(3)),
-        story.progressed(ids(9), token_offset=1),
-        story.dispatched(dispatch=2, from_offset=1, worker="v"),
-        story.completed(ids(8), token_offset=1),
-        story.completed(ids(8), token_offset=0, dispatch=2, worker="v"),
-        story.completed(ids(8), token_offset=1, dispatch=2, worker="v", incarnation="old"),
-        story.completed(ids(4), token_offset=1, dispatch=2, worker="v"),
-        story.completed(ids(7), token_offset=2, dispatch=2, worker="v"),
+        sessions.dispatched(),
+        sessions.interrupted(ids(3)),
+        sessions.progressed(ids(9), token_offset=1),
+        sessions.dispatched(dispatch=2, from_offset=1, worker="v"),
+        sessions.completed(ids(8), token_offset=1),
+        sessions.completed(ids(8), token_offset=0, dispatch=2, worker="v"),
+        sessions.completed(ids(8), token_offset=1, dispatch=2, worker="v", incarnation="old"),
+        sessions.completed(ids(4), token_offset=1, dispatch=2, worker="v"),
+        sessions.completed(ids(7), token_offset=2, dispatch=2, worker="v"),
     ]
     assert verified([file(run([3, 4]))], log).clean
     assert verified([file(run([7], offset=2))], log).mismatches == 1
@@ -133,68 +131,57 @@ def test_a_continuation_counts_behind_the_tokens_of_the_interrupted_worker() -> 
 
 def test_a_dispatch_that_does_not_follow_the_last_one_does_not_count() -> None:
     log = [
-        story.dispatched(),
-        story.dispatched(worker="x"),
-        story.dispatched(dispatch=3, worker="x"),
-        story.dispatched(dispatch=2, from_offset=1, worker="x"),
-        story.completed(ids(9), worker="x"),
-        story.completed(ids(3)),
+        sessions.dispatched(),
+        sessions.dispatched(worker="x"),
+        sessions.dispatched(dispatch=3, worker="x"),
+        sessions.dispatched(dispatch=2, from_offset=1, worker="x"),
+        sessions.completed(ids(9), worker="x"),
+        sessions.completed(ids(3)),
     ]
     assert verified([file(run([3]))], log).clean
 
 
 def test_a_decision_of_a_manager_that_lost_the_partition_does_not_count() -> None:
-    claim = r.PartitionClaimed(partition=0, epoch=2, manager="m", at_ms=0)
+    claim = sessions.claimed(2, partition=0)
     late = [
-        story.dispatched(dispatch=2, worker="x"),
-        r.TurnCancelled(session_id=story.SESSION, epoch=1, at_ms=0, turn_id="a", reason=""),
-        story.closed(),
+        sessions.dispatched(dispatch=2, worker="x"),
+        sessions.cancelled(),
+        sessions.closed(),
     ]
-    log = [story.dispatched(), claim, *late, story.completed(ids(3))]
+    log = [sessions.dispatched(), claim, *late, sessions.completed(ids(3))]
     assert verified([file(run([3]))], log).clean
 
 
 def test_a_claim_holds_for_its_own_partition() -> None:
-    claim = r.PartitionClaimed(partition=1, epoch=2, manager="m", at_ms=0)
+    claim = sessions.claimed(2, partition=1)
     trained = file(run([3]))
-    log = [(1, claim), (0, story.dispatched()), (0, story.completed(ids(3)))]
+    log = [(1, claim), (0, sessions.dispatched()), (0, sessions.completed(ids(3)))]
     assert compare([commit_of(trained)], [trained], sampled_tokens(log)).clean
-
-
-FAILURE: dict[str, Any] = {
-    "session_id": story.SESSION,
-    "turn_id": "a",
-    "status": 503,
-    "reason": "deadline",
-    "detail": "",
-    "cause": "infrastructure",
-    "at_ms": 0,
-}
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        r.TurnCancelled(session_id=story.SESSION, epoch=1, at_ms=0, turn_id="a", reason="gone"),
-        r.TurnFailed(epoch=1, **FAILURE),
-        r.TurnFailed(dispatch=1, worker="w", incarnation="i", **FAILURE),
-        story.closed(),
+        sessions.cancelled(),
+        sessions.failed(),
+        sessions.failed(epoch=None, dispatch=1, worker="w", incarnation="i"),
+        sessions.closed(),
     ],
     ids=lambda end: type(end).__name__,
 )
 def test_what_is_sampled_behind_the_end_of_its_turn_may_not_be_trained(end: Record) -> None:
-    log = [story.dispatched(), end, story.completed(ids(3))]
+    log = [sessions.dispatched(), end, sessions.completed(ids(3))]
     assert verified([file(run([3]))], log).mismatches == 1
 
 
 def test_a_failure_that_another_dispatch_reports_ends_nothing() -> None:
-    other = r.TurnFailed(dispatch=0, worker="w", incarnation="i", **FAILURE)
-    log = [story.dispatched(), other, story.completed(ids(3))]
+    other = sessions.failed(epoch=None, dispatch=0, worker="w", incarnation="i")
+    log = [sessions.dispatched(), other, sessions.completed(ids(3))]
     assert verified([file(run([3]))], log).clean
 
 
 def test_a_token_of_a_turn_that_was_not_completed_may_not_be_trained() -> None:
-    log = [story.dispatched(), story.progressed(ids(3))]
+    log = [sessions.dispatched(), sessions.progressed(ids(3))]
     assert verified([file(run([3]))], log).mismatches == 1
 
 
@@ -202,9 +189,9 @@ def test_a_version_holds_until_the_next_span() -> None:
     first = VersionSpan(start=0, version_min=4, version_max=4)
     second = VersionSpan(start=2, version_min=5, version_max=5)
     log = [
-        story.dispatched(),
-        story.progressed(ids(3), spans=(first,)),
-        story.completed(ids(4, 5), token_offset=1, spans=(second,)),
+        sessions.dispatched(),
+        sessions.progressed(ids(3), spans=(first,)),
+        sessions.completed(ids(4, 5), token_offset=1, spans=(second,)),
     ]
     assert verified([file(run([3, 4, 5], versions=[4, 4, 5]))], log).clean
     assert verified([file(run([3, 4, 5], versions=[4, 5, 5]))], log).mismatches == 1
@@ -213,7 +200,7 @@ def test_a_version_holds_until_the_next_span() -> None:
 def test_a_token_of_an_uncertain_version_may_not_be_trained() -> None:
     unsure = VersionSpan(start=1, version_min=0, version_max=1)
     sure = VersionSpan(start=0, version_min=0, version_max=0)
-    log = [story.dispatched(), story.completed(ids(3, 4), spans=(sure, unsure))]
+    log = [sessions.dispatched(), sessions.completed(ids(3, 4), spans=(sure, unsure))]
     found = verified([file(run([3, 4], versions=[0, -1]))], log)
 
     assert found.mismatches == 1

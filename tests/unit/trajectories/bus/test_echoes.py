@@ -4,7 +4,7 @@ import pytest
 
 from consumers.trajectories.bus.echoes import Echoes
 from schemas.codec import UndecodableRecord, encode
-from tests.builders.trajectories.story import rewarded, started
+from tests.builders.records.sessions import rewarded, started
 
 
 def test_an_event_that_was_sent_is_the_one_read_back() -> None:

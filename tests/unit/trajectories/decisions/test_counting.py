@@ -7,19 +7,21 @@ import pytest
 from consumers.trajectories.decisions.counting import count
 from consumers.trajectories.sessions.session import Session
 from schemas import records as r
-from tests.builders.trajectories.story import closed, message, opened, told
-from tests.unit.trajectories.decisions.test_decide import context, fields
+from tests.builders.records.commands import count_tokens
+from tests.builders.records.sessions import closed, opened
+from tests.builders.trajectories.decisions import context
+from tests.builders.trajectories.session_builder import session_after
 
 TERMS = r.SessionTerms(policy="p", max_age_ms=1, max_idle_ms=1)
 
 
 def asked(session: Session | None, used: bool = False, **more: Any) -> r.CommandAnswered:
-    command = r.CountTokens(**fields("q"), messages=(message("user", "x"),), **more)
+    command = count_tokens(**more)
     return count(session, command, context(used=lambda session_id: used))
 
 
 def test_an_open_session_is_counted_for() -> None:
-    assert asked(told(opened()).known).tokens == 1
+    assert asked(session_after(opened()).session).tokens == 1
 
 
 def test_a_session_that_nobody_opened_is_not_known() -> None:
@@ -28,7 +30,7 @@ def test_a_session_that_nobody_opened_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "used"), [(told(opened(), closed()).known, True), (None, True)]
+    ("session", "used"), [(session_after(opened(), closed()).session, True), (None, True)]
 )
 def test_a_closed_session_is_refused_as_for_a_turn(session: Session | None, used: bool) -> None:
     answer = asked(session, used)
@@ -37,7 +39,7 @@ def test_a_closed_session_is_refused_as_for_a_turn(session: Session | None, used
 
 def test_where_the_next_request_would_begin_a_session_it_is_counted_for() -> None:
     assert asked(None, terms=TERMS).tokens == 1
-    assert asked(told(opened(), closed()).known, terms=TERMS).tokens == 1
+    assert asked(session_after(opened(), closed()).session, terms=TERMS).tokens == 1
 
 
 def test_a_policy_without_weights_is_named() -> None:

@@ -4,32 +4,21 @@ from typing import Any
 
 from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, RolloutFleet
 from schemas.records import WorkerHeartbeat
-from tests.unit.trajectories.decisions.test_decide import acquired
+from tests.builders.records.fleet import heartbeat
+from tests.builders.trajectories.decisions import acquired
 
 STARTED = 1_000_000
 
 
-def heartbeat(at_ms: int, **more: Any) -> WorkerHeartbeat:
-    fields: dict[str, Any] = {
-        "worker": "w",
-        "incarnation": "i",
-        "process": "rollout",
-        "role": "rollout",
-        "state": "ready",
-        "assignment": 1,
-        "slot": 3,
-        "version": 4,
-        "policy": "p",
-        "at_ms": at_ms,
-        **more,
-    }
-    return WorkerHeartbeat(**fields)
+def beat(at_ms: int, **changes: Any) -> WorkerHeartbeat:
+    own = {"role": "rollout", "assignment": 1, "slot": 3, "version": 4, "policy": "p"}
+    return heartbeat(at_ms=at_ms, **own, **changes)
 
 
 def found() -> RolloutFleet:
     """A fleet that knows one worker by a heartbeat of five seconds ago."""
     fleet = RolloutFleet()
-    fleet.apply(heartbeat(STARTED - 5_000), STARTED)
+    fleet.apply(beat(STARTED - 5_000), STARTED)
     assert fleet.routable("w", "i")
     return fleet
 
@@ -44,7 +33,7 @@ def test_a_worker_that_is_not_heard_again_counts_no_longer() -> None:
 
 def test_a_worker_that_is_heard_again_stays() -> None:
     fleet = found()
-    fleet.apply(heartbeat(STARTED + 500), STARTED + 501)
+    fleet.apply(beat(STARTED + 500), STARTED + 501)
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == []
     assert fleet.routable("w", "i")
@@ -52,7 +41,7 @@ def test_a_worker_that_is_heard_again_stays() -> None:
 
 def test_an_older_heartbeat_of_the_same_time_shows_nothing() -> None:
     fleet = found()
-    fleet.apply(heartbeat(STARTED - 4_000), STARTED + 1)
+    fleet.apply(beat(STARTED - 4_000), STARTED + 1)
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == [Departure("w", True, "i")]
 
@@ -69,7 +58,7 @@ def test_a_worker_that_fell_silent_is_learnt_of_again_when_it_is_heard() -> None
     fleet = found()
     fleet.expire(STARTED + HEARTBEAT_VALID_MS)
 
-    fleet.apply(heartbeat(STARTED + 20_000), STARTED + 20_001)
+    fleet.apply(beat(STARTED + 20_000), STARTED + 20_001)
 
     assert fleet.routable("w", "i")
 
@@ -77,7 +66,7 @@ def test_a_worker_that_fell_silent_is_learnt_of_again_when_it_is_heard() -> None
 def test_a_later_incarnation_takes_the_place_of_one_that_may_be_gone() -> None:
     fleet = found()
 
-    left = fleet.apply(heartbeat(STARTED - 1_000, incarnation="j"), STARTED)
+    left = fleet.apply(beat(STARTED - 1_000, incarnation="j"), STARTED)
 
     assert left == Departure("w", True, "i")
     assert fleet.routable("w", "j")
@@ -87,6 +76,6 @@ def test_a_heartbeat_moves_no_worker_that_took_its_role_meanwhile() -> None:
     fleet = found()
     fleet.apply(acquired("w", 3), STARTED + 1)
 
-    fleet.apply(heartbeat(STARTED - 1_000, incarnation="h"), STARTED + 2)
+    fleet.apply(beat(STARTED - 1_000, incarnation="h"), STARTED + 2)
 
     assert fleet.routable("w", "i")

@@ -8,30 +8,29 @@ from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.decisions.retries import RETRY_WINDOW_MS
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories.story import Story, completed, dispatched, ids, started, told
-from tests.unit.trajectories.decisions.test_decide import context, request, turn_failed
+from tests.builders.records.commands import request_turn
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import cancelled, completed, dispatched, failed, started
+from tests.builders.trajectories.decisions import context
+from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 ANSWERED_MS = 1_000
 
 
-def answered(turn_id: str = "a", **more: Any) -> Story:
+def answered(turn_id: str = "a", **more: Any) -> SessionBuilder:
     """A session with one turn, answered at `ANSWERED_MS`."""
-    return told(
+    return session_after(
         started(turn_id, body_hash=b"body", **more),
         dispatched(turn_id),
         completed(ids(7), turn_id, at_ms=ANSWERED_MS),
     )
 
 
-def cancelled(turn_id: str) -> r.TurnCancelled:
-    return r.TurnCancelled(session_id="s", epoch=1, at_ms=5, turn_id=turn_id, reason="gone")
-
-
-def joined(story: Story, owner_since_ms: int = 0, **asked: Any) -> str | None:
+def joined(built: SessionBuilder, owner_since_ms: int = 0, **asked: Any) -> str | None:
     """The turn that a request joins; none when it starts one."""
-    command = request("new", **{"retry_count": 1, "expires_at_ms": 10**9, **asked})
+    command = request_turn("new", **{"retry_count": 1, "expires_at_ms": 10**9, **asked})
     now_ms = max(command.issued_at_ms, owner_since_ms)
-    decision = decide(story.known, command, context(now_ms=now_ms, owner_since_ms=owner_since_ms))
+    decision = decide(built.session, command, context(now_ms=now_ms, owner_since_ms=owner_since_ms))
     event = decision.events[0]
     if isinstance(event, r.TurnJoined):
         return event.turn_id
@@ -48,15 +47,15 @@ def test_a_retry_whose_first_try_was_never_heard_gets_no_answer_of_long_ago() ->
 
 
 def test_an_answer_that_the_agent_went_on_from_is_not_given_again() -> None:
-    extended = answered().tell(started("b", parent_turn="a"))
-    responded = answered().tell(started("b", previous_turn="a"))
+    extended = answered().apply(started("b", parent_turn="a"))
+    responded = answered().apply(started("b", previous_turn="a"))
 
     assert joined(extended, issued_at_ms=ANSWERED_MS + 1) is None
     assert joined(responded, issued_at_ms=ANSWERED_MS + 1) is None
 
 
 def test_an_earlier_call_that_is_still_unanswered_is_found_behind_a_later_one() -> None:
-    story = told(
+    built = session_after(
         started("a", body_hash=b"body"),
         started("b", body_hash=b"body"),
         dispatched("b"),
@@ -64,35 +63,35 @@ def test_an_earlier_call_that_is_still_unanswered_is_found_behind_a_later_one() 
         started("c", parent_turn="b"),
     )
 
-    assert joined(story, issued_at_ms=ANSWERED_MS + 1) == "a"
+    assert joined(built, issued_at_ms=ANSWERED_MS + 1) == "a"
 
 
-@pytest.mark.parametrize("end", [turn_failed("b"), cancelled("b")])
+@pytest.mark.parametrize("end", [failed("b"), cancelled("b")])
 def test_a_retry_whose_first_try_failed_gets_no_other_call_s_answer(end: Record) -> None:
-    story = answered().tell(started("b", body_hash=b"body"), end)
+    built = answered().apply(started("b", body_hash=b"body"), end)
 
-    assert joined(story, issued_at_ms=ANSWERED_MS + 1) is None
+    assert joined(built, issued_at_ms=ANSWERED_MS + 1) is None
 
 
 def test_a_turn_that_a_later_try_began_is_not_an_earlier_try_s() -> None:
-    story = answered(retry_count=1)
+    built = answered(retry_count=1)
 
-    assert joined(story, issued_at_ms=ANSWERED_MS, retry_count=1) is None
-    assert joined(story, issued_at_ms=ANSWERED_MS, retry_count=2) == "a"
+    assert joined(built, issued_at_ms=ANSWERED_MS, retry_count=1) is None
+    assert joined(built, issued_at_ms=ANSWERED_MS, retry_count=2) == "a"
 
 
 def test_an_equal_body_for_another_module_or_choice_is_another_question() -> None:
-    story = answered(module="planner", choice=1)
+    built = answered(module="planner", choice=1)
 
-    assert joined(story, issued_at_ms=ANSWERED_MS, choice=1) is None
-    assert joined(story, issued_at_ms=ANSWERED_MS, module="planner") is None
-    assert joined(story, issued_at_ms=ANSWERED_MS, module="planner", choice=1) == "a"
+    assert joined(built, issued_at_ms=ANSWERED_MS, choice=1) is None
+    assert joined(built, issued_at_ms=ANSWERED_MS, module="planner") is None
+    assert joined(built, issued_at_ms=ANSWERED_MS, module="planner", choice=1) == "a"
 
 
 def test_a_turn_under_way_is_joined_however_long_it_takes() -> None:
-    story = told(started("a", body_hash=b"body"), dispatched("a"))
+    built = session_after(started("a", body_hash=b"body"), dispatched("a"))
 
-    assert joined(story, issued_at_ms=9 * RETRY_WINDOW_MS) == "a"
+    assert joined(built, issued_at_ms=9 * RETRY_WINDOW_MS) == "a"
 
 
 def test_an_answer_counts_as_told_when_somebody_owned_the_partition() -> None:
@@ -103,26 +102,26 @@ def test_an_answer_counts_as_told_when_somebody_owned_the_partition() -> None:
 
 
 def test_a_key_means_its_turn_whenever_it_was() -> None:
-    story = answered(idempotency_key="k").tell(started("b", parent_turn="a"))
+    built = answered(idempotency_key="k").apply(started("b", parent_turn="a"))
     late_ms = ANSWERED_MS + 9 * RETRY_WINDOW_MS
 
-    assert joined(story, issued_at_ms=late_ms, idempotency_key="k", retry_count=0) == "a"
-    assert joined(story, issued_at_ms=late_ms, idempotency_key="other") is None
+    assert joined(built, issued_at_ms=late_ms, idempotency_key="k", retry_count=0) == "a"
+    assert joined(built, issued_at_ms=late_ms, idempotency_key="other") is None
 
 
 def test_a_choice_is_not_taken_for_another_call_s_key() -> None:
-    story = answered(idempotency_key="k", choice=1)
+    built = answered(idempotency_key="k", choice=1)
 
-    assert joined(story, idempotency_key="k.1") is None
-    assert joined(story, idempotency_key="k", choice=0) is None
-    assert joined(story, idempotency_key="k", choice=1) == "a"
+    assert joined(built, idempotency_key="k.1") is None
+    assert joined(built, idempotency_key="k", choice=0) is None
+    assert joined(built, idempotency_key="k", choice=1) == "a"
 
 
 @pytest.mark.parametrize("other", [{"body_hash": b"other"}, {"module": "planner"}])
 def test_the_key_of_another_request_is_refused(other: dict[str, Any]) -> None:
-    command = request("new", idempotency_key="k", **other)
+    command = request_turn("new", idempotency_key="k", **other)
 
-    (event,) = decide(answered(idempotency_key="k").known, command, context()).events
+    (event,) = decide(answered(idempotency_key="k").session, command, context()).events
 
     assert isinstance(event, r.CommandRefused)
     assert (event.status, event.reason) == (422, "idempotency_key_reused")

@@ -14,15 +14,9 @@ from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from schemas.identity import tool_call_id
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.builders.trajectories.story import (
-    Story,
-    completed,
-    dispatched,
-    ids,
-    message,
-    opened,
-    started,
-)
+from tests.builders.records.content import ids, message
+from tests.builders.records.sessions import completed, dispatched, opened, started
+from tests.builders.trajectories.session_builder import SessionBuilder
 
 SHAPE = shape_key("p", "t", None, None)
 USER = message("user", "key 7")
@@ -40,15 +34,15 @@ class Talk:
 
     def __init__(self, renderer: Renderer, strictness: Strictness = "arguments") -> None:
         self.renderer, self.strictness = renderer, strictness
-        self.story = Story().tell(opened())
+        self.built = SessionBuilder().apply(opened())
 
     def match(self, *messages: bytes, shape: bytes = SHAPE) -> Match:
-        return match(self.story.known, messages, None, shape, self.renderer, self.strictness)
+        return match(self.built.session, messages, None, shape, self.renderer, self.strictness)
 
     def turn(self, turn_id: str, *messages: bytes, answer: bytes, text: str) -> Match:
         found = self.match(*messages)
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
-        self.story.tell(
+        self.built.apply(
             started(
                 turn_id,
                 found.suffix_ids,
@@ -66,7 +60,7 @@ class Talk:
         return found
 
     def sampled(self, turn_id: str) -> bytes:
-        return self.story.sampled(turn_id)
+        return self.built.sampled(turn_id)
 
 
 @pytest.fixture
@@ -100,7 +94,7 @@ def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(tal
     found = talk.match(USER, message("assistant", "code 9"), message("user", "more"))
 
     assert (found.rule, found.detail) == ("render", "edited_history")
-    before = talk.story.known.tree.path(found.parent_node, found.parent_end)
+    before = talk.built.session.tree.path(found.parent_node, found.parent_end)
     assert before + found.suffix_ids == found.prompt_ids
 
 
@@ -117,7 +111,7 @@ def test_the_same_request_again_shares_the_whole_prompt(talk: Talk) -> None:
 
     assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
     assert again.prompt_ids == first.prompt_ids
-    prompt_node = talk.story.turn("a").prompt_node
+    prompt_node = talk.built.turn("a").prompt_node
     assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
 
 
@@ -141,12 +135,12 @@ def test_a_history_cut_short_is_no_prompt_that_was_asked_before(talk: Talk) -> N
 
 
 def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk) -> None:
-    tree, begun = talk.story.known.tree, ids(7, 8)
+    tree, begun = talk.built.session.tree, ids(7, 8)
 
     def sample(turn_id: str, *messages: bytes) -> tuple[int, int]:
         found = talk.match(*messages).with_answer_begun(begun, tree)
         assert found.prefill == 2 and found.prompt_ids.endswith(begun)
-        talk.story.tell(
+        talk.built.apply(
             started(
                 turn_id,
                 found.suffix_ids,
@@ -155,7 +149,7 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk)
                 history_key=found.history_key,
             )
         )
-        node = tree.nodes[talk.story.turn(turn_id).prompt_node]
+        node = tree.nodes[talk.built.turn(turn_id).prompt_node]
         assert tree.path(node.node_id, node.length) == found.prompt_ids
         return (node.node_id, node.length) if node.length else (node.parent, node.parent_end)
 

@@ -12,15 +12,9 @@ from consumers.trajectories.sessions.message_keys import shape_key
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.builders.trajectories.story import (
-    Story,
-    completed,
-    dispatched,
-    ids,
-    message,
-    opened,
-    started,
-)
+from tests.builders.records.content import ids, message
+from tests.builders.records.sessions import completed, dispatched, opened, started
+from tests.builders.trajectories.session_builder import SessionBuilder
 
 SHAPE = shape_key("p", "t", None, None)
 
@@ -38,17 +32,17 @@ class Text:
     def __init__(self, renderer: Renderer) -> None:
         self.renderer = renderer
         self.stop = ids(renderer.stop_token_ids[0])
-        self.story = Story().tell(opened())
+        self.built = SessionBuilder().apply(opened())
 
     def match(self, text: str, policy: str = "p") -> Match:
         asked = orjson.dumps({"content": text, "role": "raw"})
-        return match_raw(self.story.known, asked, policy, SHAPE, self.renderer)
+        return match_raw(self.built.session, asked, policy, SHAPE, self.renderer)
 
     def turn(
         self, turn_id: str, text: str, answer: str, sampled: bytes, reason: str = "stop"
     ) -> Match:
         found = self.match(text)
-        self.story.tell(
+        self.built.apply(
             started(
                 turn_id,
                 found.suffix_ids,
@@ -155,7 +149,7 @@ def test_samples_of_one_longer_text_share_their_prompt(renderer: Renderer) -> No
 
     assert (one.rule, two.rule) == ("extend", "extend")
     assert (two.suffix_ids, two.prompt_ids) == (b"", one.prompt_ids)
-    assert two.parent_node == said.story.turn("b").prompt_node
+    assert two.parent_node == said.built.turn("b").prompt_node
     assert (one.detail, two.detail) == ("", "same_prompt")
 
 

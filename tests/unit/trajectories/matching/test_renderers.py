@@ -10,12 +10,12 @@ from consumers.trajectories.matching.renderers import Renderers
 from infra.rendering.settings import RendererError, RendererSettings
 from schemas.records import PolicyWeights
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.unit.trajectories.decisions.test_decide import a_fleet
+from tests.builders.trajectories.decisions import WEIGHTS
 
 
 def policy(directory: Path) -> PolicyWeights:
     return replace(
-        a_fleet().policies["p"],
+        WEIGHTS,
         tokenizer_directory=str(directory),
         renderer=RendererSettings("qwen3").to_json(),
     )

@@ -6,8 +6,14 @@ from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories.story import closed, finalized, opened, rewarded, started
-from tests.unit.trajectories.decisions.test_decide import fields, open_session, request
+from tests.builders.records.commands import (
+    assign_reward,
+    cancel_turn,
+    close_session,
+    open_session,
+    request_turn,
+)
+from tests.builders.records.sessions import claimed, closed, finalized, opened, rewarded, started
 
 ONE: dict[str, Any] = {"session_id": "s~1"}
 TWO: dict[str, Any] = {"session_id": "s~2"}
@@ -18,8 +24,7 @@ TERMS = r.SessionTerms(policy="p")
 
 def partition(*events: Record) -> Partition:
     made = Partition(0, PartitionProgress(), "me")
-    claim = r.PartitionClaimed(partition=0, epoch=1, manager="me", at_ms=0)
-    for offset, event in enumerate((claim, *events)):
+    for offset, event in enumerate((claimed(), *events)):
         folded = made.apply(event, offset, lambda _: "exact")
         if isinstance(event, r.SessionFinalized) and folded.session:
             made.end(folded.session)
@@ -34,25 +39,25 @@ def found(there: Partition, command: Command | r.CountTokens) -> str | None:
 def reward(turn_id: str | None = None, session_id: str = "s") -> r.AssignReward:
     scope = "turn" if turn_id else "session"
     judged = r.Reward(value=1.0, scope=scope, turn_id=turn_id)
-    return r.AssignReward(**{**fields("r"), "session_id": session_id}, reward=judged)
+    return assign_reward(judged, session_id=session_id)
 
 
 def test_a_request_that_names_a_session_goes_to_the_latest_of_the_name() -> None:
-    assert found(partition(*BEGUN), request(terms=TERMS)) == "s~2"
-    assert found(partition(opened(), *BEGUN), request(terms=TERMS)) == "s~2"
-    assert found(partition(opened()), request(terms=TERMS)) == "s"
+    assert found(partition(*BEGUN), request_turn(terms=TERMS)) == "s~2"
+    assert found(partition(opened(), *BEGUN), request_turn(terms=TERMS)) == "s~2"
+    assert found(partition(opened()), request_turn(terms=TERMS)) == "s"
 
 
 def test_a_token_of_a_session_that_is_over_gets_into_no_other() -> None:
     over = partition(opened(), closed(), finalized(), *BEGUN)
 
-    assert found(over, request()) is None
+    assert found(over, request_turn()) is None
     assert over.used("s")
-    assert found(partition(opened(), *BEGUN), request()) == "s"
+    assert found(partition(opened(), *BEGUN), request_turn()) == "s"
 
 
 def test_a_session_is_closed_by_its_id_or_as_the_latest_of_its_name() -> None:
-    close = r.CloseSession(**fields("c"))
+    close = close_session()
 
     assert found(partition(*BEGUN), close) == "s~2"
     assert found(partition(opened(), *BEGUN), close) == "s"
@@ -62,7 +67,7 @@ def test_a_session_is_closed_by_its_id_or_as_the_latest_of_its_name() -> None:
 def test_a_reward_by_name_goes_to_the_session_that_waits_for_it() -> None:
     assert found(partition(*BEGUN), reward()) == "s~1"
     assert found(partition(*BEGUN, rewarded(), closed(**TWO)), reward()) == "s~1"
-    judged = partition(BEGUN[0], r.RewardAssigned(**ONE, **_judged()), *BEGUN[1:])
+    judged = partition(BEGUN[0], rewarded(**ONE), *BEGUN[1:])
     assert found(judged, reward()) == "s~2"
 
 
@@ -73,7 +78,7 @@ def test_a_reward_by_id_goes_to_that_session_alone() -> None:
 
 def test_what_names_a_turn_goes_to_the_session_of_the_turn() -> None:
     there = partition(BEGUN[0], started("a", **ONE), *BEGUN[1:], started("b", **TWO))
-    cancel = r.CancelTurn(**fields("c"), turn_id="b", reason="client_gone")
+    cancel = cancel_turn("b")
 
     assert found(there, reward("a")) == "s~1"
     assert found(there, reward("b")) == "s~2"
@@ -82,11 +87,3 @@ def test_what_names_a_turn_goes_to_the_session_of_the_turn() -> None:
 
 def test_no_session_is_opened_under_a_name_that_is_in_use() -> None:
     assert found(partition(*BEGUN), open_session()) == "s~2"
-
-
-def _judged() -> dict[str, Any]:
-    judged = rewarded()
-    return {
-        name: getattr(judged, name)
-        for name in ("epoch", "at_ms", "command_id", "reply", "reward", "final")
-    }

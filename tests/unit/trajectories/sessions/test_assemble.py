@@ -6,30 +6,30 @@ import pytest
 
 from consumers.trajectories.sessions.assemble import trajectory
 from schemas.codec import encode
-from schemas.records import Trajectory, VersionSpan
-from tests.builders.trajectories.story import (
-    Story,
+from schemas.records import Reward, Trajectory, VersionSpan
+from tests.builders.records.content import ids, logprobs
+from tests.builders.records.sessions import (
     closed,
     completed,
     dispatched,
     finalized,
-    ids,
     interrupted,
-    logprobs,
     progressed,
     rewarded,
     started,
-    told,
 )
+from tests.builders.trajectories.session_builder import SessionBuilder, session_after
+
+TURN: dict[str, Any] = {"scope": "turn", "turn_id": "a"}
 
 
-def finished(story: Story) -> Trajectory:
+def finished(built: SessionBuilder) -> Trajectory:
     """The trajectory once the session is rewarded, closed and finalized."""
-    return trajectory(story.tell(rewarded(), closed(), finalized()).known, 5)
+    return trajectory(built.apply(rewarded(), closed(), finalized()).session, 5)
 
 
-def two_turns() -> Story:
-    return told(
+def two_turns() -> SessionBuilder:
+    return session_after(
         started("a", ids(1, 2)),
         dispatched("a"),
         completed(ids(7, 8), "a", ids(1, 2)),
@@ -81,7 +81,7 @@ def test_only_exact_turns_are_trained(
     started_with: dict[str, Any], completed_with: dict[str, Any], reason: str
 ) -> None:
     made = finished(
-        told(started(**started_with), dispatched(), completed(ids(7, 8), **completed_with))
+        session_after(started(**started_with), dispatched(), completed(ids(7, 8), **completed_with))
     )
 
     assert made.nodes[1].masked_reason == reason
@@ -90,7 +90,7 @@ def test_only_exact_turns_are_trained(
 
 
 def test_a_turn_that_was_cut_is_kept_but_not_trained() -> None:
-    made = finished(told(started(), dispatched(), progressed(ids(7))))
+    made = finished(session_after(started(), dispatched(), progressed(ids(7))))
 
     assert made.tokens == ids(1, 2, 7)
     assert made.masked_tokens == {"cut": 1}
@@ -98,7 +98,7 @@ def test_a_turn_that_was_cut_is_kept_but_not_trained() -> None:
 
 
 def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
-    story = told(
+    built = session_after(
         started("a", ids(1, 2)),
         dispatched("a"),
         completed(ids(7), "a"),
@@ -110,14 +110,14 @@ def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
         completed(ids(9), "c", b"", prompt_hash=started("c", ids(3)).prompt_hash, prompt_length=4),
     )
 
-    made = finished(story)
+    made = finished(built)
 
     assert made.masked_tokens == {"abandoned": 1}
     assert made.nodes[3].masked_reason == "abandoned"
 
 
 def test_a_prompt_behind_none_of_a_sample_s_tokens_does_not_go_on_from_it() -> None:
-    story = told(
+    built = session_after(
         started("a", ids(1, 2)),
         dispatched("a"),
         completed(ids(7), "a"),
@@ -126,7 +126,7 @@ def test_a_prompt_behind_none_of_a_sample_s_tokens_does_not_go_on_from_it() -> N
         completed(ids(8), "b", b"", prompt_hash=started("b", b"").prompt_hash, prompt_length=2),
     )
 
-    made = finished(story)
+    made = finished(built)
 
     assert [node.masked_reason for node in made.nodes] == ["", "abandoned", "", ""]
 
@@ -137,7 +137,7 @@ def test_tokens_of_uncertain_version_are_not_trained() -> None:
         VersionSpan(start=1, version_min=2, version_max=2),
     )
 
-    made = finished(told(started(), dispatched(), completed(ids(7, 8), spans=spans)))
+    made = finished(session_after(started(), dispatched(), completed(ids(7, 8), spans=spans)))
 
     assert made.loss_mask == bytes([0, 0, 0, 1])
     assert made.masked_tokens == {"inexact_version": 1}
@@ -148,7 +148,7 @@ def test_tokens_of_no_told_version_are_not_trained() -> None:
     late = (VersionSpan(start=1, version_min=2, version_max=2),)
 
     made = finished(
-        told(
+        session_after(
             started("a"),
             dispatched("a"),
             completed(ids(7, 8), "a", spans=()),
@@ -164,7 +164,7 @@ def test_tokens_of_no_told_version_are_not_trained() -> None:
 
 
 def test_an_interruption_leaves_one_seamless_turn() -> None:
-    story = told(
+    built = session_after(
         started(),
         dispatched(),
         interrupted(ids(7)),
@@ -172,38 +172,38 @@ def test_an_interruption_leaves_one_seamless_turn() -> None:
         completed(ids(8), token_offset=1, dispatch=2, worker="v"),
     )
 
-    made = finished(story)
+    made = finished(built)
 
     assert (made.tokens, made.interrupted_turns) == (ids(1, 2, 7, 8), 1)
     assert sum(made.loss_mask) == 2
 
 
 def test_the_rewards_of_a_turn_become_its_node_s() -> None:
-    story = two_turns().tell(
-        rewarded(0.25, "one", name="format", scope="turn", turn_id="a"),
-        rewarded(0.5, "two", name="answer", scope="turn", turn_id="a"),
+    built = two_turns().apply(
+        rewarded(Reward(value=0.25, name="format", **TURN), command_id="one"),
+        rewarded(Reward(value=0.5, name="answer", **TURN), command_id="two"),
     )
 
-    made = finished(story)
+    made = finished(built)
 
     assert [node.reward for node in made.nodes] == [None, 0.75, None, None]
 
 
 def test_a_session_without_a_reward_says_so() -> None:
-    made = trajectory(told(closed(), finalized()).known, 0)
+    made = trajectory(session_after(closed(), finalized()).session, 0)
 
     assert (made.status, made.rewards) == ("unrewarded", ())
 
 
 def test_a_session_under_way_has_no_trajectory() -> None:
     with pytest.raises(ValueError, match="not finalized"):
-        trajectory(told(started()).known, 0)
+        trajectory(session_after(started()).session, 0)
 
 
 def test_a_session_too_large_for_its_topic_says_so_and_leaves_its_group() -> None:
-    story = two_turns().tell(rewarded(), closed(), finalized())
+    built = two_turns().apply(rewarded(), closed(), finalized())
 
-    made = trajectory(story.known, 5, limit=100_000)
+    made = trajectory(built.session, 5, limit=100_000)
 
     assert (made.tokens, made.nodes, made.status, made.cause) == (
         b"",

@@ -1,14 +1,14 @@
 """What a partition makes of claims, stale events, commands and takeovers."""
 
-from dataclasses import replace
 from typing import Any
 
 from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
-from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories.story import closed, finalized, opened, rewarded, started
-from tests.unit.trajectories.decisions.test_decide import context, request
+from tests.builders.records import control
+from tests.builders.records.commands import request_turn
+from tests.builders.records.sessions import claimed, closed, finalized, opened, rewarded, started
+from tests.builders.trajectories.decisions import context
 
 
 def partition(progress: PartitionProgress | None = None) -> Partition:
@@ -23,15 +23,11 @@ def read(into: Partition, *events: Record, start: int = 0) -> list[bool]:
     ]
 
 
-def claim(epoch: int, manager: str = "me") -> r.PartitionClaimed:
-    return r.PartitionClaimed(partition=0, epoch=epoch, manager=manager, at_ms=0)
-
-
 def test_the_first_claim_of_an_epoch_owns_the_partition() -> None:
     one, late = partition(), partition()
 
-    read(one, claim(1), claim(1, "other"))
-    read(late, claim(1, "other"), claim(1))
+    read(one, claimed(1), claimed(1, "other"))
+    read(late, claimed(1, "other"), claimed(1))
 
     assert (one.owned, late.owned) == (True, False)
 
@@ -39,7 +35,7 @@ def test_the_first_claim_of_an_epoch_owns_the_partition() -> None:
 def test_a_newer_claim_of_somebody_else_fences() -> None:
     mine = partition()
 
-    read(mine, claim(1), claim(2, "other"), claim(3))
+    read(mine, claimed(1), claimed(2, "other"), claimed(3))
 
     assert (mine.owned, mine.fenced) == (False, True)
 
@@ -47,12 +43,12 @@ def test_a_newer_claim_of_somebody_else_fences() -> None:
 def test_an_event_of_an_older_epoch_is_ignored() -> None:
     mine = partition()
 
-    assert read(mine, claim(2), opened()) == [True, False]
+    assert read(mine, claimed(2), opened()) == [True, False]
     assert not mine.sessions
 
 
 def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too() -> None:
-    log = [claim(1), claim(2), opened(epoch=2), replace(rewarded(), epoch=1)]
+    log = [claimed(1), claimed(2), opened(epoch=2), rewarded(epoch=1)]
     before = partition()
     read(before, *log[:3])
     rebuild = before.committable()[1].rebuild
@@ -63,7 +59,7 @@ def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too()
 
 
 def test_a_session_opened_under_an_older_epoch_is_read_again() -> None:
-    log = [claim(1), opened(epoch=1), claim(2), replace(rewarded(), epoch=2)]
+    log = [claimed(1), opened(epoch=1), claimed(2), rewarded(epoch=2)]
     before = partition()
     read(before, *log)
     rebuild = before.committable()[1].rebuild
@@ -77,7 +73,7 @@ def test_commands_are_committed_up_to_the_first_that_is_not_read_back() -> None:
     mine = partition()
     mine.next_request = 8
     mine.commands = {"open": 5, "reward": 7}
-    read(mine, claim(1), opened())
+    read(mine, claimed(1), opened())
 
     assert mine.committable()[0] == 7
 
@@ -87,7 +83,7 @@ def test_an_event_that_does_not_count_settles_no_command() -> None:
     mine.next_request = 8
     mine.commands = {"reward": 7}
 
-    read(mine, claim(1), claim(2), opened(epoch=2), replace(rewarded(), epoch=1))
+    read(mine, claimed(1), claimed(2), opened(epoch=2), rewarded(epoch=1))
 
     assert mine.committable()[0] == 7
 
@@ -96,14 +92,14 @@ def test_a_command_that_came_twice_holds_back_no_less() -> None:
     mine = partition()
     mine.next_request = 8
     mine.commands = {"again": 7, "other": 6}
-    read(mine, claim(1))
+    read(mine, claimed(1))
 
     assert mine.committable()[0] == 6
 
 
 def test_a_takeover_reads_from_the_oldest_open_session() -> None:
     mine = partition()
-    read(mine, claim(1), opened(), replace(opened(), session_id="t"))
+    read(mine, claimed(1), opened(), opened(session_id="t"))
     first = mine.committable()[1].rebuild
     read(mine, closed(), finalized(), start=3)
     mine.end(mine.sessions["s"])
@@ -115,7 +111,7 @@ def test_commands_of_a_session_that_ended_before_the_takeover_are_known() -> Non
     mine = partition()
     read(mine, opened(), rewarded(), closed(), finalized())
     mine.end(mine.sessions["s"])
-    read(mine, claim(1), start=4)
+    read(mine, claimed(1), start=4)
 
     assert mine.owned
     assert mine.carried_out == {"open", "reward", "close"}
@@ -123,7 +119,7 @@ def test_commands_of_a_session_that_ended_before_the_takeover_are_known() -> Non
 
 def test_commands_that_a_name_s_earlier_session_or_nobody_took_are_known_too() -> None:
     mine = partition()
-    refused = decide(None, request("b"), context()).events
+    refused = decide(None, request_turn("b"), context()).events
     first: dict[str, Any] = {"session_id": "s~1"}
     read(
         mine,
@@ -132,7 +128,7 @@ def test_commands_that_a_name_s_earlier_session_or_nobody_took_are_known_too() -
         closed(await_reward_until_ms=9, **first),
         *refused,
         opened(session_id="s~2", name="s"),
-        claim(1),
+        claimed(1),
     )
 
     assert {"request-a", "request-b"} <= mine.carried_out
@@ -143,7 +139,7 @@ def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners
     mine.read_again_to = None
     read(mine, opened(), closed(), finalized())
     mine.end(mine.sessions["s"])
-    read(mine, claim(2), start=3)
+    read(mine, claimed(2), start=3)
     rebuilds = []
     for mine.read_again_to, mine.next_request in ((None, 9), (9, 8), (9, 9)):
         rebuilds.append(mine.committable()[1].rebuild)
@@ -153,7 +149,7 @@ def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners
 
 def test_a_name_is_forgotten_with_its_last_session() -> None:
     mine = partition()
-    read(mine, claim(1), opened(session_id="s~1", name="s"), opened(session_id="s~2", name="s"))
+    read(mine, claimed(1), opened(session_id="s~1", name="s"), opened(session_id="s~2", name="s"))
     known = [list(mine.named["s"])]
     mine.end(mine.sessions["s~2"])
     known.append(list(mine.named["s"]))
@@ -165,7 +161,7 @@ def test_a_name_is_forgotten_with_its_last_session() -> None:
 
 def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
     mine = partition()
-    read(mine, claim(1))
+    read(mine, claimed(1))
     mine.appended([opened(), rewarded()])
     read(mine, opened(), start=1)
     between = dict(mine.unread)
@@ -176,6 +172,6 @@ def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
 
 def test_a_record_that_does_not_belong_on_the_log_is_ignored() -> None:
     mine = partition()
-    stray = r.GroupExpired(at_ms=0, group_id="g", epoch=1)
+    stray = control.expired()
 
-    assert read(mine, claim(1), stray, opened()) == [True, False, True]
+    assert read(mine, claimed(1), stray, opened()) == [True, False, True]

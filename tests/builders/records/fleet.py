@@ -1,0 +1,36 @@
+"""Builders of records of `fleet`; see `builder`."""
+
+from schemas.records import PolicyWeights, Sampling, WorkerAssignment, WorkerHeartbeat
+from tests.builders.records.builder import builder
+
+heartbeat = builder(
+    WorkerHeartbeat(
+        worker="w",
+        incarnation="i",
+        process="rollout",
+        tags=("rollout", "train"),
+        role="none",
+        assignment=-1,
+        state="ready",
+        at_ms=0,
+    ),
+    *("worker", "process", "tags", "incarnation"),
+)
+assignment = builder(
+    WorkerAssignment(worker="w", incarnation="i", role="rollout", epoch=1, assignment=0, at_ms=0)
+)
+weights = builder(
+    PolicyWeights(
+        policy="policy",
+        version=0,
+        step=0,
+        directory="",
+        manifest_sha256="",
+        tokenizer_directory="",
+        tokenizer_hash="",
+        renderer=b"{}",
+        max_context=100,
+        overrides=Sampling(),
+        at_ms=0,
+    )
+)

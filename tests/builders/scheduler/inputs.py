@@ -1,0 +1,74 @@
+"""Inputs of a scheduler's decisions: folds of records, settings and tasks."""
+
+from functools import reduce
+from pathlib import Path
+
+from scheduler.decisions.decide import Rules
+from scheduler.decisions.strategies import named
+from scheduler.decisions.task_source import TaskRow, TaskSource
+from scheduler.settings import (
+    EvaluationSection,
+    PacingSection,
+    RunSection,
+    SchedulerSection,
+    SchedulerSettings,
+)
+from scheduler.state import state
+from scheduler.state.fleet import Fleet
+from scheduler.state.fleet import apply as fleet_apply
+from scheduler.state.state import State
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.records import control
+
+BOTH = ("rollout", "train")
+
+
+def fold(*records: Record) -> State:
+    """Return the state after these records."""
+    return reduce(state.apply, records, State())
+
+
+def fleet_of(*heartbeats: r.WorkerHeartbeat, now_ms: int = 0) -> Fleet:
+    """Return the fleet after these heartbeats."""
+    return reduce(lambda known, heard: fleet_apply(known, heard, now_ms), heartbeats, Fleet())
+
+
+def joined_both(worker: str) -> list[Record]:
+    return [control.joined(worker, "rollout"), control.joined(worker, "train")]
+
+
+def holds(worker: str, role: str = "rollout", number: int = 0, gang_epoch: int = 0) -> list[Record]:
+    """Return the assignment of a role, whose number is its slot also, and its acquisition."""
+    slot = number if role == "rollout" else None
+    return [
+        control.assigned(worker, role, number, gang_epoch=gang_epoch, slot=slot),
+        control.acquired(worker, role, number),
+    ]
+
+
+def scheduler_settings(
+    run: RunSection | None = None,
+    scheduler: SchedulerSection | None = None,
+    pacing: PacingSection | None = None,
+    evaluation: EvaluationSection | None = None,
+) -> SchedulerSettings:
+    """Return settings with tasks."""
+    return SchedulerSettings(
+        run=run or RunSection(),
+        scheduler=scheduler or SchedulerSection(),
+        pacing=pacing or PacingSection(tasks=Path("tasks.jsonl")),
+        evaluation=evaluation or EvaluationSection(),
+    )
+
+
+def task_source(count: int = 4, shuffled: bool = False) -> TaskSource:
+    """Return a source of so many tasks."""
+    rows = tuple(TaskRow(f"task-{number}", b'{"id":0}', {}) for number in range(count))
+    return TaskSource(rows, {row.task_id: row for row in rows}, 0, shuffled)
+
+
+def rules_for(chosen: SchedulerSettings | None = None) -> Rules:
+    """Return rules over made-up tasks."""
+    chosen = chosen or scheduler_settings()
+    return Rules(chosen, named(chosen.scheduler.policy), {"train": task_source()})

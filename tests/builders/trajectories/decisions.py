@@ -1,0 +1,68 @@
+"""Surroundings of a manager's decision: a fleet, a renderer and the context of both."""
+
+from typing import Any
+
+from consumers.trajectories.decisions.context import Context
+from consumers.trajectories.decisions.fleet import RolloutFleet
+from consumers.trajectories.matching.prompt_renderer import Messages
+from schemas.records import RoleAcquired, Sampling
+from tests.builders.records import control, fleet
+from tests.builders.records.content import ids
+
+
+class OneTokenAMessage:
+    """Renders a message as one token; enough for decisions, which do not look inside."""
+
+    stop_token_ids = (0,)
+
+    def encode(self, text: str) -> bytes:
+        return ids(*text.encode())
+
+    def decode(self, ids: bytes) -> str:
+        return bytes(ids[::4]).decode()
+
+    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+        return ids(*range(1, len(messages) + 1))
+
+    def forced_call(
+        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
+    ) -> bytes:
+        return ids(70, 71 if name else 72)
+
+    def tail(self, prompt: bytes) -> bytes:
+        return prompt
+
+    def bridge(
+        self, prompt: bytes, completion: bytes, new: Messages, tools: Messages | None = None
+    ) -> bytes | None:
+        return ids(*range(50, 50 + len(new)))
+
+
+WEIGHTS = fleet.weights(
+    policy="p",
+    version=4,
+    step=4,
+    tokenizer_hash="t",
+    overrides=Sampling(temperature=1.0),
+)
+
+
+def acquired(worker: str, slot: int, **changes: Any) -> RoleAcquired:
+    """Return the acquisition of the rollout role under version 4."""
+    own = {"assignment": 1, "slot": slot, "slot_offset": 0, "version": 4}
+    return control.acquired(worker, **{**own, **changes})
+
+
+def fleet_with(*workers: str) -> RolloutFleet:
+    """Return a fleet with weights of policy `p` and these workers, at slots from 0."""
+    known = RolloutFleet()
+    known.apply(WEIGHTS, 0)
+    for slot, worker in enumerate(workers):
+        known.apply(acquired(worker, slot), 0)
+    return known
+
+
+def context(known: RolloutFleet | None = None, now_ms: int = 100, **more: Any) -> Context:
+    return Context(
+        known or fleet_with("w"), lambda policy: OneTokenAMessage(), 5, 1, now_ms, 1_000, **more
+    )
