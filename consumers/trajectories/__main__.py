@@ -6,7 +6,7 @@ from infra.settings import load
 
 
 def main() -> None:
-    """Reads the settings and serves until asked to end."""
+    """Load the settings and serve until the process is asked to end."""
     settings = load(ManagerSettings)
 
     from consumers.trajectories.bootstrap import serve

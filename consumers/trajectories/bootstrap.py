@@ -1,4 +1,4 @@
-"""Makes a trajectory manager out of its settings, and runs it."""
+"""Construction of a trajectory manager from its settings."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -12,7 +12,8 @@ from infra.telemetry.tracing import metrics_export, telemetry
 
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
-    """Serves until `stopping`; raises what makes going on impossible."""
+    """Run a manager until `stopping()` is true. Raises what `Manager.run` raises."""
+    # `member` names the transactions and outlives restarts; the rest tells restarts apart.
     name = f"manager-{settings.manager.slot}-{uuid4().hex[:8]}"
     traces, metrics = telemetry(settings.telemetry, "manager", name), Metrics()
     export = metrics_export(settings.telemetry, metrics, "manager", name)

@@ -1,7 +1,10 @@
-"""The trajectory manager's main loop: takes in what was read, acts on what is owned, commits.
+"""The trajectory manager's main loop. All of it runs on the thread that calls `Manager.run`.
 
-`readers.py` reads, `ownership.py` says what may be acted on, `actor.py` acts, `outbox.py` writes,
-`commits.py` commits. All of it happens on the thread that calls `run`.
+Reader threads fill the inbox. Each round applies what is in it: records of `sessions` and
+`requests` go through `Ownership`, which passes on those of owned partitions to `Actor`; records of
+`fleet` and `control` go to `RolloutFleet`. `Actor` writes through `Outbox`. The round ends with
+deadlines, waiting turns and the next commit. The only wait of a round is for the inbox: sending
+queues records, and transactions run on the committer's thread.
 """
 
 import gc
@@ -31,15 +34,15 @@ from schemas.topics import REQUESTS, SESSIONS
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 _GC_THRESHOLDS = (50_000, 20, 100)
-"""Sessions live long and hold no cycles: looking through them often halves a rebuild's speed."""
+"""Sessions live long and hold no cycles; the default thresholds halve the speed of a rebuild."""
 _OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
 
 
 class Manager:
-    """One member of the group of trajectory managers."""
+    """One member of the Kafka consumer group of trajectory managers."""
 
     actor_class = Actor
-    """What acts; another one where that is to be tried."""
+    """Class of the actor; tests put a faulty one here."""
 
     def __init__(
         self,
@@ -75,7 +78,12 @@ class Manager:
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Serves until `stopping`; raises what makes going on impossible."""
+        """Serve until `stopping()` is true, which is asked once a round.
+
+        Blocks at the start until `fleet` is read to its end, and at the end for the transaction in
+        progress. Raises the error of a reader thread, `DeliveryFailed` for a record that Kafka did
+        not take, and Kafka's own errors; the process then ends and another member takes over.
+        """
         gc.set_threshold(*_GC_THRESHOLDS)
         self._connections.readers.read_fleet_to_end()
         self._ownership.join()
@@ -88,6 +96,7 @@ class Manager:
             close(self._connections)
 
     def _round(self) -> None:
+        # At least 1 ms, so that a commit that is due but still in progress does not spin.
         wait_s = min(self._actor.next_alarm_s(), self._commit_schedule.due_in_s)
         for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
             self._handle_batch(batch)
@@ -99,6 +108,7 @@ class Manager:
     def _handle_batch(self, batch: Sequence[Received]) -> None:
         for received in batch:
             self._receive(received)
+        # Before the next wait: merging replies must not delay one.
         self._outbox.flush()
 
     def _receive(self, received: Received) -> None:
@@ -117,7 +127,7 @@ class Manager:
             self._placement.departed(departure)
 
     def _look(self) -> None:
-        """Counts what may have drifted, and takes leave of who fell silent."""
+        """Remove silent workers, recount loads and update the gauge, once a second."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_EVERY_S

@@ -8,24 +8,28 @@ from infra.settings import ProcessSettings, Section
 class ManagerSection(Section):
     """The trajectory manager."""
 
-    group: str = Field("trajectory-managers", description="Consumer group that shares `requests`")
+    group: str = Field(
+        "trajectory-managers",
+        description="Kafka consumer group that shares the partitions of `requests`",
+    )
     slot: str = Field(
-        "0", description="Stable name of this process among its peers; names its transactions"
+        "0",
+        description="Stable name of this process among the managers; names its transactions",
     )
     no_progress_s: float = Field(
-        20, gt=0, description="A turn without output for this long goes to another worker"
+        20, gt=0, description="A turn without output for this long is dispatched to another worker"
     )
     hand_back_s: float = Field(
         0.25,
         gt=0,
-        description="How long after a worker left its role its turns may still be handed back",
+        description="Time that a worker has, after leaving its role, to hand back its turns",
     )
     commit_interval_s: float = Field(
-        0.2, gt=0, description="How often trajectories and offsets are committed"
+        0.2, gt=0, description="Time between two commits of trajectories and offsets"
     )
 
 
 class ManagerSettings(ProcessSettings):
-    """Everything `python -m consumers.trajectories` reads from the environment."""
+    """All settings that `python -m consumers.trajectories` reads from the environment."""
 
     manager: ManagerSection = ManagerSection()

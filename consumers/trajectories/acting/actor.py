@@ -1,7 +1,7 @@
-"""Decides commands, and does what events that were read back ask for, in partitions owned here.
+"""The actor: decides commands and follows up events that were read back, in owned partitions.
 
-Everything here happens on the manager's main thread. What is decided is pure (`decide.py`,
-`deadlines.py`, `dispatch.py`); it is written by the outbox.
+It calls the pure functions of `decisions` and gives their outcome to the outbox. Called by
+`Ownership` and the main loop, on the main thread only. No method blocks.
 """
 
 import logging
@@ -34,7 +34,11 @@ _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionCl
 
 
 class Actor:
-    """What a manager does with the partitions it owns."""
+    """Acts for the partitions that this manager owns.
+
+    A command that cannot be decided is refused with status 500 and sent to the dead letters; it
+    does not stop the partition. What remains to be raised is `DeliveryFailed`, by the outbox.
+    """
 
     def __init__(
         self,
@@ -54,10 +58,10 @@ class Actor:
         self._metrics = metrics
         self._alarms = Alarms()
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
-        """Commands that wait for events of their session to be read back, by partition and name."""
+        """Commands that wait until events of their session are read back, by partition and name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
-        """Decides a command, or keeps it until the session's earlier events are read back."""
+        """Decide a command, or defer it until all events of its session are read back."""
         partition.next_request = received.offset + 1
         command = received.record
         if isinstance(command, r.CountTokens):
@@ -68,6 +72,7 @@ class Actor:
             return
         if command.command_id in partition.carried_out:
             return
+        # Holds back the committed offset of `requests` until the command's event is read back.
         partition.commands[command.command_id] = received.offset
         name = session_name(command.session_id)
         if name in partition.unread or name in self._deferred[partition.number]:
@@ -76,14 +81,15 @@ class Actor:
             self._decide(partition, received)
 
     def handle_event(self, partition: Partition, received: Received, folded: Folded) -> None:
-        """Does what an event that was read back asks for."""
+        """Reply and follow up after an event of an owned partition was applied (`folded`)."""
         session, event = folded.session, received.record
         self._count(event, folded.accepted)
         if folded.accepted:
-            # A retry is told again what its turn has had.
-            again = isinstance(event, r.TurnJoined)
-            tell = self._outbox.reply if again else self._outbox.reply_merged
-            self._reply(received, folded, tell)
+            # A retry gets the replies of its turn again, which must keep their bounds.
+            joined = isinstance(event, r.TurnJoined)
+            self._reply(
+                received, folded, self._outbox.reply if joined else self._outbox.reply_merged
+            )
         if session is not None:
             self._follow(partition, session, received, folded)
         if deferred := self._deferred[partition.number]:
@@ -92,33 +98,32 @@ class Actor:
                 self._decide_deferred(partition, name)
 
     def forget(self, number: int) -> None:
-        """Drop the commands that wait in a partition; its next owner reads them again."""
+        """Drop the deferred commands of a partition; its next owner reads them again."""
         self._deferred.pop(number, None)
 
     def repeat_replies(self, received: Received, folded: Folded) -> None:
-        """Forwards an accepted event that a former owner may have forwarded."""
+        """Send the replies of an event that the former owner may have sent already."""
         self._reply(received, folded, self._outbox.reply)
 
     def _reply(
-        self, received: Received, folded: Folded, tell: Callable[[int, Record, Headers], None]
+        self, received: Received, folded: Folded, send: Callable[[int, Record, Headers], None]
     ) -> None:
-        """Forwards an event to the gateways that wait for it."""
         wanted = replies(received.record, folded)
         if not wanted:
             return
         with self._telemetry.span("process sessions", received.headers) as span:
             for number, record in wanted:
-                tell(number, record, span.headers or received.headers)
+                send(number, record, span.headers or received.headers)
 
     def reconcile(self, partition: Partition) -> None:
-        """After a takeover: dispatches what is undispatched, repeats what may be lost."""
+        """Resume the running turns and set the alarms of all sessions, after a takeover."""
         for session in list(partition.sessions.values()):
             self._placement.resume(partition, session)
             if session.finalized_at_ms is None:
                 self._set_alarm(partition, session)
 
     def handle_deadlines(self) -> None:
-        """Does what deadlines that have passed ask for."""
+        """Decide all deadlines that have passed. Called once a round."""
         now = self._contexts.clock()
         self._placement.take_back_overdue(now)
         for number, session_id in self._alarms.pop_due(now):
@@ -128,7 +133,7 @@ class Actor:
                 self._overdue_session(partition, session, now)
 
     def next_alarm_s(self) -> float:
-        """Seconds until `overdue` has something to do, at most one."""
+        """Return the seconds until `handle_deadlines` has something to do, at most 1."""
         times = (self._alarms.next_ms, self._placement.next_take_back_ms)
         next_ms = min((time for time in times if time is not None), default=None)
         return (
@@ -150,6 +155,7 @@ class Actor:
         self, partition: Partition, session: Session, received: Received, folded: Folded
     ) -> None:
         event = received.record
+        # First of all: the workers' loads decide where turns dispatched below go.
         for turn in (folded.turn, *folded.cut):
             if turn is not None and folded.accepted and not turn.running:
                 self._fleet.remove_turn(turn.worker, turn.incarnation)
@@ -169,7 +175,8 @@ class Actor:
     ) -> None:
         turn = folded.turn
         if turn is not None and turn.running and turn.worker is None:
-            # Output came in between, so that this dispatch would leave a hole or sample twice.
+            # Output was appended between decision and dispatch: the continuation would begin at the
+            # wrong token. The fold has taken the turn from its worker; dispatch it anew.
             self._placement.redispatch(partition, session, turn, "interrupted")
         elif not self._fleet.routable(event.worker, event.incarnation):
             self._placement.expect_hand_back(event.worker)
@@ -184,7 +191,7 @@ class Actor:
             self._outbox.carry_out(partition, decision, span.headers or received.headers)
         if decision.decide_again:
             self._defer(partition, session_name(command.session_id)).appendleft(received)
-        if not decision.events:
+        if not decision.events:  # none will be read back
             partition.commands.pop(command.command_id, None)
         for event in decision.events:
             if isinstance(event, r.TurnStarted) and not decision.prompts:
@@ -196,8 +203,8 @@ class Actor:
         try:
             return decide(session, command, context)
         except Exception as error:
-            # One poisonous command must not stop the partition: it goes to the dead letters.
-            _log.exception("command %s of %s", command.command_id, command.session_id)
+            # Raised again it would end every manager that reads this command.
+            _log.exception("cannot decide command %s of %s", command.command_id, command.session_id)
             self._outbox.send_dead_letter(received, repr(error))
             return Decision([refuse(command, context, 500, "internal_error", repr(error))])
 
@@ -210,7 +217,7 @@ class Actor:
         try:
             answer = count(partition.find(command), command, context)
         except Exception as error:
-            _log.exception("command %s of %s", command.command_id, command.session_id)
+            _log.exception("cannot answer command %s of %s", command.command_id, command.session_id)
             self._outbox.send_dead_letter(received, repr(error))
             answer = not_counted(command, 500, "internal_error", repr(error))
         self._outbox.reply(command.reply.partition, answer)
@@ -229,9 +236,9 @@ class Actor:
         self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
 
     def _count(self, event: Record, accepted: bool) -> None:
-        kind, told = type(event).__name__, "true" if accepted else "false"
+        kind, counted = type(event).__name__, "true" if accepted else "false"
         counter = self._metrics.counter
-        counter("seamlessflow_manager_events_total", type=kind, accepted=told).inc()
+        counter("seamlessflow_manager_events_total", type=kind, accepted=counted).inc()
         if accepted and isinstance(event, r.TurnStarted):
             counter("seamlessflow_manager_matches_total", rule=event.match_rule).inc()
         elif accepted and isinstance(event, r.TurnDispatched):

@@ -1,8 +1,9 @@
-"""Which partitions this manager has, and which of them it may act on.
+"""Assignment and ownership: the partitions of this manager, and those of them it may act on.
 
-The group of managers shares the partitions out; what it says comes in the thread of `requests`.
-A partition is owned once this manager's claim was read back as the first of its epoch: everything
-before it is folded by then. Reading a newer claim ends acting at once.
+The Kafka consumer group assigns partitions; its callbacks run in the thread that reads `requests`.
+Assigned is not owned: this manager appends a claim and owns the partition once it reads that claim
+back as the first of its epoch. All earlier events are applied by then. A newer claim of another
+manager ends ownership as soon as it is read.
 """
 
 import logging
@@ -24,7 +25,10 @@ _REVOKE_TIMEOUT_S = 20
 
 
 class Ownership:
-    """Gives what is read of owned partitions to the actor, and holds the rest."""
+    """Passes records of owned partitions to the actor; keeps commands of the others for later.
+
+    Called on the manager's main thread only. Only `revoked` blocks.
+    """
 
     def __init__(
         self,
@@ -48,26 +52,26 @@ class Ownership:
         self._leaving = False
 
     def join(self) -> None:
-        """Asks the group for partitions."""
+        """Join the Kafka consumer group. Assignments arrive through the inbox."""
         self._readers.join_group(
             lambda given: self._inbox.put(partial(self.assigned, given)), self._revoked
         )
 
     def leave(self) -> None:
-        """From now on nobody waits until partitions are given up."""
+        """Let revocations return at once from now on: the main loop no longer runs."""
         self._leaving = True
 
     def assigned(self, partitions: Mapping[int, tuple[int, PartitionProgress]]) -> None:
-        """The group gave these partitions, with next offset of `requests` and progress."""
+        """Begin to take over partitions, given with next offset of `requests` and progress."""
         self._assignments += 1
-        # A claim of an earlier assignment is not this one's.
+        # Numbered, so that a claim sent for an earlier assignment does not count for this one.
         owner = f"{self._manager}.{self._assignments}"
         begun = []
         for number, (offset, progress) in partitions.items():
             partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
             takeover = Takeover(partition)
             self._partitions[number], self._takeovers[number] = partition, takeover
-            self._actor.forget(number)  # commands that waited in an earlier assignment
+            self._actor.forget(number)  # commands of an earlier assignment
             self._claim(partition)
             begun.append(takeover)
         starts = {
@@ -77,13 +81,17 @@ class Ownership:
         self._readers.add_sessions(starts, lambda: self._inbox.put(partial(_begin, begun)))
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
-        """The group takes partitions; it waits for `done`."""
+        """Give up partitions, then set `done`, for which the group's callback waits.
+
+        Blocks until the transaction in progress ends, at most 20 s, so that the next owner finds
+        its offsets committed.
+        """
         self._committer.idle.wait(_REVOKE_TIMEOUT_S)
         self._lose(numbers)
         done.set()
 
     def handle_command(self, received: Received) -> None:
-        """A command, to be carried out once the partition is owned."""
+        """Pass a command to the actor, or keep it until the partition is owned."""
         partition = self._partitions.get(received.partition)
         if partition is None:
             return
@@ -93,7 +101,7 @@ class Ownership:
             self._takeovers[partition.number].commands.append(received)
 
     def handle_event(self, received: Received) -> None:
-        """The next event of a partition."""
+        """Apply the next event of a partition, and act on it if the partition is owned."""
         partition = self._partitions.get(received.partition)
         takeover = self._takeovers.get(received.partition)
         if partition is None or (takeover is not None and not takeover.reading):
@@ -107,13 +115,13 @@ class Ownership:
             self._actor.handle_event(partition, received, folded)
 
     def _revoked(self, numbers: list[int]) -> None:
-        """Runs in the thread of `requests`: partitions are given up when it returns."""
+        """Wait in the thread of `requests`: Kafka gives the partitions away when this returns."""
         if self._leaving:
             return
         done = threading.Event()
         self._inbox.put(partial(self.revoked, numbers, done))
         if not done.wait(_REVOKE_TIMEOUT_S):
-            _log.warning("partitions %s are given up without an end", numbers)
+            _log.warning("gave up partitions %s before the main loop let go of them", numbers)
 
     def _lose(self, numbers: list[int]) -> None:
         known = [number for number in numbers if number in self._partitions]
@@ -130,13 +138,14 @@ class Ownership:
             self._lose([partition.number])
         elif claim.manager != partition.manager:
             return
-        elif not partition.owned:
+        elif not partition.owned:  # a claim that was appended before has this epoch
             self._claim(partition)
         else:
             _log.debug("owns partition %d from epoch %d", partition.number, claim.epoch)
             self._begin_to_act(partition, self._takeovers.pop(partition.number))
 
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
+        # The order matters: replies that may be missing, then turns, then commands behind them.
         self._readers.ask_for_end(
             partition.number, lambda end: self._inbox.put(partial(_end_known, partition, end))
         )

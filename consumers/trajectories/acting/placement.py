@@ -1,6 +1,6 @@
-"""Which worker has which turn: turns are given out, taken back, kept while nobody can take them.
+"""Placement of turns on workers: dispatch, take back from leaving workers, wait for new ones.
 
-Dispatches themselves are made in `dispatch.py`.
+The records themselves come from `decisions/dispatch.py`. Main thread only; no method blocks.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from infra.kafka.client import Headers
 
 
 class Placement:
-    """The turns under way of all partitions that this manager owns."""
+    """The running turns of all partitions that this manager owns."""
 
     def __init__(
         self,
@@ -30,20 +30,20 @@ class Placement:
         self._outbox = outbox
         self._hand_back_ms = hand_back_ms
         self._hand_back_until: dict[str, int] = {}
-        """Until when a leaving worker may hand turns back."""
+        """Time until which a worker that left its role may hand back turns, by worker."""
         self._waiting: dict[tuple[int, str], None] = {}
-        """Sessions with a turn that no worker could take."""
-        self._served_arrivals = 0
-        """Arrivals in the fleet that all waiting turns were tried with."""
+        """Partition and id of sessions with a turn that no worker could take, oldest first."""
+        self._arrivals_tried = 0
+        """Value of `RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
 
     def add_waiting(self, partition: Partition, session_id: str) -> None:
-        """Keeps a session with a turn that no worker can take now."""
+        """Keep a session with a turn that no worker can take now."""
         self._waiting[partition.number, session_id] = None
 
     def place(
         self, partition: Partition, session: Session, reason: str, headers: Headers = ()
     ) -> None:
-        """Gives the session's turns that nobody samples to workers."""
+        """Dispatch all turns of the session that have no worker."""
         for turn in list(session.running.values()):
             if turn.worker is None:
                 self.redispatch(partition, session, turn, reason, headers)
@@ -56,7 +56,7 @@ class Placement:
         reason: str,
         headers: Headers = (),
     ) -> None:
-        """Gives the turn to a worker, from where the log has it."""
+        """Dispatch the turn behind its last accepted token, or keep it if no worker can take it."""
         decision = dispatch.again(session, turn, reason, self._contexts.now(partition))
         if decision.events:
             self._outbox.carry_out(partition, decision, headers)
@@ -64,27 +64,30 @@ class Placement:
             self.add_waiting(partition, session.session_id)
 
     def resume(self, partition: Partition, session: Session) -> None:
-        """Goes on with turns of a former owner: what it sent may be lost."""
+        """Resume the turns of a former owner, whose last prompts may not have been sent.
+
+        A worker that still serves gets the same dispatch again and ignores it if it has it.
+        """
         for turn in list(session.running.values()):
-            sent_again = dispatch.repeated(session, turn, self._contexts.now(partition))
-            if sent_again:
-                self._outbox.carry_out(partition, Decision([], sent_again))
+            prompts = dispatch.repeated(session, turn, self._contexts.now(partition))
+            if prompts:
+                self._outbox.carry_out(partition, Decision([], prompts))
             else:
                 self.redispatch(partition, session, turn, "worker_lost")
 
     def departed(self, departure: Departure) -> None:
-        """A worker will not finish what it has; unless `at_once` it may still hand that back."""
+        """Take the turns of a departed worker, at once or after its time to hand them back."""
         if departure.at_once:
             self._take_back(departure.worker, departure.incarnation)
         else:
             self.expect_hand_back(departure.worker)
 
     def expect_hand_back(self, worker: str) -> None:
-        """Takes a leaving worker's turns from it unless it hands them back in time."""
+        """Give a leaving worker time to hand back its turns; `take_back_overdue` takes the rest."""
         self._hand_back_until.setdefault(worker, self._contexts.clock() + self._hand_back_ms)
 
     def take_back_overdue(self, now: int) -> None:
-        """Takes turns from the workers whose time to hand them back is over."""
+        """Take the turns of workers whose time to hand them back is over."""
         for worker in [worker for worker, due in self._hand_back_until.items() if due <= now]:
             del self._hand_back_until[worker]
             if worker not in self._fleet.workers:
@@ -92,29 +95,29 @@ class Placement:
 
     @property
     def next_take_back_ms(self) -> int | None:
-        """When `take_back_overdue` has something to do, if ever."""
+        """Earliest time at which `take_back_overdue` has something to do, or None."""
         return min(self._hand_back_until.values(), default=None)
 
     def place_waiting(self) -> None:
-        """Tries anew to place the turns that no worker could take, if somebody came."""
+        """Dispatch the waiting turns if a worker arrived since the last call. Once a round."""
         arrivals = self._fleet.arrivals
-        if arrivals == self._served_arrivals:
+        if arrivals == self._arrivals_tried:
             return
-        self._served_arrivals = arrivals
+        self._arrivals_tried = arrivals
         waiting, self._waiting = self._waiting, {}
         for number, session_id in waiting:
             partition = self._partitions.get(number)
             if partition is None or not partition.owned:
-                continue  # whoever owns it next looks after all its turns
+                continue  # its next owner resumes all its turns
             session = partition.sessions.get(session_id)
             if partition.reading_back(session_id):
                 self.add_waiting(partition, session_id)
-                self._served_arrivals = -1  # not tried yet
+                self._arrivals_tried = -1  # try again in the next round
             elif session is not None:
                 self.place(partition, session, "interrupted")
 
     def recount(self) -> None:
-        """Counts the workers' load anew from the turns under way."""
+        """Count the workers' loads anew from the running turns, to correct any drift."""
         self._fleet.recount(
             (turn.worker, turn.incarnation)
             for partition in self._owned()

@@ -1,4 +1,4 @@
-"""A partition that was assigned and is not owned yet, and what has to wait until it is."""
+"""A partition that is assigned but not owned yet, and the work that waits until it is."""
 
 from dataclasses import dataclass, field
 
@@ -10,18 +10,18 @@ from infra.kafka.client import Received
 
 @dataclass(slots=True)
 class Takeover:
-    """From the group's assignment until the manager's own claim is read back."""
+    """State from the assignment of a partition until this manager reads back its own claim."""
 
     partition: Partition
     reading: bool = False
-    """Whether events are read for this assignment; what comes before that was under way for an
-    earlier one."""
+    """True once events arrive for this assignment. Events before that were on their way for an
+    earlier one and must not be applied again."""
     commands: list[Received] = field(default_factory=list)
     unanswered: list[tuple[Received, Folded]] = field(default_factory=list)
-    """Events whose replies nobody may have sent."""
+    """Accepted events whose replies the former owner may not have sent."""
 
     def note_event(self, received: Received, folded: Folded) -> None:
-        """Takes note of an event of former owners."""
+        """Note an event of a former owner that the partition has just applied."""
         partition, session = self.partition, folded.session
         covered = received.offset < partition.progress.covered
         if folded.accepted and not covered:

@@ -1,4 +1,4 @@
-"""What is committed, and when: trajectories soon, offsets without any now and then."""
+"""Schedule of the commits: trajectories soon, offsets alone every few rounds."""
 
 import time
 from collections.abc import Mapping
@@ -10,11 +10,12 @@ from consumers.trajectories.sessions.partition import Partition
 from infra.telemetry.metrics import Metrics
 
 _OFFSETS_ONLY_EVERY = 5
+"""Every fifth commit includes partitions that have new offsets but no trajectory."""
 _TRAJECTORIES = "seamlessflow_manager_trajectories_total"
 
 
 class CommitSchedule:
-    """Chooses on the main thread what the committer does on its own."""
+    """Chooses, on the main thread, what the committer commits on its thread. Never blocks."""
 
     def __init__(
         self,
@@ -28,19 +29,19 @@ class CommitSchedule:
         self._producer = connections.producer
         self._committer = connections.committer
         self._interval_s = interval_s
-        self._committed = metrics.counter(_TRAJECTORIES)
+        self._trajectories = metrics.counter(_TRAJECTORIES)
         self._in_flight: dict[int, Partition] | None = None
-        """Partitions of the job that is being committed, until its end was handled here."""
+        """Partitions of the job in progress, until `_ended` has run on the main thread."""
         self._next = 0.0
         self._rounds = 0
 
     @property
     def due_in_s(self) -> float:
-        """When `commit` has something to do."""
+        """Seconds until the next commit may begin."""
         return max(0.0, self._next - time.monotonic())
 
     def commit(self) -> None:
-        """Begins a transaction if one is due and none is under way."""
+        """Submit the next job if one is due and none is in progress. Called once a round."""
         if self._in_flight is not None or self.due_in_s:
             return
         self._next = time.monotonic() + self._interval_s
@@ -59,13 +60,15 @@ class CommitSchedule:
                 self._producer.sent,
             )
             self._committer.submit(
-                job, lambda took: self._inbox.put(partial(self._ended, job, took))
+                # Runs on the committer's thread; `_ended` then runs on the main thread.
+                job,
+                lambda committed: self._inbox.put(partial(self._ended, job, committed)),
             )
 
-    def _ended(self, job: Job, took: bool) -> None:
+    def _ended(self, job: Job, committed: bool) -> None:
         partitions, self._in_flight = self._in_flight or {}, None
-        if not took:
-            return
+        if not committed:
+            return  # all of it is in the next job again
         for number, trajectories in job.trajectories.items():
-            self._committed.inc(len(trajectories))
+            self._trajectories.inc(len(trajectories))
             partitions[number].committed(len(trajectories), job.offsets[number])

@@ -1,7 +1,7 @@
-"""Commits trajectories and the offsets that cover them, in one transaction, off the main thread.
+"""The committer: writes trajectories and the offsets that cover them in one transaction.
 
-One job at a time. A transaction is opened only when all it needs is ready, so that it never holds
-up the readers of `trajectories`.
+It has a thread of its own and does one job at a time. It opens a transaction only when everything
+in it is ready, because readers of `trajectories` wait at an open one.
 """
 
 import logging
@@ -25,22 +25,24 @@ _log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
 _SETTLE_POLL_S = 0.002
 _METADATA_TIMEOUT_S = 2
-Done = Callable[[bool], None]
+OnEnd = Callable[[bool], None]
+"""Called on the committer's thread: True if the job was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one transaction commits."""
+    """Content of one transaction."""
 
     trajectories: Mapping[int, Sequence[Trajectory]]
-    """By the partition of `sessions` they come from."""
+    """By partition of `sessions`."""
     offsets: Mapping[int, tuple[int, PartitionProgress]]
+    """Next offset of `requests` and the metadata committed with it, by partition."""
     sent: int
-    """Records that the manager's producer must have had acknowledged before."""
+    """Number of records that the manager's producer had sent; all must be acknowledged first."""
 
 
 class Committer:
-    """A thread with the transactional producer."""
+    """The thread with the transactional producer. `idle` is set while it has no job."""
 
     def __init__(
         self,
@@ -55,8 +57,8 @@ class Committer:
         self._plain = producer
         self._requests = requests
         self._lookup = Reader(kafka, f"{self._id}-lookup", group=group)
-        """Never subscribes: reads committed offsets while the group's member may be busy."""
-        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
+        """Reads committed offsets without joining: the reader of `requests` may be rebalancing."""
+        self._jobs: SimpleQueue[tuple[Job, OnEnd] | None] = SimpleQueue()
         self._producer = TransactionalProducer(kafka, self._id)
         self._closing = threading.Event()
         self.idle = threading.Event()
@@ -64,13 +66,16 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job, done: Done) -> None:
-        """Commits the job, and tells from its own thread whether it took; only when `idle`."""
+    def submit(self, job: Job, on_end: OnEnd) -> None:
+        """Commit the job, then call `on_end`. Returns at once. Call it only when `idle`.
+
+        A job that is not committed is no error: the caller submits its content again.
+        """
         self.idle.clear()
-        self._jobs.put((job, done))
+        self._jobs.put((job, on_end))
 
     def close(self) -> None:
-        """Finishes the job at hand, unless Kafka does not answer."""
+        """Finish the job in progress, unless Kafka does not answer; blocks for 30 s at most."""
         self._closing.set()
         self._jobs.put(None)
         self._thread.join(3 * _SETTLE_TIMEOUT_S)
@@ -79,20 +84,20 @@ class Committer:
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
-            job, done = item
+            job, on_end = item
             try:
-                took = self._commit(job)
+                committed = self._commit(job)
             finally:
-                self.idle.set()
-            done(took)
+                self.idle.set()  # the main thread may wait for it in a rebalance
+            on_end(committed)
 
     def _commit(self, job: Job) -> bool:
         try:
             self._await_settled(job.sent)
-            # A rebalance holds the reader until the partitions' owner is ready: do not wait long.
+            # In a rebalance the reader waits for the main thread, which may wait for `idle`.
             metadata = self._requests.ask(_group_metadata, _METADATA_TIMEOUT_S)
         except TimeoutError as error:
-            _log.warning("nothing committed, to be tried again: %s", error)
+            _log.warning("nothing committed, trying again: %s", error)
             return False
         offsets = {
             (REQUESTS.name, partition): (offset, progress.encode())
@@ -101,7 +106,7 @@ class Committer:
         try:
             self._producer.commit(lambda: self._send(job), offsets, metadata)
         except TransactionFailed as error:
-            _log.warning("transaction failed, looking what the log holds: %s", error)
+            _log.warning("transaction failed, reading the committed offsets: %s", error)
             return self._recover(job)
         return True
 
@@ -118,9 +123,10 @@ class Committer:
             time.sleep(_SETTLE_POLL_S)
 
     def _recover(self, job: Job) -> bool:
-        """A new producer, which ends the old transaction; whether that had been committed.
+        """Return True if the failed transaction was committed after all.
 
-        As long as Kafka does not answer nobody knows, so it is asked again.
+        A new producer of the same id ends the old transaction, so that the answer is final. Asks
+        again until Kafka answers: a wrong guess would lose trajectories or commit them twice.
         """
         self._producer.abandon()
         wanted = [(REQUESTS.name, partition) for partition in job.offsets]
@@ -132,7 +138,7 @@ class Committer:
             except (TransactionFailed, KafkaUnavailable) as error:
                 if self._closing.is_set():
                     raise
-                _log.warning("not known yet whether the transaction took effect: %s", error)
+                _log.warning("cannot find out yet if the transaction was committed: %s", error)
         return all(
             PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()

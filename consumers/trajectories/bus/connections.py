@@ -1,4 +1,4 @@
-"""What connects a manager to Kafka; all threads beside the main one are behind it."""
+"""A manager's connections to Kafka, which own all of its threads but the main one."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from infra.kafka.producer import Producer
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """What is read comes to the inbox; what is written goes through producer and committer."""
+    """Records arrive in the inbox and leave through the producer and the committer."""
 
     inbox: Inbox
     echoes: Echoes
@@ -22,7 +22,7 @@ class Connections:
 
 
 def connect(settings: ManagerSettings, name: str) -> Connections:
-    """Connections of the manager of this name."""
+    """Return the connections of the manager `name`. No reader polls yet."""
     kafka, group = settings.kafka, settings.manager.group
     inbox, echoes = Inbox(), Echoes()
     readers = Readers(kafka, name, group, inbox, echoes)
@@ -32,7 +32,8 @@ def connect(settings: ManagerSettings, name: str) -> Connections:
 
 
 def close(connections: Connections) -> None:
-    """Ends the transaction at hand, leaves the group and writes what is queued."""
+    """End the transaction in progress, leave the consumer group and send all queued records."""
+    # The committer first: it needs the reader's membership of the group.
     connections.committer.close()
     connections.readers.close()
     connections.producer.close()

@@ -1,7 +1,7 @@
 """Events of this manager on their way to the log and back.
 
-Whether an event stands on the log, and where, is only known by reading it. But what is read back is
-byte for byte what was sent, and equal bytes are equal records, so it need not be decoded.
+An event counts only once it is read back. It comes back byte for byte as it was sent, and equal
+bytes are equal records, so keeping the record saves decoding it.
 """
 
 from schemas.codec import decode
@@ -9,20 +9,20 @@ from schemas.records import Record
 
 
 class Echoes:
-    """Records by their bytes, until they are read back. Safe in any thread."""
+    """Sent records by their bytes, until they are read back. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._expected: dict[bytes, Record] = {}
 
     def expect(self, value: bytes, event: Record) -> None:
-        """Notes an event that is about to be sent."""
+        """Keep an event that is about to be sent."""
         self._expected[value] = event
 
     def decode(self, value: bytes) -> Record:
-        """The record that `value` encodes. Raises `UndecodableRecord`."""
+        """Return the record that `value` encodes. Raises `UndecodableRecord`."""
         known = self._expected.pop(value, None)
         return decode(value) if known is None else known
 
     def forget(self) -> None:
-        """Gives up what may never come back; if it does, it is decoded like any other."""
+        """Drop all events: some may never come back, the others are decoded like any record."""
         self._expected.clear()

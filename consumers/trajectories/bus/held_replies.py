@@ -1,7 +1,7 @@
-"""Parts of a streamed turn that were read together go to its gateway as one. Pure.
+"""Replies of one turn that result from one batch of events, merged into one record. Pure.
 
-Nobody waits for more: what is held is released before the manager reads on. So with tokens that
-come one at a time nothing changes, and under load a gateway reads a record where there were many.
+The manager releases them before it reads the next batch, so merging delays no reply: tokens that
+come one at a time go out one at a time, and under load a gateway reads one record instead of many.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from infra.kafka.client import Headers
 from schemas.records import Record, ReplyDelta, ReplyFinished
 
 _ORDER = ("reasoning_content", "content", "tool_calls")
-"""How gateways write the members of one delta; parts that came otherwise stay apart."""
+"""Order in which gateways write the members of a delta; deltas in another order stay apart."""
 
 
 class Addressed(NamedTuple):
@@ -27,13 +27,13 @@ class Addressed(NamedTuple):
 
 
 class HeldReplies:
-    """Deltas by gateway and turn; all other replies of a turn push them out."""
+    """Deltas by gateway and turn, until another reply of the turn or `release` sends them."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], list[Addressed]] = {}
 
     def add(self, addressed: Addressed) -> list[Addressed]:
-        """Adds a reply; what is to be sent now, in this order."""
+        """Add a reply. Return the replies to send now, in this order."""
         reply: Any = addressed.reply
         name = reply.gateway, reply.turn_id
         if isinstance(reply, ReplyDelta):
@@ -42,21 +42,21 @@ class HeldReplies:
         return _joined([*self._held.pop(name, ()), addressed])
 
     def pass_through(self, addressed: Addressed) -> list[Addressed]:
-        """What to send now so that a reply comes as it is, behind what is held of its turn."""
+        """Return the replies to send now: those held of the turn, then this one unmerged."""
         reply: Any = addressed.reply
         held = self._held.pop((reply.gateway, reply.turn_id), ())
         return [*_joined(held), addressed]
 
     def release(self) -> list[Addressed]:
-        """All that is held, which is held no longer."""
+        """Return all held replies, merged, and hold none."""
         held, self._held = self._held, {}
         return [one for together in held.values() for one in _joined(together)]
 
 
 def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
-    """The replies with neighbours made one where the later goes on where the earlier ends."""
+    """Merge neighbours where the later reply begins at the token after the earlier one."""
     if len(replies) < 2:
-        return list(replies)  # most often: nothing is read for it
+        return list(replies)  # the usual case: no JSON to read
     runs: list[_Run] = []
     for one in replies:
         if not (runs and runs[-1].append(one)):
@@ -65,7 +65,7 @@ def _joined(replies: Sequence[Addressed]) -> list[Addressed]:
 
 
 class _Run:
-    """Replies that are one."""
+    """Replies that can be sent as one."""
 
     def __init__(self, first: Addressed) -> None:
         self._all = [first]
@@ -75,7 +75,7 @@ class _Run:
         self._next_token = reply.token_offset + reply.token_count if self._open else 0
 
     def append(self, addressed: Addressed) -> bool:
-        """Whether the reply goes on here."""
+        """Append the reply and return True, or return False if it must stay apart."""
         reply = addressed.reply
         if not self._open or not isinstance(reply, ReplyDelta | ReplyFinished):
             return False
@@ -90,23 +90,23 @@ class _Run:
         return True
 
     def whole(self) -> Addressed:
-        """One reply for all."""
+        """Return one reply that says the same as all of them."""
         if len(self._all) == 1:
             return self._all[0]
         replies: list[Any] = [one.reply for one in self._all]
         first, last = replies[0], replies[-1]
-        told = {"token_offset": first.token_offset, "delta": self._delta()}
+        merged = {"token_offset": first.token_offset, "delta": self._delta()}
         if isinstance(last, ReplyDelta):
-            told |= {
+            merged |= {
                 "token_count": self._next_token - first.token_offset,
                 "token_ids": _bytes([reply.token_ids for reply in replies]),
                 "logprobs": _bytes([reply.logprobs for reply in replies]),
                 "tensors": tuple(tensor for reply in replies for tensor in reply.tensors),
             }
-        return self._all[-1]._replace(reply=replace(last, **told))
+        return self._all[-1]._replace(reply=replace(last, **merged))
 
     def _add(self, delta: bytes | None) -> bool:
-        """Whether the members of a delta are written behind those that are there."""
+        """Add the members of a delta; return False if the order of members forbids it."""
         added: dict[str, Any] = orjson.loads(delta or b"{}")
         begun = _ORDER.index(next(reversed(self._members))) if self._members else 0
         if not all(name in _ORDER[begun:] for name in added):
@@ -124,5 +124,5 @@ class _Run:
 
 
 def _bytes(parts: Sequence[bytes | None]) -> bytes | None:
-    """All together; none unless each has some."""
+    """Return the parts joined, or None if one of them is None."""
     return None if None in parts else b"".join(part for part in parts if part is not None)

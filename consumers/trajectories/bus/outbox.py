@@ -1,4 +1,4 @@
-"""What the manager writes: events, the prompts that follow from them, replies, dead letters."""
+"""Output of the manager outside of transactions: events, prompts, replies, dead letters."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,11 @@ from schemas.topics import PROMPTS, REPLIES, SESSIONS
 
 
 class Outbox:
-    """One producer for all, so that what was sent first is settled first."""
+    """Queues records on one producer, so that earlier records are acknowledged first.
+
+    Called on the main thread; no method waits for Kafka. Each may raise `DeliveryFailed` for an
+    earlier record: the process ends then, because its state is ahead of the log.
+    """
 
     def __init__(self, producer: Producer, echoes: Echoes, fleet: RolloutFleet) -> None:
         self._producer = producer
@@ -25,9 +29,9 @@ class Outbox:
         self._held = HeldReplies()
 
     def carry_out(self, partition: Partition, decision: Decision, headers: Headers = ()) -> None:
-        """Appends the events; only once these are on the log are the prompts sent (I1).
+        """Append the events, and send the prompts once all of these are on the log (I1).
 
-        Sent at the same time, a fast worker's output could come before the dispatch it answers.
+        Sent together, a fast worker's output could come before the dispatch that it answers.
         """
         partition.appended(decision.events)
         for _, prompt in decision.prompts:
@@ -36,9 +40,10 @@ class Outbox:
         if not decision.events:
             self._send_prompts(decision, headers)
 
+        # Called on the producer's thread, for the last event: those before it are on the log too.
         def appended(failure: DeliveryFailed | None, _: int) -> None:
             if failure is not None:
-                raise failure  # ends the process: what was decided is not on the log
+                raise failure  # ends the process: the decision is not on the log
             self._send_prompts(decision, headers)
 
         for event in decision.events:
@@ -55,26 +60,27 @@ class Outbox:
             )
 
     def claim(self, claim: PartitionClaimed) -> None:
-        """Appends a claim of a partition."""
+        """Append a claim of a partition."""
         self._producer.send(SESSIONS.name, claim, partition=claim.partition)
 
     def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
-        """Tells a gateway, which reads this partition of `replies`."""
+        """Send a reply unmerged to the gateway that reads this partition of `replies`."""
         self._send_replies(self._held.pass_through(Addressed(partition, reply, headers)))
 
     def reply_merged(self, partition: int, reply: Record, headers: Headers = ()) -> None:
-        """The same, as one with what follows of its turn until `flush`.
+        """Send a reply, merged with the next ones of its turn until `flush`.
 
-        Never for what may be repeated: a gateway drops a repeat by its offset, whole or not at all.
+        Not for a reply that may be a duplicate: a gateway drops those by token offset, whole or not
+        at all, so their bounds must match the log.
         """
         self._send_replies(self._held.add(Addressed(partition, reply, headers)))
 
     def flush(self) -> None:
-        """Sends what is kept to go together."""
+        """Send the replies that are held to be merged."""
         self._send_replies(self._held.release())
 
     def send_dead_letter(self, received: Received, error: str) -> None:
-        """Puts a record that cannot be carried out on the dead-letter topic."""
+        """Send a command that cannot be decided to its dead-letter topic."""
         place = received.topic, received.partition, received.offset
         self._producer.send_bytes(
             f"{received.topic}.dlq",

@@ -1,7 +1,7 @@
-"""What the manager reads: `fleet` with `control`, `requests`, `sessions`; each in its own thread.
+"""The manager's three reader threads: `fleet` with `control`, `requests`, and `sessions`.
 
-`requests` is read as a member of a consumer group; the same partitions of `sessions` are assigned
-by hand.
+`requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
+partitions of `sessions`.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,10 @@ _CATCH_UP_TIMEOUT_S = 60
 
 
 class Readers:
-    """All that they read goes to the inbox."""
+    """Puts all records and reader errors into the inbox.
+
+    Callbacks run in the reader threads, where they should only put work into the inbox.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,10 @@ class Readers:
         self._ends_wanted: SimpleQueue[tuple[int, Callable[[int], None]]] = SimpleQueue()
 
     def read_fleet_to_end(self) -> None:
-        """Reads `fleet` to its end: without policies and workers nothing can be decided."""
+        """Read `fleet` to its end, before anything can be decided: it holds policies and workers.
+
+        Blocks for 60 s at most. Raises `TimeoutError`.
+        """
         self._fleet.start()
         topics = [(FLEET.name, 0), (CONTROL.name, 0)]
         ends = self._fleet.ask(lambda reader: reader.ends(topics))
@@ -58,8 +64,11 @@ class Readers:
         assigned: Callable[[dict[int, tuple[int, PartitionProgress]]], None],
         revoked: Callable[[list[int]], None],
     ) -> None:
-        """Calls back in the thread of `requests`: partitions with what was committed for each, and
-        partitions that are given up when `revoked` returns."""
+        """Join the consumer group and start reading. Callbacks run in the thread of `requests`.
+
+        `assigned` gets next offset and progress by partition. `revoked` gets partitions that Kafka
+        gives away once it returns.
+        """
 
         def with_progress(partitions: list[tuple[str, int]]) -> None:
             found = self.requests.reader.committed(partitions)
@@ -78,7 +87,7 @@ class Readers:
         self._sessions.start()
 
     def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
-        """Reads these partitions of `sessions` too; `added` comes before their first record."""
+        """Also read these partitions of `sessions`. `added` is called before their first record."""
         starts = {(SESSIONS.name, number): offset for number, offset in offsets.items()}
 
         def add(reader: Reader) -> None:
@@ -88,28 +97,28 @@ class Readers:
         self._sessions.call(add)
 
     def remove_sessions(self, numbers: list[int]) -> None:
-        """Reads these partitions of `sessions` no longer; what is under way still comes."""
+        """Stop reading these partitions of `sessions`. Records already read may still arrive."""
         self._echoes.forget()
         gone = [(SESSIONS.name, number) for number in numbers]
         self._sessions.call(lambda reader: reader.remove(gone))
 
-    def ask_for_end(self, number: int, tell: Callable[[int], None]) -> None:
-        """Tells, in the reader's thread, where this partition of `requests` ends."""
-        self._ends_wanted.put((number, tell))
+    def ask_for_end(self, number: int, answer: Callable[[int], None]) -> None:
+        """Call `answer` with the end offset of this partition of `requests`."""
+        self._ends_wanted.put((number, answer))
         self.requests.call(self._look_for_ends)
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the consumer group and end the threads."""
         for reader in (self.requests, self._sessions, self._fleet):
             reader.close()
         self._letters.close()
 
     def _look_for_ends(self, reader: Reader) -> None:
-        """At once for all that are wanted meanwhile."""
+        """Answer all waiting questions with one request to Kafka."""
         wanted: dict[tuple[str, int], Callable[[int], None]] = {}
         while not self._ends_wanted.empty():
-            number, tell = self._ends_wanted.get()
-            wanted[REQUESTS.name, number] = tell
+            number, answer = self._ends_wanted.get()
+            wanted[REQUESTS.name, number] = answer
         if wanted:
             for place, offset in reader.ends(wanted).items():
                 wanted[place](offset)

@@ -1,4 +1,4 @@
-"""How long a prompt would be, without a turn. Pure; a question leaves nothing on the log."""
+"""Number of tokens of a prompt that no turn is started for. Pure; it leaves nothing on the log."""
 
 import orjson
 
@@ -10,8 +10,7 @@ from schemas.tokens import TOKEN_BYTES
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:
-    """The answer: how many tokens the whole prompt has, or why that cannot be said, with the status
-    that a turn would get."""
+    """Return how many tokens the whole prompt has, or the error that a turn would get."""
     name = _policy_name(session, command)
     if name is None:
         return _no_session(session, command, context)
@@ -29,12 +28,12 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
 
 
 def not_counted(command: CountTokens, status: int, reason: str, detail: str) -> CommandAnswered:
-    """The answer that there is none."""
+    """Return an error answer."""
     return _answer(command, status=status, reason=reason, detail=detail)
 
 
 def _policy_name(session: Session | None, command: CountTokens) -> str | None:
-    """None without a session that a turn could join or begin."""
+    """Return the policy a turn would have, or None if it would be refused for its session."""
     if session is not None and not session.closed:
         return session.policy_of(command.module)
     terms = command.terms

@@ -1,4 +1,4 @@
-"""Every wait of a session has a deadline, and every deadline an event. Pure."""
+"""Deadlines of sessions and turns. Pure. Every wait has a deadline, every missed one an event."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from schemas import records as r
 
 
 def due_ms(session: Session) -> int | None:
-    """When something has to be done about the session if no event comes; None once finalized."""
+    """Return the earliest deadline of the session, or None once it is finalized."""
     return min(_deadlines(session), default=None)
 
 
 def overdue(session: Session, context: Context) -> Decision:
-    """What follows from the deadlines that have passed."""
+    """Return the decision that follows from the deadlines that have passed."""
     decision = Decision()
     for turn in list(session.running.values()):
         decision.extend(_overdue_turn(session, turn, context))
@@ -42,14 +42,14 @@ def _deadlines(session: Session) -> Iterator[int]:
 
 def _overdue_turn(session: Session, turn: Turn, context: Context) -> Decision:
     if turn.started.deadline_ms <= context.now_ms:
-        nobody = turn.dispatch == 0
+        undispatched = turn.dispatch == 0
         event = r.TurnFailed(
             session_id=session.session_id,
             turn_id=turn.started.turn_id,
             epoch=context.epoch,
-            status=503 if nobody else 504,
-            reason="no_worker" if nobody else "deadline",
-            detail="no worker could take the turn" if nobody else "the turn took too long",
+            status=503 if undispatched else 504,
+            reason="no_worker" if undispatched else "deadline",
+            detail="no worker could take the turn" if undispatched else "the turn took too long",
             cause="infrastructure",
             at_ms=context.now_ms,
         )

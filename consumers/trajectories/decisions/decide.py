@@ -1,7 +1,7 @@
-"""What to append and send for a command. Pure: nothing is written, nothing is remembered.
+"""Decisions of commands: the events to append and the prompts to send. Pure.
 
-Each command becomes at least one event, a refusal too, unless it was carried out before. Commands
-are decided on a session that holds the events of all earlier ones (`manager.py` sees to it).
+Each command leads to at least one event, `CommandRefused` among them, unless it was carried out
+before. `Actor` makes sure that the session holds the events of all earlier commands.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,12 @@ from schemas.identity import named_session_id
 from schemas.topics import SESSIONS
 
 _ENVELOPE_BYTES = 65_536
+"""Room in a record for everything that `_record_bytes` does not count."""
 _BIAS_BYTES = 24
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:
-    """What follows from a command; nothing if it was carried out before."""
+    """Return the decision of a command; it is empty if the command was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
     if command.expires_at_ms <= context.now_ms:
@@ -38,7 +39,7 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         return _open(command, context)
     if session is None:
         return Decision()
-    if command.session_id != session.session_id:
+    if command.session_id != session.session_id:  # a name that addresses this session
         command = replace(command, session_id=session.session_id)
     match command:
         case r.RequestTurn():
@@ -92,7 +93,7 @@ def _reward_refusal(
 def refuse(
     command: Command, context: Context, status: int, reason: str, detail: str
 ) -> r.CommandRefused:
-    """The event that says a command was not carried out."""
+    """Return the event that refuses a command; `reason` is for programs, `detail` for people."""
     turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None
     return r.CommandRefused(
         session_id=command.session_id,
@@ -108,7 +109,7 @@ def refuse(
 
 
 def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
-    """Opens a session for a request that names one; the request is decided once it is open."""
+    """Open a session of the name that the request gives; the request is decided once it is open."""
     refusal = _unknown_policy(command, terms.policy, terms.policies, context)
     if refusal is not None:
         return Decision([refusal])
@@ -194,14 +195,13 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
 
 
 def _record_bytes(started: r.TurnStarted) -> int:
-    """About; what is not counted is small."""
-    asked, drawn = started.sampling_requested, started.sampling_effective
+    """Return about how many bytes the event takes on the log: all that can grow large."""
     return (
         len(started.suffix_ids)
         + len(started.tools or b"")
         + sum(map(len, started.new_messages))
-        + _sampling_bytes(asked)
-        + _sampling_bytes(drawn)
+        + _sampling_bytes(started.sampling_requested)
+        + _sampling_bytes(started.sampling_effective)
     )
 
 
@@ -223,7 +223,7 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
 
 def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
     turn = session.running.get(command.turn_id)
-    if turn is None or _waited_for_elsewhere(turn, command):
+    if turn is None or _wanted_by_another_gateway(turn, command):
         return Decision()
     event = r.TurnCancelled(
         session_id=command.session_id,
@@ -236,10 +236,10 @@ def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decisi
     return Decision([event], dispatch.stop(session, [turn], command.reason, context))
 
 
-def _waited_for_elsewhere(turn: Turn, command: r.CancelTurn) -> bool:
-    """Whether a retry joined the turn through another gateway than the one that gives it up.
+def _wanted_by_another_gateway(turn: Turn, command: r.CancelTurn) -> bool:
+    """Return True if a retry joined the turn later, through another gateway than this one.
 
-    The latest gateway decides for all: as a rule the client of those before is the same one.
+    The latest gateway decides for all, since its client is as a rule that of the earlier ones.
     """
     return command.reply is not None and command.reply not in turn.waiting[-1:]
 
@@ -278,7 +278,7 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
 
 
 def close(session: Session, event: r.SessionClosed, context: Context) -> Decision:
-    """Closes the session and, when no reward is missing, finalizes it."""
+    """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
     running = list(session.running.values())
     decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
     if session.rewards_final:
@@ -289,7 +289,7 @@ def close(session: Session, event: r.SessionClosed, context: Context) -> Decisio
 
 
 def finalized(session: Session, reason: str, context: Context) -> r.SessionFinalized:
-    """The event at which the trajectory is built."""
+    """Return the event that ends the session; its trajectory is built when it is read back."""
     return r.SessionFinalized(
         session_id=session.session_id,
         epoch=context.epoch,

@@ -1,4 +1,4 @@
-"""Giving turns to workers, taking them away and giving them to others. Pure."""
+"""Dispatches of turns to workers: the first, further ones, repeats, and how to stop them. Pure."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from schemas.tokens import TOKEN_BYTES
 
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
-    """The first dispatch of a turn that is about to start; none if no worker can take it now."""
+    """Return the first dispatch of a turn, or an empty decision if no worker can take it now."""
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
     worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))
@@ -21,22 +21,30 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
 
 
 def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
-    """Another dispatch of a turn, behind the tokens accepted so far; none if nobody can take it."""
+    """Return a further dispatch of a turn, behind the tokens accepted so far.
+
+    Empty if no worker can take the turn now.
+    """
     started = turn.started
     worker = context.fleet.choose(started.policy, None, _pinned(session, started))
     if worker is None:
         return Decision()
+    # Only a worker that seems to hang still samples; in all other cases it has stopped or is lost.
     stopped = stop(session, [turn], reason, context) if reason == "no_progress" else []
     completion = bytes(session.tree.nodes[turn.node].ids)
     number = turn.dispatch + 1
-    named = "first" if number == 1 else reason
     prompt = _prompt(session, turn)
-    decision = _to(worker, session, started, number, named, prompt, completion, context)
+    if number == 1:  # no worker could take the turn when it started
+        reason = "first"
+    decision = _to(worker, session, started, number, reason, prompt, completion, context)
     return Decision(decision.events, [*stopped, *decision.prompts])
 
 
 def repeated(session: Session, turn: Turn, context: Context) -> list[tuple[int, Record]]:
-    """The same dispatch once more, for when it may not have been sent; a worker deduplicates."""
+    """Return the prompt of the turn's present dispatch again, in case it was never sent.
+
+    A worker ignores repeats. Empty if the worker no longer serves.
+    """
     if turn.worker is None or not context.fleet.routable(turn.worker, turn.incarnation):
         return []
     worker = context.fleet.workers[turn.worker]
@@ -50,7 +58,7 @@ def repeated(session: Session, turn: Turn, context: Context) -> list[tuple[int, 
 def stop(
     session: Session, turns: Iterable[Turn], reason: str, context: Context
 ) -> list[tuple[int, Record]]:
-    """What tells workers to stop sampling these turns."""
+    """Return the records that make workers stop sampling these turns."""
     return [
         (
             turn.slot,
@@ -70,7 +78,7 @@ def stop(
 
 
 def _pinned(session: Session, started: TurnStarted) -> int | None:
-    """Versions are counted by policy, so a pin holds for the session's own one only."""
+    """Return the pinned version, which is one of the session's policy, not of other policies."""
     return session.opened.pinned_version if started.policy == session.opened.policy else None
 
 

@@ -1,9 +1,10 @@
-"""What the engine is told to do, and whether the log-probs it reports are those sampled from."""
+"""Exactness of sampling: the parameters an engine gets, and whether its raw log-probs are exact."""
 
 from dataclasses import replace
 
 from schemas.records import Sampling
 
+# Values with which a parameter leaves the distribution as the model computes it.
 _NEUTRAL = {
     "temperature": (None, 1.0),
     "top_p": (None, 1.0),
@@ -15,19 +16,25 @@ _NEUTRAL = {
     "min_tokens": (None, 0),
 }
 _DEFAULT_MAX_TOKENS = 4096
-_NOTHING = vars(Sampling())
+_UNSET = vars(Sampling())
 
 
 def effective_sampling(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
-    """The policy's `overrides` win over what was `asked`; `room` tokens fit into the context."""
-    won = {name: value for name, value in vars(overrides).items() if value != _NOTHING[name]}
-    limit = won.get("max_tokens", asked.max_tokens)
-    won["max_tokens"] = min(_DEFAULT_MAX_TOKENS if limit is None else limit, room)
-    return replace(asked, **won)
+    """Return the parameters `asked` for with the policy's `overrides` applied.
+
+    `room`: number of tokens that still fit into the context.
+    """
+    changed = {name: value for name, value in vars(overrides).items() if value != _UNSET[name]}
+    limit = changed.get("max_tokens", asked.max_tokens)
+    changed["max_tokens"] = min(_DEFAULT_MAX_TOKENS if limit is None else limit, room)
+    return replace(asked, **changed)
 
 
 def inexact_reason(sampling: Sampling, tool_choice: str) -> str:
-    """Why the raw log-probs are not those of the distribution sampled from; empty when they are."""
+    """Return the parameter that makes the sampled distribution differ from the raw log-probs.
+
+    Empty if they are exact.
+    """
     for name, neutral in _NEUTRAL.items():
         if getattr(sampling, name) not in neutral:
             return name

@@ -1,4 +1,4 @@
-"""Which workers serve rollouts and what the policies are: a fold over `control` and `fleet`."""
+"""Workers that serve rollouts, and known policies: a fold over `control` and `fleet`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,35 +8,35 @@ from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
 HEARTBEAT_VALID_MS = 10_000
-"""A heartbeat that is older says nothing of the present."""
+"""An older heartbeat proves nothing about the worker now."""
 
 
 @dataclass(slots=True)
 class RoutableWorker:
-    """A worker that turns may be given to."""
+    """A worker that may get turns, with the slot to send them to."""
 
     worker: str
     incarnation: str
     slot: int
     version: int | None
     policy: str = ""
-    """Policy it serves."""
+    """Policy that it serves; empty for any."""
     load: int = 0
-    """Turns this manager gave to it that are not over."""
+    """Running turns that this manager dispatched to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Turns given to `worker` so far will not be finished there.
+    """A worker that will not finish the turns dispatched to it so far.
 
-    Not `at_once`: the worker hands them back itself, and only what it never read has to be taken
-    from it a moment later.
+    `at_once`: take them from it now. Otherwise it hands them back itself, and only those that it
+    never read have to be taken from it a moment later.
     """
 
     worker: str
     at_once: bool
     incarnation: str | None = None
-    """Only turns given to this one; None: to any."""
+    """Incarnation whose turns are meant, or None for all of the worker."""
 
 
 @dataclass(slots=True)
@@ -47,18 +47,18 @@ class RolloutFleet:
     policies: dict[str, PolicyWeights] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     assignments: dict[str, int] = field(default_factory=dict)
-    """Newest assignment heard of, by worker."""
+    """Newest assignment read, by worker."""
     unconfirmed: dict[str, int] = field(default_factory=dict)
-    """When workers were learnt of from a heartbeat that may be their last: their end may have been
-    told before this manager listened."""
+    """Workers known from one heartbeat only, with the time it was read. It may be their last: this
+    manager does not read the records of `control` from before its start."""
     epoch: int = -1
     arrivals: int = 0
-    """Grows whenever somebody may take turns that nobody could take before."""
+    """Grows whenever a turn that no worker could take may have become possible to place."""
 
     def apply(self, record: Record, now_ms: int) -> Departure | None:
-        """Takes in one record; says if it means that a worker's turns have to go elsewhere.
+        """Apply one record. Return the departure that follows from it, or None.
 
-        Decisions of an older scheduler than one already heard of are ignored.
+        Records of a scheduler whose epoch is older than one read before are ignored.
         """
         match record:
             case r.WorkerHeartbeat(process="rollout", role="rollout"):
@@ -94,11 +94,11 @@ class RolloutFleet:
         return None
 
     def expire(self, now_ms: int) -> list[Departure]:
-        """Takes out workers that one heartbeat told of and none since."""
+        """Remove the workers of which only one heartbeat was ever read, 10 s ago or more."""
         silent = [
             worker
-            for worker, learnt_ms in self.unconfirmed.items()
-            if now_ms - learnt_ms >= HEARTBEAT_VALID_MS
+            for worker, read_ms in self.unconfirmed.items()
+            if now_ms - read_ms >= HEARTBEAT_VALID_MS
         ]
         for worker in silent:
             del self.unconfirmed[worker]
@@ -108,7 +108,11 @@ class RolloutFleet:
     def choose(
         self, policy: str, affinity: str | None, pinned_version: int | None
     ) -> RoutableWorker | None:
-        """The worker for a turn: the one that has its prefix unless it is much busier."""
+        """Return the worker for a turn, or None if none serves the policy (and version, if pinned).
+
+        Prefers `affinity`, which has the turn's prefix in its cache, unless it is much busier than
+        the least loaded worker.
+        """
         able = [
             worker
             for worker in self.workers.values()
@@ -117,32 +121,32 @@ class RolloutFleet:
         if not able:
             return None
         least = min(able, key=lambda worker: (worker.load, worker.worker))
-        near = next((worker for worker in able if worker.worker == affinity), least)
-        return near if near.load <= 2 * least.load + 4 else least
+        cached = next((worker for worker in able if worker.worker == affinity), least)
+        return cached if cached.load <= 2 * least.load + 4 else least
 
     def strictness(self, policy: str) -> Strictness:
-        """How histories of the policy are compared."""
+        """Return how histories of the policy are compared; `arguments` for an unknown policy."""
         known = self.policies.get(policy)
         return known.strictness if known else "arguments"  # type: ignore[return-value]
 
     def add_turn(self, worker: str) -> None:
-        """A turn is given to the worker."""
+        """Count a turn that is dispatched to the worker."""
         if worker in self.workers:
             self.workers[worker].load += 1
 
     def remove_turn(self, worker: str | None, incarnation: str) -> None:
-        """A turn that was given to the worker is over."""
+        """Stop counting a turn of this incarnation; without effect if it no longer serves."""
         known = self.workers.get(worker or "")
         if known is not None and known.incarnation == incarnation and known.load > 0:
             known.load -= 1
 
     def routable(self, worker: str | None, incarnation: str) -> bool:
-        """Whether output may still be expected of it."""
+        """Return True if this incarnation of the worker serves rollouts."""
         known = self.workers.get(worker or "")
         return known is not None and known.incarnation == incarnation
 
     def recount(self, turns: Iterable[tuple[str, str]]) -> None:
-        """Counts the load anew from (worker, incarnation) of the turns under way."""
+        """Count all loads anew from (worker, incarnation) of the running turns."""
         for worker in self.workers.values():
             worker.load = 0
         for name, incarnation in turns:
@@ -150,12 +154,12 @@ class RolloutFleet:
                 self.workers[name].load += 1
 
     def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
-        """A heartbeat tells of a worker that took its role before this manager listened."""
-        known, learnt_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
-        if known is not None and learnt_ms is None:
-            return None  # it is told when that one leaves
+        """Add a worker that took its role before this manager began to read `control`."""
+        known, read_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
+        if known is not None and read_ms is None:
+            return None  # known from `control`, which will also have its departure
         if known is not None and record.incarnation == known.incarnation:
-            if learnt_ms is not None and record.at_ms > learnt_ms:
+            if read_ms is not None and record.at_ms > read_ms:
                 del self.unconfirmed[record.worker]
             return None
         fresh = now_ms - record.at_ms < HEARTBEAT_VALID_MS

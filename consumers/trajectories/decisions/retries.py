@@ -1,13 +1,14 @@
-"""Which turn a retry means. Pure: what stands on the log decides.
+"""Retries: the search for the turn that a repeated call asks for again. Pure; the log decides.
 
-A client that gives its call an idempotency key means the latest turn of that key, whenever it was;
-of a call with several choices each is a turn of its own, told by its number.
-The vendors' clients give none, only how often they tried before, and the tries before may never
-have come to the log (429, 503). So without a key a turn is joined only if it can be that call's: it
-answers the same question, an earlier try began it, and its client may lack the answer. In doubt a
-new turn begins: that costs a sibling which is not trained, while joining another call's turn would
-hand out an old sample as a new one. One thing cannot be told: a retry whose first try never came
-to the log joins a turn of the same question that another call waits for at this moment.
+With an idempotency key the retry means the latest turn of that key, however old; each choice of a
+call with several is a turn of its own, found by its number.
+
+The vendors' clients send no key, only how often they tried before, and earlier tries may not have
+reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own: with
+the same question, begun by an earlier try, with an answer that the client may lack. In doubt a new
+turn starts: that costs a sibling that is not trained, while joining another call's turn would
+return an old sample as a new one. One case cannot be told apart: a retry whose first try did not
+reach the log joins a turn of the same question that another call is waiting for.
 """
 
 from consumers.trajectories.decisions.context import Context
@@ -15,26 +16,26 @@ from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas.records import RequestTurn
 
 RETRY_WINDOW_MS = 60_000
-"""How long after an answer was told its client may still ask again. The vendors' clients wait 8 s
-at most between two tries (the gateway asks for 1 s), and some tries may get lost on the way."""
+"""Time after an answer was sent in which its client may ask again. The vendors' clients wait 8 s at
+most between two tries (the gateway asks for 1 s), and several tries in a row may get lost."""
 
 _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
 
 class KeyReused(ValueError):
-    """A call bears the idempotency key of another one."""
+    """A call with the idempotency key of a different call."""
 
 
 def meant_turn(session: Session, command: RequestTurn, context: Context) -> Turn | None:
-    """The turn that the command asks for again; none if it asks for a sample of its own.
+    """Return the turn that the command asks for again, or None if it asks for a new sample.
 
-    An equal body alone is a new sample. Raises `KeyReused`.
+    An equal body alone means a new sample. Raises `KeyReused`.
     """
     if command.idempotency_key is not None:
         return _turn_of_key(session, command, command.idempotency_key)
     if not command.retry_count:
         return None
-    # Looked for turn by turn: such retries are rare, and an index of all bodies is not.
+    # Searches all turns: such retries are rare, an index of bodies would cost every turn.
     tried = (turn for turn in reversed(session.turns.values()) if _may_be(turn, command))
     missed = (turn for turn in tried if _may_be_missed(session, turn, command, context))
     latest = next(missed, None)
@@ -55,7 +56,7 @@ def _may_be(turn: Turn, command: RequestTurn) -> bool:
 
 
 def _same_question(turn: Turn, command: RequestTurn) -> bool:
-    """Whether the turn answers what is asked: another module is answered by another policy."""
+    """Return True if body, module and choice are equal; another module may have another policy."""
     started = turn.started
     return (
         started.body_hash == command.body_hash
@@ -65,18 +66,18 @@ def _same_question(turn: Turn, command: RequestTurn) -> bool:
 
 
 def _may_be_missed(session: Session, turn: Turn, command: RequestTurn, context: Context) -> bool:
-    """Whether the client may still lack the turn's answer, or there is none."""
+    """Return True if the turn has no answer yet, or its client may not have received it."""
     if turn.state is not TurnState.COMPLETED:
         return True
-    # While nobody owned the partition no answer was told.
-    told_ms = max(turn.last_progress_ms, context.owner_since_ms)
-    if command.issued_at_ms - told_ms > RETRY_WINDOW_MS:
+    # No answer was sent while the partition had no owner.
+    answered_ms = max(turn.last_progress_ms, context.owner_since_ms)
+    if command.issued_at_ms - answered_ms > RETRY_WINDOW_MS:
         return False
     return not _gone_on_from(session, turn.started.turn_id)
 
 
 def _gone_on_from(session: Session, turn_id: str) -> bool:
-    """Whether a later turn shows that the agent has the turn's answer."""
+    """Return True if a later turn continues this one, so that the agent has its answer."""
     return any(
         turn_id in (turn.started.parent_turn, turn.started.previous_turn)
         for turn in session.turns.values()

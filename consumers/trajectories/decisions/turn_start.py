@@ -1,4 +1,4 @@
-"""The event that starts a turn: where its prompt goes on, what it adds, how it is sampled. Pure."""
+"""The event that starts a turn, with its place in the tree and its sampling parameters. Pure."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ from schemas import records as r
 from schemas.records import PolicyWeights
 from schemas.tokens import TOKEN_BYTES
 
-_FREE = ("auto", "none")
+_UNFORCED = ("auto", "none")
 
 
 class BadRequest(ValueError):
-    """What was asked cannot be done; `reason` is for programs."""
+    """A request that cannot be carried out as it is; `reason` is for programs."""
 
     def __init__(self, detail: str, reason: str = "bad_request") -> None:
         self.reason = reason
@@ -32,7 +32,7 @@ class BadRequest(ValueError):
 def start(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> tuple[r.TurnStarted, bytes]:
-    """The event, and all ids of the prompt. Raises `BadRequest`."""
+    """Return the event and all ids of the prompt. Raises `BadRequest`."""
     found = _match(session, command, policy, context)
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
@@ -98,11 +98,11 @@ def _match(
         renderer = context.renderer(with_template_args(policy, command.template_args))
         if command.raw:
             return match_raw(session, messages[0], policy.policy, shape, renderer)
-        meant = command.previous_turn
-        found = match(session, messages, command.tools, shape, renderer, strictness, meant)
-        if command.tool_choice not in _FREE:
-            begun = _opening(found.prompt_ids, messages, command, renderer)
-            found = found.with_answer_begun(begun, session.tree)
+        named = command.previous_turn
+        found = match(session, messages, command.tools, shape, renderer, strictness, named)
+        if command.tool_choice not in _UNFORCED:
+            opening = _opening(found.prompt_ids, messages, command, renderer)
+            found = found.with_answer_begun(opening, session.tree)
         return found
     except (RendererError, ValueError) as error:
         raise BadRequest(str(error)) from error
@@ -111,14 +111,14 @@ def _match(
 def _opening(
     prompt: bytes, messages: Sequence[bytes], command: r.RequestTurn, renderer: PromptRenderer
 ) -> bytes:
-    """Ids that begin the call which the agent insists on."""
+    """Return the ids that open the tool call which `tool_choice` forces."""
     name = None if command.tool_choice == "required" else command.tool_choice
     tools = orjson.loads(command.tools) if command.tools else None
     return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
 
 
 def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
-    """The request's messages, with those of the turn it goes on from in their place."""
+    """Return the request's messages, with those of `previous_turn` inserted in their place."""
     if command.previous_turn is None:
         return command.messages
     turn = session.turns.get(command.previous_turn)

@@ -1,10 +1,13 @@
-"""Longest-prefix matching: where in the tree a request goes on, and which tokens come behind.
+"""Longest-prefix matching of messages: where a request continues its session's tree. Pure.
 
-Four rules, the strongest first. `extend`: the messages are those of a sampled turn plus new ones,
-which the renderer's bridge appends to the exact stored ids. `same`: they are those of an earlier
-turn, in the same tokens, to be sampled again. `render`: all is rendered anew and forks where its
-tokens leave the tree. `root`: not even the first message is shared. Only `extend` is the usual way;
-its cost does not grow with the history beyond reading it.
+Four rules, the strongest first:
+
+- `extend`: the messages of a sampled turn plus new ones. The renderer's bridge appends the new ones
+  to the exact ids that were sampled. The usual case; its cost grows with the history only by
+  hashing it.
+- `same`: the messages of an earlier turn, which render to the same tokens; another sample.
+- `render`: the whole history is rendered anew and forks where its tokens leave the tree.
+- `root`: the tree does not even share the first message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +27,7 @@ from schemas.tokens import TOKEN_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """The longest known beginning of a history: candidates behind its first `length` messages."""
+    """The longest known beginning of a history: number of messages, and turns that end there."""
 
     length: int
     turns: Sequence[str]
@@ -38,17 +41,17 @@ def match(
     shape: bytes,
     renderer: PromptRenderer,
     strictness: Strictness,
-    meant: str | None = None,
+    named: str | None = None,
 ) -> Match:
-    """Matches canonical JSON `messages`. Raises what the renderer raises for bad messages.
+    """Match `messages`, each in canonical JSON. Raises what the renderer raises for bad messages.
 
-    `meant`: the turn that the request says it goes on from.
+    `named`: id of the turn that the request says it continues.
     """
     walk = _walk(session, messages, shape, strictness)
     offered = orjson.loads(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
     if walk.turns and walk.length < len(messages):
-        turn, ambiguous = _choose(session, walk, messages, meant)
+        turn, ambiguous = _choose(session, walk, messages, named)
         extended = _extend(session.tree, turn, messages[walk.length :], offered, renderer)
         if extended is not None:
             parent, end, suffix, prompt = extended
@@ -82,20 +85,21 @@ def _walk(
 
 
 def _choose(
-    session: Session, walk: _Walk, messages: Sequence[bytes], meant: str | None
+    session: Session, walk: _Walk, messages: Sequence[bytes], named: str | None
 ) -> tuple[Turn, bool]:
-    """The turn meant among those that read the same, and whether that is a guess."""
-    if meant is not None and meant in walk.turns:
-        return session.turns[meant], False
+    """Return the turn to continue among those with equal messages, and True if that is a guess."""
+    if named is not None and named in walk.turns:
+        return session.turns[named], False
     if len(walk.turns) > 1:
-        named = _named_turns(orjson.loads(messages[walk.length - 1]))
-        told = [turn_id for turn_id in walk.turns if turn_id in named]
-        if told:
-            return session.turns[told[-1]], False
+        # Keys leave out tool-call ids; the gateway wrote each turn's id into its calls' ids.
+        of_calls = _turns_of_calls(orjson.loads(messages[walk.length - 1]))
+        candidates = [turn_id for turn_id in walk.turns if turn_id in of_calls]
+        if candidates:
+            return session.turns[candidates[-1]], False
     return session.turns[walk.turns[-1]], len(walk.turns) > 1
 
 
-def _named_turns(message: Mapping[str, Any]) -> set[str | None]:
+def _turns_of_calls(message: Mapping[str, Any]) -> set[str | None]:
     calls = message.get("tool_calls") or ()
     return {turn_of_tool_call(str(call.get("id", ""))) for call in calls} - {None}
 
@@ -111,6 +115,7 @@ def _extend(
         return None
     prompt_node, node = tree.nodes[turn.prompt_node], tree.nodes[turn.node]
     completion = bytes(node.ids)
+    # The prompt's last node usually holds all that the bridge reads, however long the history is.
     tail = renderer.tail(bytes(prompt_node.ids))
     if len(tail) == len(prompt_node.ids):
         tail = renderer.tail(tree.path(prompt_node.node_id, prompt_node.length))
@@ -136,6 +141,7 @@ def _render(
     node, end, depth = session.tree.longest_common_prefix(prompt)
     shared = prompt[: depth * TOKEN_BYTES]
     rule = "render"
+    # Without a whole message in common, the shared tokens are only the template's beginning.
     if not _ends_a_message(shared, renderer.stop_token_ids):
         rule, node, end, depth = "root", ROOT, 0, 0
     elif shared == prompt and asked_before(session, walk.history_key):

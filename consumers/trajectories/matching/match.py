@@ -1,4 +1,4 @@
-"""Where a request goes on in its session's tree: what matching finds."""
+"""The outcome of matching: where a request continues its session's tree."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ SAME_PROMPT = "same_prompt"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a prompt goes on and what it adds."""
+    """A place in the tree, and the tokens and messages that the prompt adds there."""
 
     rule: str
     parent_node: int
@@ -26,12 +26,12 @@ class Match:
     ambiguous: bool = False
     parent_turn: str | None = None
     prefill: int = 0
-    """How many of the last tokens begin the answer."""
+    """Number of tokens at the end of the prompt that the answer begins with."""
 
     def with_answer_begun(self, ids: bytes, tree: Tree) -> "Match":
-        """With the answer's first tokens behind the prompt; samples of it share their place."""
+        """Append the answer's first tokens to the prompt. Equal prompts share one place."""
         suffix = self.suffix_ids + ids
-        begun = replace(
+        opened = replace(
             self,
             suffix_ids=suffix,
             prompt_ids=self.prompt_ids + ids,
@@ -39,17 +39,17 @@ class Match:
         )
         shared = _shared(tree, self.parent_node, self.parent_end, suffix)
         if shared is None:
-            return begun
-        return replace(begun, parent_node=shared.node_id, parent_end=shared.length, suffix_ids=b"")
+            return opened
+        return replace(opened, parent_node=shared.node_id, parent_end=shared.length, suffix_ids=b"")
 
 
 def asked_before(session: Session, history_key: bytes) -> bool:
-    """Whether an earlier turn had this very history."""
+    """Return True if an earlier turn had exactly this history."""
     return any(turn.started.history_key == history_key for turn in session.turns.values())
 
 
 def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:
-    """The prompt that ends with these very tokens behind the place, if any does."""
+    """Return the prompt node that ends with exactly these tokens behind the place, or None."""
     if parent == ROOT:
         return None
     node = tree.nodes[parent]

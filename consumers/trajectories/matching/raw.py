@@ -1,9 +1,10 @@
-"""Matching of prompts that no chat template is laid around: plain text, or token ids. Pure.
+"""Matching of prompts without a chat template: plain text or token ids. Pure.
 
-A text that begins with all of an earlier turn, prompt and answer, goes on from that turn's exact
-ids; what is new is tokenised alone. A stop string that ended the turn is among these ids and not in
-the answer, so the text has to say it next. Everything else is tokenised whole and forks where its
-tokens leave the tree, as ids given by the agent do, or is another sample where they do not.
+A text that begins with the whole of an earlier turn, prompt and answer, continues that turn's exact
+ids, and only its new end is tokenised. A stop string that ended the turn is part of these ids but
+not of the answer, so the text must repeat it there. Any other text is tokenised whole and forks
+where its tokens leave the tree, like ids that the agent gives; if they do not leave it, the turn is
+another sample.
 """
 
 from dataclasses import replace
@@ -24,9 +25,9 @@ _INT32 = range(2**31)
 def match_raw(
     session: Session, message: bytes, policy: str, shape: bytes, encoder: TextEncoder
 ) -> Match:
-    """Matches `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
+    """Match `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
 
-    Raises `ValueError` for what is neither.
+    Raises `ValueError` for anything else.
     """
     asked = orjson.loads(message)
     key = chained(shape, message_key(message, "exact"))
@@ -44,22 +45,22 @@ def match_raw(
 def _extended(
     session: Session, text: str, policy: str, key: bytes, encoder: TextEncoder
 ) -> Match | None:
-    """Behind the turn that says most of the text; of several that say the same the latest."""
+    """Continue the turn with the longest part of the text; of equal ones the latest."""
     begun = [
-        (turn, said)
-        for turn, said in _said(session)
-        if turn.started.policy == policy and text.startswith(said) and len(text) > len(said)
+        (turn, known)
+        for turn, known in _whole_texts(session)
+        if turn.started.policy == policy and text.startswith(known) and len(text) > len(known)
     ]
-    for turn, said in sorted(reversed(begun), key=lambda one: -len(one[1])):
-        found = _behind(session, turn, text[len(said) :], key, encoder)
+    for turn, known in sorted(reversed(begun), key=lambda one: -len(one[1])):
+        found = _behind(session, turn, text[len(known) :], key, encoder)
         if found is not None:
-            equal = sum(len(other) == len(said) for _, other in begun)
+            equal = sum(len(other) == len(known) for _, other in begun)
             return replace(found, ambiguous=equal > 1)
     return None
 
 
-def _said(session: Session) -> list[tuple[Turn, str]]:
-    """Completed raw turns with all their text."""
+def _whole_texts(session: Session) -> list[tuple[Turn, str]]:
+    """Return the completed raw turns, each with its whole text: prompt and answer."""
     texts: dict[str, str] = {}
     for turn_id, turn in session.turns.items():
         if turn.started.raw and turn.state is TurnState.COMPLETED:
@@ -101,7 +102,7 @@ def _behind(
 
 
 def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
-    """How many tokens stand before the stop token at the end."""
+    """Return the number of tokens before the stop tokens at the end."""
     tokens = memoryview(ids).cast("i")
     end = len(tokens)
     while end and tokens[end - 1] in stop_token_ids:

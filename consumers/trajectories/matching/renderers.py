@@ -1,4 +1,4 @@
-"""The renderers of all policies, and of the template arguments that requests ask for."""
+"""Cache of the renderers of all policies and of the template arguments that requests ask for."""
 
 import logging
 from collections import OrderedDict
@@ -10,20 +10,20 @@ from schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
 KEPT = 64
-"""Renderers that are remembered; making one anew reads the tokenizer's files."""
+"""Number of renderers kept; a dropped one is made again when it is asked for."""
 
 
 class Renderers:
-    """By tokenizer and settings. What could not be made is tried again with the next weights."""
+    """Renderers by tokenizer and settings; errors too, until the policy's next weights."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
         self._tokenizers: dict[str, Renderer] = {}
 
     def prepare(self, policy: PolicyWeights) -> None:
-        """Makes a policy's renderer before the first request needs it.
+        """Make a policy's renderer before the first request needs it; takes seconds at most.
 
-        A policy that cannot be rendered stops nobody but those who ask for it.
+        An error is logged; each request for the policy is then refused with it.
         """
         key = policy.tokenizer_hash, policy.renderer
         if isinstance(self._made.get(key), RendererError):
@@ -34,7 +34,7 @@ class Renderers:
             _log.error("policy %s cannot be rendered: %s", policy.policy, error)
 
     def of(self, policy: PolicyWeights) -> Renderer:
-        """The renderer of a policy. Raises `RendererError`."""
+        """Return the renderer of a policy. Raises `RendererError`."""
         key = policy.tokenizer_hash, policy.renderer
         made = self._made.get(key)
         if made is None:
@@ -44,7 +44,7 @@ class Renderers:
         else:
             self._made.move_to_end(key)
         if isinstance(made, RendererError):
-            raise made.with_traceback(None)  # else each raise would keep its frames
+            raise made.with_traceback(None)  # each raise would add its frames
         return made
 
     def _make(self, policy: PolicyWeights) -> Renderer | RendererError:

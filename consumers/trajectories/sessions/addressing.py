@@ -1,8 +1,8 @@
-"""Which session a command is for. Pure.
+"""Addresses of commands: from a session id or a name to the session. Pure.
 
-An id means one session, also when that is over: whoever holds its token never gets into another. A
-name means sessions that began with a request, one after the other: the latest, but for what can
-only concern an earlier one.
+An id stands for one session for ever, so that its key never gives access to another one. A name
+stands for the sessions that requests began under it, one after the other: the latest, unless the
+command can only concern an earlier one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,17 @@ def addressed(
     named: Mapping[str, Sequence[str]],
     ended: Callable[[str], bool],
 ) -> Session | None:
-    """The session; none if there is none, or no more.
+    """Return the session that the command addresses, or None if it never was or is finalized.
 
-    `named` has the sessions of each name that are not finalized, in the order they were begun.
+    `named`: by name, the ids of its sessions that are not finalized, oldest first. `ended(id)` is
+    True for the id of a finalized session.
     """
     name = command.session_id
     ids = named.get(name, ())
     if isinstance(command, RequestTurn | CountTokens):
-        # Only terms say that a name is meant. A session opened under the name itself is older.
+        # Only terms make it a name, whose sessions are newer than one opened with it as its id.
         return sessions.get(ids[-1] if ids and command.terms is not None else name)
-    if turn_id := _turn_meant(command):
+    if turn_id := _turn_named(command):
         of_turn = (sessions[one] for one in (name, *ids) if one in sessions)
         found = next((one for one in of_turn if turn_id in one.turns), None)
         if found is not None:
@@ -48,12 +49,12 @@ def addressed(
     return sessions[ids[-1]]
 
 
-def _turn_meant(command: Command | CountTokens) -> str | None:
+def _turn_named(command: Command | CountTokens) -> str | None:
     if isinstance(command, CancelTurn):
         return command.turn_id
     return command.reward.turn_id if isinstance(command, AssignReward) else None
 
 
 def _waits_for_reward(session: Session) -> bool:
-    """Whether somebody closed it and said that a reward is to come."""
+    """Return True for a closed session whose final reward has not come yet."""
     return session.closed is not None and not session.rewards_final

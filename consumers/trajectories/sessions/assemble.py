@@ -1,7 +1,6 @@
-"""A finalized session as one `Trajectory` record. Pure: all comes from events, byte for byte.
+"""Assembly of a finalized session's `Trajectory` record. Pure: the same log gives the same bytes.
 
-Which sampled tokens may be trained is decided here, once; every token that may not is counted by
-its reason.
+Decides which sampled tokens may be trained, and counts every other one by its reason.
 """
 
 from collections import Counter, defaultdict
@@ -14,12 +13,13 @@ from consumers.trajectories.sessions.tree import Node
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from schemas.topics import TRAJECTORIES
 
-# Id, log-prob and mask; what a node's fields and spans take at most, about; all the rest.
+# A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
+# and spans of a node, and everything else in the record.
 _BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
 
 
 class _Merged(NamedTuple):
-    """All nodes of a session one behind the other."""
+    """All nodes of a session, joined in the order of their ids."""
 
     tokens: bytes
     logprobs: bytes
@@ -35,9 +35,10 @@ class _Merged(NamedTuple):
 def trajectory(
     session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
 ) -> Trajectory:
-    """The record of a session whose `SessionFinalized` was just folded.
+    """Return the record of a session after its `SessionFinalized` was applied.
 
-    Over `limit` bytes it has no tokens and says so: its events can be merged again elsewhere.
+    Without tokens, and with status `aborted`, if it would take more than `limit` bytes. Raises
+    `ValueError` if the session is not finalized.
     """
     whole = _whole(session, partition)
     size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
@@ -128,7 +129,7 @@ def _merge(session: Session) -> _Merged:
 
 
 def masked_reasons(session: Session) -> dict[int, str]:
-    """Why the sampled tokens of a node are not trained, by node; empty where they are."""
+    """Return by sampled node the reason why its tokens are not trained; empty if they are."""
     abandoned = _abandoned(session)
     return {turn.node: _turn_reason(session, turn, abandoned) for turn in session.turns.values()}
 
@@ -146,26 +147,28 @@ def _turn_reason(session: Session, turn: Turn, abandoned: set[int]) -> str:
 
 
 def _abandoned(session: Session) -> set[int]:
-    """Sampled nodes of one prompt that the agent did not go on from, where it went on from another.
+    """Return the sampled nodes that the agent gave up for another sample of the same prompt.
 
-    Where it went on from none, all but the youngest. To go on from a node is to keep some token.
+    Of several samples those that no later prompt continues; all but the latest if none is
+    continued. A prompt continues a node if it keeps at least one of its tokens.
     """
     samples: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for turn in session.turns.values():
         if turn.state is TurnState.COMPLETED:
             samples[_position(session, turn)].append(turn.node)
-    gone_on = {node.parent for node in session.tree.nodes if node.parent_end > 0}
+    continued = {node.parent for node in session.tree.nodes if node.parent_end > 0}
     abandoned: set[int] = set()
     for siblings in samples.values():
-        kept = [node for node in siblings if node in gone_on] or siblings[-1:]
+        kept = [node for node in siblings if node in continued] or siblings[-1:]
         abandoned.update(set(siblings) - set(kept))
     return abandoned
 
 
 def _position(session: Session, turn: Turn) -> tuple[int, int]:
-    """Where the prompt ends in the tree; the same for equal prompts."""
+    """Return node and length at which the turn's prompt ends; the same for equal prompts."""
     node = session.tree.nodes[turn.prompt_node]
     end = node.length
+    # A turn that samples a prompt again has an empty prompt node.
     while end == 0 and node.parent >= 0:
         node, end = session.tree.nodes[node.parent], node.parent_end
     return node.node_id, end
@@ -180,7 +183,7 @@ def _starts(nodes: list[Node]) -> list[int]:
 
 
 def _mask(node: Node, reason: str) -> bytes:
-    """One byte a token, 1 where it is trained: sampled, for no reason not, of one known version."""
+    """Return a byte for each token: 1 if sampled by one known version, without `reason`."""
     mask = bytearray(node.length)
     if reason or node.origin != "policy" or not node.spans:
         return bytes(mask)
@@ -245,7 +248,7 @@ def _node(
 
 
 def _turn_rewards(session: Session) -> dict[str, float]:
-    """The sum of each turn's rewards."""
+    """Return the sum of the rewards of each turn that has any."""
     sums: dict[str, float] = {}
     for reward in session.rewards.values():
         if reward.turn_id is not None:

@@ -1,8 +1,8 @@
-"""The fold: what a session is after one more event of `sessions`. Pure but for the session itself.
+"""The fold: applies one event of `sessions` to its session, and changes nothing else.
 
-Deterministic and idempotent: the same log gives the same sessions, and what was said twice counts
-once. What an event may not do is counted in `Session.ignored` and otherwise without effect, but for
-a dispatch that comes too late: it ends the one before.
+Deterministic and idempotent: the same log gives the same sessions, and a repeated event counts
+once. An event out of order is counted in `Session.ignored` and has no other effect, except for a
+dispatch that comes too late: it ends the dispatch before it.
 """
 
 from collections.abc import Callable
@@ -20,21 +20,21 @@ Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
 class Folded(NamedTuple):
-    """The session after an event, whether the event counted, and the turn it was about."""
+    """The session after an event, whether the event was accepted, and the turn that it concerns."""
 
     session: Session | None
     accepted: bool
     turn: Turn | None = None
     cut: tuple[Turn, ...] = ()
-    """Turns that the event ended although they were under way."""
+    """Turns that were running and that the event, `SessionClosed`, ended."""
 
 
 def apply(
     session: Session | None, event: Record, offset: int, strictness: Callable[[str], Strictness]
 ) -> Folded:
-    """Folds `event`, which stands at `offset` of the session's partition.
+    """Apply `event`, which has this `offset` in the session's partition. Changes `session`.
 
-    `strictness` tells, by policy, how later histories will be compared with the sampled message.
+    `strictness(policy)`: how later histories are compared with the messages that it sampled.
     """
     if session is None:
         return _open(event, offset)
@@ -103,8 +103,8 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
     if turn is None or event.dispatch != turn.dispatch + 1:
         return Folded(session, False, turn)
     if event.from_offset != session.tree.nodes[turn.node].length:
-        # Output came in between. The worker may sample from there all the same, so the number is
-        # used up: a dispatch of the same number would take that for its own.
+        # Output was appended in between. The worker may sample all the same, so the number is used
+        # up: a later dispatch of the same number would accept that output as its own.
         turn.dispatch, turn.worker = event.dispatch, None
         return Folded(session, False, turn)
     if turn.dispatch:
@@ -213,7 +213,7 @@ def _finalize(session: Session, event: r.SessionFinalized, offset: int) -> Folde
 
 
 def judgement(reward: Reward) -> tuple[str, str, str | None]:
-    """What a reward judges; a later one of the same replaces it."""
+    """Return what a reward judges; a later reward for the same replaces it."""
     return reward.name, reward.scope, reward.turn_id
 
 
@@ -227,7 +227,7 @@ def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
 
 
 def _appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
-    """One array over all tokens so far; only the newest where rows in between are missing."""
+    """Return one array over all tokens so far, or only `more` if rows between them are missing."""
     if known is None or known.data is None or more.data is None:
         return more
     if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:

@@ -1,7 +1,7 @@
-"""When two messages of a history count as the same, and the key of a whole history.
+"""Keys of messages and histories: equal keys mean that they count as the same.
 
 A history's key is chained: the key of its shape (all that is not a message), then each message's.
-Keys leave out tool-call ids: these tell apart turns that read the same (`matching.py`).
+Keys leave out tool-call ids; matching uses those to distinguish turns with equal messages.
 """
 
 from collections import OrderedDict
@@ -16,26 +16,26 @@ from schemas.identity import turn_of_tool_call
 Strictness = Literal["exact", "arguments", "content", "ids"]
 
 KEYS_KEPT = 65_536
-"""Keys that are remembered: histories come again with each turn, and reading JSON costs most."""
+"""Number of keys kept: each turn repeats its history, and reading JSON costs most."""
 
-# By hashes: hashing a message again with xxh3 is several times faster than with Python's own hash,
-# and the messages themselves would be held in memory.
+# Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes, and so
+# that the cache does not hold the messages themselves.
 _keys: OrderedDict[tuple[bytes, str], bytes] = OrderedDict()
 
 _EXACT = 2**53
-"""Below it every whole number is a double."""
+"""Every integer below it is exactly a double."""
 
-# Canonical JSON without these is its own comparable form.
+# A canonical message without any of these is already in its comparable form.
 _NEEDS_READING = (b'"tool_call', b'"reasoning_content"', b'"content":null')
 
 
 def chained(history_key: bytes, message_key: bytes) -> bytes:
-    """Key of a history with one more message."""
+    """Return the key of a history with one more message."""
     return xxhash.xxh3_128_digest(history_key + message_key)
 
 
 def shape_key(*parts: bytes | str | None) -> bytes:
-    """Key of all that shapes a prompt beside its messages (policy, renderer, tools, ...)."""
+    """Return the key of what shapes a prompt besides its messages (policy, tokenizer, tools)."""
     encoded = [part.encode() if isinstance(part, str) else part for part in parts]
     return xxhash.xxh3_128_digest(
         b"".join(b"-" if part is None else b"%d:%b" % (len(part), part) for part in encoded)
@@ -43,12 +43,12 @@ def shape_key(*parts: bytes | str | None) -> bytes:
 
 
 def message_key(message: bytes, strictness: Strictness) -> bytes:
-    """Key of one message given as canonical JSON.
+    """Return the key of one message given as canonical JSON.
 
-    `exact` compares all but ids; `arguments` reads a tool call's arguments as JSON and leaves out
-    reasoning, which many agents drop; `content` compares role and content only; `ids` takes a
-    message whose calls all have ids of one of our turns for that turn's, however it is spelt (some
-    harnesses complete the arguments that they send back), and compares others as `arguments` does.
+    `exact` compares everything but ids. `arguments` compares a tool call's arguments as JSON values
+    and leaves out reasoning, which many agents drop. `content` compares only role and content.
+    `ids` compares messages whose calls all have ids that the gateway made by these ids alone, since
+    some agents complete the arguments that they send back; other messages as `arguments` does.
     """
     spelling = xxhash.xxh3_128_digest(message)
     key = _keys.get((spelling, strictness))
@@ -96,7 +96,7 @@ def _canonical(message: dict[str, Any]) -> bytes:
 
 
 def _read(arguments: Any) -> Any:
-    """Arguments as canonical JSON; as they are where they are none, or nested too deeply."""
+    """Return arguments as canonical JSON, or as they are if not JSON or nested too deeply."""
     try:
         read = _numbers_by_value(orjson.loads(arguments))
         return orjson.Fragment(orjson.dumps(read, option=orjson.OPT_SORT_KEYS))
@@ -105,7 +105,8 @@ def _read(arguments: Any) -> Any:
 
 
 def _numbers_by_value(value: Any) -> Any:
-    """Agents in JavaScript send 1.0 back as 1, and of large whole numbers the nearest double."""
+    """Return the value with one spelling per number, the one that agents in JavaScript send back:
+    1 for 1.0, and the nearest double for a large integer."""
     match value:
         case dict():
             return {name: _numbers_by_value(member) for name, member in value.items()}

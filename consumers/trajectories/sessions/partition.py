@@ -1,6 +1,7 @@
-"""One partition of `sessions` as a manager sees it: its sessions, its owner, what is still unread.
+"""State of one partition of `sessions`: its sessions, its owner, and this manager's own progress.
 
-Folding is deterministic; the rest is this process's book-keeping of what it appended and committed.
+Sessions and owner follow from the log alone. The rest is this process's record of what it has
+appended and not read back, and of what is committed.
 """
 
 from collections import Counter, OrderedDict
@@ -16,28 +17,28 @@ from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
 
 ENDED_IDS_KEPT = 100_000
-"""Ids of finalized sessions that are remembered, so that none is used twice."""
+"""Number of finalized session ids kept, so that none is used twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """What is committed with the offset of `requests`, as its metadata."""
+    """Metadata of the committed offset of `requests`: how far `sessions` was processed."""
 
     epoch: int = 0
     rebuild: int = -2
-    """Offset of `sessions` to fold from: first event of the oldest open session."""
+    """Offset of `sessions` to rebuild from: the first event of the oldest open session."""
     covered: int = 0
-    """Events before it were answered, and their trajectories emitted."""
+    """Offset of `sessions`; replies of earlier events are sent and trajectories committed."""
     rebuild_epoch: int = -1
-    """Epoch in force at `rebuild`; its claim may stand before it."""
+    """Epoch in force at `rebuild`; its claim may be before that offset."""
 
     def encode(self) -> str:
-        """As committed."""
+        """Return the metadata to commit."""
         return f"{self.epoch},{self.rebuild},{self.covered},{self.rebuild_epoch}"
 
     @classmethod
     def decode(cls, metadata: str) -> "PartitionProgress":
-        """From what was committed; the beginning of the log where nothing was."""
+        """Return the progress committed as `metadata`; the beginning of the log if it is empty."""
         if not metadata:
             return cls()
         epoch, rebuild, covered, rebuild_epoch = map(int, metadata.split(","))
@@ -46,36 +47,36 @@ class PartitionProgress:
 
 @dataclass(slots=True)
 class Partition:
-    """State of one partition. `owned` once its own claim was read back as the first of an epoch."""
+    """State of one partition; `owned` once its own claim was read back as the first of an epoch."""
 
     number: int
     progress: PartitionProgress
     manager: str
     owned: bool = False
     fenced: bool = False
-    """Whether a newer claim than its own was read: somebody else acts now."""
+    """True once a newer claim of another manager was read: that one acts from now on."""
     epoch: int = field(init=False)
     owner_since_ms: int = 0
-    """When its owner claimed it."""
+    """Time of the claim of its present owner."""
     position: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
     ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
     commands: dict[str, int] = field(default_factory=dict)
-    """Offset in `requests` of each command whose event was not read back yet, in order."""
+    """Offset in `requests` of each command whose event was not read back yet, in reading order."""
     next_request: int = 0
     carried_out: set[str] = field(default_factory=set)
-    """Commands carried out or refused before this manager owned the partition. A session's own are
-    not enough: it may be over, or its name may mean another one by now."""
+    """Commands carried out or refused before this manager owned the partition. `Session.commands`
+    is not enough: the session may be finalized, or its name may stand for another one by now."""
     read_again_to: int | None = 0
-    """Offset in `requests` before which commands may have been carried out by former owners; None
-    until it is known."""
+    """Offset in `requests` before which former owners may have carried out commands; None until it
+    is known."""
     last_committed: tuple[int, PartitionProgress] | None = None
     named: dict[str, list[str]] = field(default_factory=dict)
-    """Sessions of each name in the order they were begun, until they are finalized."""
+    """Ids of the sessions of each name that are not finalized, oldest first."""
     unread: Counter[str] = field(default_factory=Counter)
-    """How many events under a session's name were appended here and not read back yet."""
+    """Number of events appended here and not read back yet, by session name."""
     emitted: list[Trajectory] = field(default_factory=list)
-    """Trajectories that are not committed yet."""
+    """Trajectories that are not committed yet, oldest first."""
 
     def __post_init__(self) -> None:
         self.epoch = self.progress.rebuild_epoch
@@ -83,12 +84,12 @@ class Partition:
     def apply(
         self, event: Record, offset: int, strictness: Callable[[str], Strictness]
     ) -> fold.Folded:
-        """Takes in the next record of the partition."""
+        """Apply the next record of the partition. `strictness`: see `fold.apply`."""
         self.position = offset + 1
         if isinstance(event, r.PartitionClaimed):
             return fold.Folded(None, self._claim(event))
         session_id: str | None = getattr(event, "session_id", None)
-        # Only managers give an epoch; workers do not know it.
+        # Only managers' events have an epoch; workers do not know it.
         epoch: int | None = getattr(event, "epoch", None)
         if session_id is None or (epoch is not None and epoch < self.epoch):
             return fold.Folded(None, False)
@@ -103,19 +104,19 @@ class Partition:
         return folded
 
     def find(self, command: Command | CountTokens) -> Session | None:
-        """The session that a command is for."""
+        """Return the session that a command addresses, or None."""
         return addressed(command, self.sessions, self.named, self.ended.__contains__)
 
     def used(self, session_id: str) -> bool:
-        """Whether a session of this id was opened before."""
+        """Return True if a session of this id was opened before."""
         return session_id in self.sessions or session_id in self.ended
 
     def reading_back(self, session_id: str) -> bool:
-        """Whether events of the session, or of others of its name, are still to be read back."""
+        """Return True while events of sessions of the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
     def end(self, session: Session) -> None:
-        """Forgets a finalized session but for its id."""
+        """Drop a finalized session, but keep its id."""
         del self.sessions[session.session_id]
         if session.opened.name:
             self._forget_name(session)
@@ -130,30 +131,31 @@ class Partition:
             del self.named[session.opened.name]
 
     def appended(self, events: list[Record]) -> None:
-        """Notes that these manager events were sent to the log."""
+        """Count events that were sent, until `apply` reads them back."""
         for event in events:
             self.unread[session_name(event.session_id)] += 1  # type: ignore[attr-defined]
 
     def committed(self, trajectories: int, progress: tuple[int, PartitionProgress]) -> None:
-        """Notes what a transaction committed."""
+        """Drop the first `trajectories` emitted ones, which a transaction committed."""
         del self.emitted[:trajectories]
         self.last_committed = progress
 
     @property
     def uncommitted(self) -> bool:
-        """Whether anything has moved since the last commit."""
+        """Return True if offset or progress changed since the last commit."""
         return self.committable() != self.last_committed
 
     def committable(self) -> tuple[int, PartitionProgress]:
-        """Next offset of `requests` to read, and the progress that goes with it."""
+        """Return the offset of `requests` to commit, and the progress to commit with it."""
         rebuild, rebuild_epoch = self._rebuild_from()
-        # Not just the first: a command that came twice stands at the place of the earlier one.
+        # Not the first value: a command read twice has its later offset in its earlier place.
         offset = min(self.commands.values(), default=self.next_request)
         return offset, PartitionProgress(self.epoch, rebuild, self.position, rebuild_epoch)
 
     def _rebuild_from(self) -> tuple[int, int]:
         if self.read_again_to is None or self.next_request < self.read_again_to:
-            # The next owner may read such commands too, and has to know that they were carried out.
+            # Old commands are still being read. The next owner may read them too, and must rebuild
+            # from before their events to know that they were carried out.
             return self.progress.rebuild, self.progress.rebuild_epoch
         oldest = next(iter(self.sessions.values()), None)
         if oldest is None:

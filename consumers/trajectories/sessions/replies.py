@@ -1,4 +1,4 @@
-"""What an accepted event means to the gateway that waits. Pure: log order decides what is sent."""
+"""Replies to gateways that follow from accepted events. Pure; sent in the order of the log."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -10,11 +10,11 @@ from schemas.records import Record, ReplyAddress
 from schemas.tokens import TOKEN_BYTES
 
 Reply = tuple[int, Record]
-"""Partition of `replies` and the record."""
+"""Partition of `replies`, and the record for it."""
 
 
 def replies(event: Record, folded: Folded) -> list[Reply]:
-    """The replies that follow from an event the fold accepted."""
+    """Return the replies that follow from an event that the fold accepted."""
     match event:
         case r.CommandRefused():
             return _to(event.reply, lambda gateway: _refused(gateway, event))
@@ -75,7 +75,7 @@ def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
 def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
     turn, session = folded.turn, folded.session
     if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
-        return _too_late(event, turn)  # it ended while the retry was on its way
+        return _too_late(event, turn)  # ended between decision and this event
     answer = _to(
         event.reply,
         lambda gateway: r.CommandAnswered(
@@ -89,7 +89,8 @@ def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
         return answer
     if turn.state is TurnState.COMPLETED:
         return [*answer, *_finished(session, turn, [event.reply], 0, None)]
-    before = (_progressed(said, turn, [event.reply]) for said in turn.progress)
+    # The retry needs the answer from its beginning.
+    before = (_progressed(earlier, turn, [event.reply]) for earlier in turn.progress)
     return [*answer, *chain.from_iterable(before)]
 
 
@@ -111,7 +112,7 @@ def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
 def _progressed(
     event: r.TurnProgressed | r.TurnInterrupted, turn: Turn, waiting: Iterable[ReplyAddress]
 ) -> list[Reply]:
-    """Empty progress too: it tells an agent that waits that its turn is still held."""
+    """Return replies for empty progress too: they show the gateway that a worker has the turn."""
     if not turn.started.stream:
         return []
     wanted = turn.started.wants_logprobs

@@ -1,4 +1,4 @@
-"""What the fold knows of one session and its turns. Changed by `fold.py` alone."""
+"""State of one session and its turns. Only `fold.apply` changes it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from schemas.records import (
 
 
 class TurnState(StrEnum):
-    """Where a turn stands."""
+    """State of a turn; all but `RUNNING` are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -29,13 +29,13 @@ class TurnState(StrEnum):
 
 @dataclass(slots=True)
 class Turn:
-    """One sampled turn. `worker` is None while nobody samples it."""
+    """State of one turn. `worker` is None while no worker samples it."""
 
     started: TurnStarted
     prompt_node: int
     node: int
     waiting: list[ReplyAddress]
-    """Where the answer goes: to whoever asked and each retry that joined, the latest last."""
+    """Addresses for the answer: the first request's and those of retries that joined, in order."""
     last_progress_ms: int
     state: TurnState = TurnState.RUNNING
     dispatch: int = 0
@@ -50,19 +50,19 @@ class Turn:
     reasoning_tokens: int | None = None
     message: bytes = b""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
-    """Of a streamed turn under way: what a retry that joins has to be told."""
+    """Output so far of a running streamed turn, for retries that join it."""
     tensors: dict[str, TokenTensor] = field(default_factory=dict)
-    """Further arrays over the whole completion, by name."""
+    """Further arrays, with a row for each token of the completion, by name."""
 
     @property
     def running(self) -> bool:
-        """Whether an answer is still to come."""
+        """Return True if the turn has not ended."""
         return self.state is TurnState.RUNNING
 
 
 @dataclass(slots=True)
 class Session:
-    """All that is needed to decide, to continue and to build the trajectory."""
+    """State of one session: enough to decide commands, match requests and build the trajectory."""
 
     opened: SessionOpened
     first_offset: int
@@ -70,9 +70,9 @@ class Session:
     turns: dict[str, Turn] = field(default_factory=dict)
     running: dict[str, Turn] = field(default_factory=dict)
     ends: dict[bytes, list[str]] = field(default_factory=dict)
-    """Turns that end behind a history, by its key chained with the sampled message's."""
+    """Ids of completed turns by the key of their history, sampled message included."""
     idempotency: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Latest turn of each idempotency key and number of a choice."""
+    """Id of the latest turn by idempotency key and number of the choice."""
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False
@@ -83,11 +83,11 @@ class Session:
     last_offset: int = -1
 
     def policy_of(self, module: str) -> str:
-        """The policy that answers this part of the agent."""
+        """Return the policy that answers this module of the agent."""
         return self.opened.policies.get(module, self.opened.policy)
 
     def history(self, turn: Turn) -> list[bytes]:
-        """All messages of the turn's prompt and its answer, as canonical JSON."""
+        """Return all messages of the turn's prompt, and its answer, in canonical JSON."""
         parts: list[tuple[bytes, ...]] = []
         while True:
             parts.append((*turn.started.new_messages, turn.message))
@@ -98,5 +98,5 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """The session's id."""
+        """Id of the session."""
         return self.opened.session_id

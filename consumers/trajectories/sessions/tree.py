@@ -1,7 +1,7 @@
-"""The token tree of one session: runs of tokens behind a prefix of a parent.
+"""The token tree of one session: each node is a run of tokens behind a prefix of its parent.
 
-Owned by the fold; everybody else only reads it. Token ids are little-endian int32 bytes from the
-first hop to the trainer: a Python int a token would cost more than all else together.
+Only the fold changes it. Token ids are little-endian int32 bytes all the way to the trainer: a
+Python int for each token would cost more than everything else together.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ROOT = -1
 
 @dataclass(slots=True)
 class Node:
-    """A run of tokens; `parent_end` tokens of the parent come before it."""
+    """A run of tokens behind the first `parent_end` tokens of the parent."""
 
     node_id: int
     parent: int
@@ -45,27 +45,27 @@ class Tree:
         self.roots: list[int] = []
 
     def grow(self, parent: int, parent_end: int, origin: str, turn_id: str, offset: int) -> Node:
-        """Adds an empty node."""
+        """Add an empty node behind the first `parent_end` tokens of `parent` and return it."""
         node = Node(len(self.nodes), parent, parent_end, origin, turn_id, offset, bytearray())
         self.nodes.append(node)
         (self.nodes[parent].children if parent != ROOT else self.roots).append(node.node_id)
         return node
 
     def holds(self, node_id: int, end: int) -> bool:
-        """Whether a child can stand behind the first `end` tokens of the node, or be a root."""
+        """Return True if the node has `end` tokens, so that a child can follow them."""
         if node_id == ROOT:
             return end == 0
         return 0 <= node_id < len(self.nodes) and 0 <= end <= self.nodes[node_id].length
 
     def prompt_behind(self, node: Node, end: int, ids: bytes) -> Node | None:
-        """The prompt that adds these very tokens behind the first `end` of a node, if any does."""
+        """Return the prompt behind `end` tokens of `node` with exactly these tokens, or None."""
         for child in map(self.nodes.__getitem__, node.children):
             if child.parent_end == end and child.ids == ids and child.origin != "policy":
                 return child
         return None
 
     def path(self, node_id: int, end: int) -> bytes:
-        """Token ids from the root through the first `end` tokens of the node."""
+        """Return all token ids from the root to the first `end` tokens of the node."""
         parts: list[bytearray] = []
         while node_id != ROOT:
             node, size = self.nodes[node_id], end * TOKEN_BYTES
@@ -75,15 +75,15 @@ class Tree:
         return b"".join(parts)
 
     def longest_common_prefix(self, ids: bytes) -> tuple[int, int, int]:
-        """Where `ids` leave the tree: node, tokens of it in common, tokens in common in all.
+        """Return where `ids` leave the tree: node, common tokens in it, common tokens in all.
 
-        The deepest place wins, of several the youngest node; `(-1, 0, 0)` without a first token in
-        common.
+        The deepest place wins, of several the youngest node. `(ROOT, 0, 0)` if not even the first
+        token is in the tree.
         """
         wanted = np.frombuffer(ids, np.int32)
         best = (ROOT, 0, 0)
         for node, common, depth in self._walk(wanted):
-            # Where nothing of the node is shared its parent's end is the same place.
+            # A node with no common token is no deeper place than the end of its parent.
             if common > 0 and depth >= best[2]:
                 best = (node, common, depth)
         return best
@@ -103,7 +103,7 @@ class Tree:
 
 
 def common_length(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32]) -> int:
-    """Length of the longest common prefix."""
+    """Return the length of the longest common prefix."""
     shorter = min(len(one), len(two))
     different = np.flatnonzero(one[:shorter] != two[:shorter])
     return int(different[0]) if len(different) else shorter
