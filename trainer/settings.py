@@ -1,10 +1,12 @@
 """Settings of the trainer process. Importable without torch, Kafka or renderers."""
 
+import json
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from infra.rendering.settings import RendererSettings
 from infra.settings import ProcessSettings, Section, SharedPacingSection, SharedRunSection
 
 Action = Literal["count", "drop"]
@@ -17,10 +19,10 @@ class PolicySection(Section):
     model: Path = Field(
         Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
     )
-    renderer: str = Field(
-        '{"name": "qwen3"}',
-        description="Renderer settings as JSON: name of the model family, thinking_retention, "
-        "options (see infra/rendering/settings.py)",
+    renderer: RendererSettings = Field(
+        RendererSettings("qwen3"),
+        description="Renderer of the prompts: name of the model family, thinking_retention, "
+        "options (see infra/rendering/settings.py); a variable has them as JSON",
     )
     max_context: int = Field(
         32_768, ge=2, description="Most tokens of prompt and completion together"
@@ -37,6 +39,12 @@ class PolicySection(Section):
         description="How an agent's history is compared with what was sampled; ids: an answer with "
         "tool calls is known by their ids, though the agent changed its arguments",
     )
+
+    @field_validator("renderer", mode="before")
+    @classmethod
+    def _read_json(cls, value: object) -> object:
+        """Accept JSON text also: older configuration files have it so."""
+        return json.loads(value) if isinstance(value, str) else value
 
 
 class LossSection(Section):

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Sampling
-from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer
+from seamlessflow.demo.configuration import RENDERER
+from seamlessflow.demo.tokenizer import make_tokenizer
 
 POLICY = "default"
 

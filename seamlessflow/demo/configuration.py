@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from infra.rendering.settings import RendererSettings
 from seamlessflow.config import RunConfig, parse
 
 STEPS = 80
 POLICY = "demo"
 MAX_CONTEXT = 512
 KV_BYTES = 256 * 1024**2
-RENDERER = '{"name": "qwen3"}'
+RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
 """vLLM computes no narrower attention on a CPU; with half as many heads the model is as large."""
 START_TIMEOUT_S = {"torch": 120, "vllm": 600}

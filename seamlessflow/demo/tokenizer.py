@@ -14,13 +14,10 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trai
 from tokenizers import Tokenizer as RustTokenizer
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
 from infra.rendering.tokenizer import Tokenizer
+from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
-
-RENDERER = RendererSettings("qwen3")
-"""How the demo's prompts are rendered."""
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKUP_TOKENS = (

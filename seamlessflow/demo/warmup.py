@@ -18,9 +18,9 @@ from transformers import Qwen3ForCausalLM
 
 from infra.rendering.renderer import Renderer
 from schemas.tokens import unpack
+from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import answer_text, call_text, tool_message
 from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, question
-from seamlessflow.demo.tokenizer import RENDERER
 
 STEPS = 150
 EPISODES_PER_STEP = 96

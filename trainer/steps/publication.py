@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings, rendering_hash
+from infra.rendering.settings import rendering_hash
 from infra.weights.manifest import Manifest, publish
 from infra.weights.versions import retain
 from infra.weights.whole_directory import whole_directory
@@ -27,10 +27,9 @@ class Publication:
     """Writes versions of one policy below the weights directory."""
 
     def __init__(self, settings: TrainerSettings) -> None:
-        """Raises `RendererError` for renderer settings that are none."""
         self._settings = settings
         self._root = settings.weights_dir.resolve()
-        self._renderer = RendererSettings.from_json(settings.policy.renderer.encode())
+        self._renderer = settings.policy.renderer
         self._tokenizer = self._root / TOKENIZER
 
     def check_rendering(self) -> None:

@@ -7,9 +7,9 @@ from transformers import AutoConfig
 
 from infra.rendering.renderer import Renderer
 from schemas.tokens import pack, unpack
+from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP
-from seamlessflow.demo.tokenizer import RENDERER
 from seamlessflow.demo.warmup import NOT_TRAINED, Demonstrator, warm_up
 
 

@@ -7,9 +7,10 @@ from transformers import AutoTokenizer
 
 from infra.rendering.renderer import Renderer
 from schemas.tokens import unpack
+from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.dialogues import answer_text, call_text, dialogue
 from seamlessflow.demo.task import LOOKUP, make_tasks
-from seamlessflow.demo.tokenizer import RENDERER, make_tokenizer
+from seamlessflow.demo.tokenizer import make_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from infra.rendering.settings import RendererError
+from infra.rendering.settings import RendererError, RendererSettings
 from infra.weights.manifest import verify
 from infra.weights.versions import versions
 from schemas.records import WeightsPublished
@@ -151,21 +152,31 @@ def test_everybody_is_told_one_tokenizer_and_the_model_s_own_distribution(
     assert list(versions(settings.weights_dir)) == [1, 2, 3, 4]
 
 
-def test_a_model_without_a_tokenizer_and_a_wrong_renderer_are_typed_errors(
-    settings: TrainerSettings,
-) -> None:
+def test_a_model_without_a_tokenizer_is_a_typed_error(settings: TrainerSettings) -> None:
     (settings.policy.model / "tokenizer.json").unlink()
     with pytest.raises(ModelUnusable):
         Publication(settings).prepare()
-    wrong = settings.policy.model_copy(update={"renderer": "{}"})
-    with pytest.raises(RendererError):
-        Publication(settings.model_copy(update={"policy": wrong}))
+
+
+def test_a_renderer_is_a_section_or_its_json_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = {"name": "qwen3", "thinking_retention": "all", "options": {"enable_thinking": False}}
+    wanted = RendererSettings("qwen3", "all", {"enable_thinking": False})
+    for value in (section, json.dumps(section), wanted):
+        assert PolicySection.model_validate({"renderer": value}).renderer == wanted
+    monkeypatch.setenv("SEAMLESSFLOW_POLICY__RENDERER", json.dumps(section))
+    assert TrainerSettings().policy.renderer == wanted
+    monkeypatch.delenv("SEAMLESSFLOW_POLICY__RENDERER")
+    monkeypatch.setenv("SEAMLESSFLOW_POLICY", json.dumps({"renderer": json.dumps(section)}))
+    assert TrainerSettings().policy.renderer == wanted
+    for wrong in ({}, "{}", "nope", "[]", {"name": "qwen3", "family": "qwen3"}):
+        with pytest.raises(ValidationError):
+            PolicySection.model_validate({"renderer": wrong})
 
 
 def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:
     make_tokenizer(settings.policy.model)
     Publication(settings).check_rendering()
-    wrong = settings.policy.model_copy(update={"renderer": '{"name": "nope"}'})
+    wrong = settings.policy.model_copy(update={"renderer": RendererSettings("nope")})
     with pytest.raises(RendererError, match="nope"):
         Publication(settings.model_copy(update={"policy": wrong})).check_rendering()
 
