@@ -47,7 +47,7 @@ def test_a_port_in_use_is_named() -> None:
 @pytest.mark.parametrize(
     ("process", "settings", "reason"),
     [
-        ("scheduler", {"SCHEDULER__POLICY": "nope"}, "no policy 'nope'"),
+        ("scheduler", {"SCHEDULER__POLICY": "nope"}, "no strategy 'nope'"),
         ("scheduler", {"PACING__TASKS": "/nope.jsonl"}, "/nope.jsonl: No such file"),
         (
             "scheduler",
