@@ -41,6 +41,7 @@ def client_of(made: Stage, session_id: str) -> openai.OpenAI:
 
 
 def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) -> None:
+    """Holds invariant I3."""
     made, weights = flow
     client = client_of(made, "talk")
     messages: list[dict[str, object]] = [{"role": "user", "content": "key 7"}]

@@ -39,6 +39,7 @@ def served(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[Bench]:
 
 
 def test_turns_of_a_session_become_one_trajectory_token_for_token(served: Bench) -> None:
+    """Holds invariant I1."""
     served.open_session("s1")
     history, sampled, prompts = [message("user", "key 7")], [], []
     for text in ("code 3", "code 4"):

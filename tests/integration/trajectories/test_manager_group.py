@@ -73,6 +73,7 @@ class Crowd:
 
 
 def test_managers_come_and_go_and_every_turn_is_answered_and_kept_once(stage: Bench) -> None:
+    """Holds invariant I7."""
     first = stage.start_manager(member="0")
     stage.announce("w0", 3)
     crowd = Crowd(stage)

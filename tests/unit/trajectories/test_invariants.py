@@ -47,6 +47,7 @@ def whole(history: History) -> Reading:
 @settings(deadline=None)
 @given(HISTORIES)
 def test_exactly_the_accepted_engine_records_make_the_trajectory(steps: list[Step]) -> None:
+    """Holds invariant I3."""
     history = told(steps)
 
     reading = whole(history)
@@ -92,6 +93,7 @@ def _assert_exact(made: Trajectory, session: SessionTold) -> None:
 @settings(deadline=None)
 @given(HISTORIES)
 def test_each_sampled_token_has_one_place_and_is_trained_or_counted(steps: list[Step]) -> None:
+    """Holds invariant I5."""
     history = told(steps)
 
     made = whole(history).made
@@ -109,6 +111,7 @@ def test_each_sampled_token_has_one_place_and_is_trained_or_counted(steps: list[
 def test_the_same_log_gives_the_same_bytes_wherever_a_takeover_reads_from(
     steps: list[Step], cut: int
 ) -> None:
+    """Holds invariant I7."""
     log = told(steps).log
     cut %= len(log) + 1
     before = Reading().read(log, 0, cut)
@@ -131,6 +134,7 @@ def test_the_same_log_gives_the_same_bytes_wherever_a_takeover_reads_from(
 def test_what_counted_once_changes_nothing_when_delivered_again(
     steps: list[Step], again: list[tuple[int, int]]
 ) -> None:
+    """Holds invariant I4."""
     history = told(steps)
     # An id is used once, which is decided before it is opened; `twice` opens twice at once.
     counted = [

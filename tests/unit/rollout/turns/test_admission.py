@@ -22,6 +22,7 @@ def cancel(epoch: int = 1, incarnation: str = INCARNATION) -> CancelGeneration:
 
 
 def test_a_repeated_dispatch_is_sampled_once() -> None:
+    """Holds invariant I4."""
     seen = admission()
     assert seen.admits(request())
     assert not seen.admits(request())

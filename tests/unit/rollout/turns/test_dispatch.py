@@ -187,6 +187,7 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
 
 
 def test_a_hole_in_the_tokens_is_an_error() -> None:
+    """Holds invariant I3."""
     dispatch = Dispatch(request(), Letters(), 1_000)
     with pytest.raises(ChunkOutOfOrder) as hole:
         dispatch.advance([chunk(0, [65]), chunk(2, [65])], 1_001)

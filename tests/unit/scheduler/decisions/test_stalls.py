@@ -16,6 +16,7 @@ def what(state: State, now_ms: int) -> list[str]:
 
 
 def test_a_batch_without_a_gang_is_told() -> None:
+    """Holds invariant I8."""
     state = fold(*BEGUN, control.batch_ready(at_ms=5))
 
     assert what(state, 10_004) == []

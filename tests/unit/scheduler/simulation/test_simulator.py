@@ -127,6 +127,8 @@ def test_a_sample_that_hangs_once_is_tried_again() -> None:
 
 
 def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
+    """Holds invariant I8."""
+
     def hangs(group: str, sample: int, attempt: int) -> bool:
         return group == "run-2"
 

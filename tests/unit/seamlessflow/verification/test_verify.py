@@ -208,6 +208,7 @@ def test_a_token_of_an_uncertain_version_may_not_be_trained() -> None:
 
 
 def test_a_token_in_two_steps_or_twice_in_one_is_trained_twice() -> None:
+    """Holds invariant I6."""
     in_two = [file(run([3, 4])), file(run([4, 5], offset=1), step=1, version=2)]
     in_one = [file(run([3, 4]), run([3]))]
 

@@ -41,6 +41,7 @@ def test_groups_whose_tokens_are_oldest_come_first() -> None:
 
 
 def test_stale_tokens_leave_the_loss_and_are_counted() -> None:
+    """Holds invariant I5."""
     mixed = Group("g", (session("a", 1.0, version=1, length=5), session("b", 0.0)))
     prepared = prepare(mixed, NOW, RULES)
     assert [chain.session_id for chain in prepared.chains] == ["b"]

@@ -55,6 +55,7 @@ def fork() -> Trajectory:
 
 
 def test_a_token_that_branches_share_is_trained_in_the_first_of_them() -> None:
+    """Holds invariant I6."""
     first, second = chains(fork(), "tiny").chains
     assert first.tokens.ids_T.tolist() == [1, 2, 5, 6]
     assert first.tokens.trained_T.tolist() == [False, True, False, True]
@@ -182,6 +183,7 @@ def provenance(chain: Chain) -> list[tuple[str, int]]:
 
 @given(trees())
 def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(runs: list[Run]) -> None:
+    """Holds invariant I6."""
     found = chains(trajectory(runs), "tiny")
     times = Counter(token for chain in found.chains for token in provenance(chain))
     trainable = {

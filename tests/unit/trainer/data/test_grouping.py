@@ -53,6 +53,7 @@ def test_a_group_is_ready_with_its_last_session() -> None:
 
 
 def test_a_repeated_session_changes_nothing() -> None:
+    """Holds invariant I4."""
     grouping = Grouping()
     assert feed(grouping, session(0), session(0)) == []
     assert grouping.ignored == {"duplicate": 1}
@@ -70,6 +71,7 @@ def test_a_spoilt_session_leaves_its_group_and_is_tried_again() -> None:
 
 
 def test_the_first_valid_session_of_a_sample_counts() -> None:
+    """Holds invariant I6."""
     grouping = Grouping()
     (ready,) = feed(grouping, session(0, attempt=1), session(0, attempt=0), session(1))
     assert isinstance(ready, GroupReady)

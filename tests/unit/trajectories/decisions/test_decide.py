@@ -140,6 +140,7 @@ def test_events_of_a_named_session_carry_its_id() -> None:
 
 
 def test_a_command_that_was_carried_out_does_nothing() -> None:
+    """Holds invariant I4."""
     built = session_after(started("a"), rewarded(command_id="r"), closed())
 
     assert decide(built.session, request_turn("a"), context()).events == []
@@ -249,6 +250,7 @@ def test_the_last_reward_finalizes_a_closed_session() -> None:
 
 
 def test_a_reward_that_never_comes_does_not_hold_the_session_for_ever() -> None:
+    """Holds invariant I8."""
     built = session_after(closed(await_reward_until_ms=9_000))
 
     assert deadlines.due_ms(built.session) == 9_000
@@ -259,6 +261,7 @@ def test_a_reward_that_never_comes_does_not_hold_the_session_for_ever() -> None:
 
 
 def test_a_turn_past_its_deadline_fails_and_its_worker_is_told() -> None:
+    """Holds invariant I8."""
     built = session_after(started(), dispatched())
 
     decision = deadlines.overdue(built.session, context(now_ms=60_000))

@@ -79,6 +79,7 @@ def test_the_first_request_is_a_root(talk: Talk) -> None:
 
 
 def test_a_longer_history_extends_the_exact_stored_ids(talk: Talk) -> None:
+    """Holds invariant I3."""
     first = talk.turn("a", USER, answer=ANSWER, text="co")
 
     found = talk.match(USER, ANSWER, message("user", "more"))
@@ -89,6 +90,7 @@ def test_a_longer_history_extends_the_exact_stored_ids(talk: Talk) -> None:
 
 
 def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(talk: Talk) -> None:
+    """Holds invariant I5."""
     talk.turn("a", USER, answer=ANSWER, text="code 3")
 
     found = talk.match(USER, message("assistant", "code 9"), message("user", "more"))
@@ -172,6 +174,8 @@ def test_another_shape_never_extends(talk: Talk) -> None:
 
 
 def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(talk: Talk) -> None:
+    """Holds invariant I5."""
+
     def calling(turn_id: str) -> bytes:
         call = {"name": "lookup", "arguments": '{"key":7}'}
         entry = {"id": tool_call_id(turn_id, 0), "type": "function", "function": call}

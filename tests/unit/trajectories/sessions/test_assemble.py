@@ -54,6 +54,7 @@ def test_tokens_lie_one_behind_the_other_in_node_order() -> None:
 
 
 def test_the_same_log_gives_the_same_bytes() -> None:
+    """Holds invariant I7."""
     assert encode(finished(two_turns())) == encode(finished(two_turns()))
 
 
@@ -80,6 +81,7 @@ def test_the_session_s_group_and_offsets_travel_along() -> None:
 def test_only_exact_turns_are_trained(
     started_with: dict[str, Any], completed_with: dict[str, Any], reason: str
 ) -> None:
+    """Holds invariant I2."""
     made = finished(
         session_after(started(**started_with), dispatched(), completed(ids(7, 8), **completed_with))
     )

@@ -47,6 +47,7 @@ WHOLE: tuple[Record, ...] = (
 
 @pytest.mark.parametrize("number", range(len(WHOLE)))
 def test_an_event_told_twice_counts_once(number: int) -> None:
+    """Holds invariant I4."""
     once = SessionBuilder().apply(*WHOLE)
     twice = SessionBuilder().apply(*WHOLE[: number + 1], WHOLE[number], *WHOLE[number + 1 :])
 
@@ -69,6 +70,7 @@ def test_an_event_told_twice_counts_once(number: int) -> None:
     ],
 )
 def test_output_of_anything_else_is_counted_and_ignored(foreign: Record) -> None:
+    """Holds invariant I5."""
     built = session_after(started(), dispatched(), foreign)
 
     assert built.sampled() == b""
@@ -118,6 +120,7 @@ def test_after_an_interruption_nobody_samples_until_the_next_dispatch() -> None:
 
 
 def test_a_turn_whose_engine_saw_another_prompt_is_not_confirmed() -> None:
+    """Holds invariant I2."""
     built = session_after(started(), dispatched(), completed(ids(7), prompt=ids(1, 3)))
 
     assert built.turn().state is TurnState.COMPLETED
