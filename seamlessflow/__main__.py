@@ -1,6 +1,6 @@
-"""The command line.
+"""The command line `seamlessflow`.
 
-What a command needs is imported when it runs, so that `--help` answers at once.
+Each command imports its dependencies when it runs, so that `--help` answers at once.
 """
 
 import sys
@@ -31,7 +31,7 @@ app.add_typer(topics.app, name="topics")
 
 
 def main() -> None:
-    """Runs the command line; what goes wrong on purpose is told without a traceback."""
+    """Run the command line; print an error of this project without its traceback."""
     try:
         app()
     except SeamlessFlowError as error:

@@ -1,11 +1,11 @@
-"""`python -m producers.agents`: runs agents on the tasks of the `tasks` topic."""
+"""Entry of the agents process: `python -m producers.agents` runs agents on tasks from Kafka."""
 
 from infra.settings import load
 from producers.agents.settings import AgentsSettings
 
 
 def main() -> None:
-    """Runs until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT."""
     settings = load(AgentsSettings)
 
     import uvloop

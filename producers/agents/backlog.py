@@ -1,7 +1,7 @@
-"""Tasks that were read and not yet taken, and up to where taken ones reach. Pure.
+"""Backlog of tasks that were read ahead and are not yet started. Pure.
 
-A task's offset is committed before it runs, never earlier: what is read ahead must go to another
-process when this one ends.
+The feed commits a task's offset when the task leaves the backlog, never earlier: tasks that are
+only read ahead must go to another process when this one ends.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from infra.kafka.client import Partition, Received
 
 
 class Backlog:
-    """A queue in the order of reading."""
+    """Queue of tasks in the order in which they were read."""
 
     def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
@@ -20,16 +20,16 @@ class Backlog:
         return len(self._waiting)
 
     def add(self, received: Iterable[Received]) -> None:
-        """Appends what was read."""
+        """Append records that were read."""
         self._waiting.extend(received)
 
-    def take(self, count: int) -> tuple[list[Received], Mapping[Partition, int]]:
-        """Up to `count` tasks, and the offsets to commit before they run."""
-        taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
-        return taken, {(item.topic, item.partition): item.offset + 1 for item in taken}
+    def pop(self, count: int) -> tuple[list[Received], Mapping[Partition, int]]:
+        """Remove up to `count` tasks; return them and the offsets to commit before they run."""
+        popped = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        return popped, {(item.topic, item.partition): item.offset + 1 for item in popped}
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """Forgets the tasks of partitions that another process has now."""
+        """Forget the tasks of partitions that Kafka has assigned to another process."""
         gone = set(partitions)
         self._waiting = deque(
             item for item in self._waiting if (item.topic, item.partition) not in gone

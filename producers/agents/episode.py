@@ -1,6 +1,6 @@
-"""One task from its session's opening to its close, whatever its agent does.
+"""One episode: opens a session for a task, runs the agent in it, and closes it however it ended.
 
-Called by `runner.py` for every task. What an ending means is decided in `outcome.py`.
+`runner.py` calls it for every task; `gateway_client/ending.py` decides what an ending means.
 """
 
 import asyncio
@@ -13,9 +13,18 @@ import orjson
 
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
-from producers.agents.blame import is_infrastructure
-from producers.agents.gateway_client import outcome
+from producers.agents.failure_cause import is_infrastructure_failure
 from producers.agents.gateway_client.client import GatewayClient, GatewayRefused, OpenedSession
+from producers.agents.gateway_client.ending import (
+    AgentCrashed,
+    AgentReturned,
+    AgentStopped,
+    AgentTimedOut,
+    Ending,
+    as_reward,
+    closing_calls,
+    result_of,
+)
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
@@ -32,7 +41,7 @@ _ENDED = "seamlessflow_agents_tasks_total"
 
 
 class Episodes:
-    """Runs tasks; all of them share one agent, one gateway and one HTTP client."""
+    """Runner of episodes; all of them share one agent, one gateway and one HTTP client."""
 
     def __init__(
         self,
@@ -55,46 +64,52 @@ class Episodes:
         self._running: set[asyncio.Task[object]] = set()
 
     def stop_agents(self) -> None:
-        """Stops all running agents; their sessions are then closed as stopped."""
+        """Cancel all running agents; their sessions are then closed as stopped."""
         for running in self._running:
             running.cancel()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections of agents and gateway client."""
         await self._http.close()
         self._gateway.disconnect()
 
     async def run(self, task: Task) -> None:
-        """Runs a task. A gateway that cannot be reached costs the task, never the process.
+        """Run one episode. If the gateway cannot be reached, only this task is lost.
 
-        Raises `GatewayRefused` where the admin key is not accepted.
+        Raises `GatewayRefused` if the gateway does not accept the admin key.
         """
         name = session_id(task.group_id, task.sample, task.attempt)
         limit_s = min(self._settings.time_limit_s, task.deadline_ms / 1000 - time.time())
         if limit_s <= 0:
-            _log.warning("%s: its deadline had passed before it was started", name)
+            _log.warning("%s: not started, the deadline of its task has passed", name)
             return
         try:
             with self._telemetry.span("run task", session_id=name, task=task.task_id) as span:
-                ending = await self._run(name, task, limit_s)
-                span.set(ending=type(ending).__name__)
-            self._metrics.counter(_ENDED, ending=type(ending).__name__).inc()
+                label = _label(await self._run(name, task, limit_s))
+                span.set(ending=label)
+            self._metrics.counter(_ENDED, ending=label).inc()
         except GatewayRefused as error:
             if error.status in _UNAUTHORIZED:
                 raise
             _log.error("%s: %s", name, error)
 
-    async def _run(self, name: str, task: Task, limit_s: float) -> outcome.Ending | None:
+    async def _run(self, name: str, task: Task, limit_s: float) -> Ending | None:
         opened = await self._open(name, task, limit_s)
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
-        ending = await self._ending(task, self._session(name, task, opened, limit_s), limit_s)
-        await self._tell(name, ending)
+        session = self._session(name, task, opened, limit_s)
+        ending = await self._play(task.payload, session, limit_s)
+        settings = self._settings
+        calls = closing_calls(ending, settings.timeout_reward, settings.await_reward_s)
+        for reward in calls.rewards:
+            await self._gateway.reward(name, reward)
+        await self._gateway.close(name, calls.close)
         return ending
 
     async def _open(self, name: str, task: Task, limit_s: float) -> OpenedSession | None:
         settings = self._settings
+        # The session must outlive agent, judge and a late reward, or it expires before its close.
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S
         return await self._gateway.open(name, task, settings.name, longest_s)
 
@@ -111,51 +126,49 @@ class Episodes:
             shared=self._http,
         )
 
-    async def _ending(self, task: Task, session: AgentSession, limit_s: float) -> outcome.Ending:
-        running = asyncio.create_task(self._play(task.payload, session))
+    async def _play(self, payload: bytes, session: AgentSession, limit_s: float) -> Ending:
+        """Run the agent for at most `limit_s`; return its ending."""
+        running: asyncio.Task[object] = asyncio.create_task(self._agent.run(payload, session))
         self._running.add(running)
         try:
+            # `wait` and not `wait_for`: an agent that ignores its cancellation must not hold up
+            # the session beyond the grace.
             await asyncio.wait({running}, timeout=limit_s)
             if not running.done():
                 running.cancel()
                 await asyncio.wait({running}, timeout=_STOP_GRACE_S)
-                return outcome.TimedOut(limit_s)
+                return AgentTimedOut(limit_s)
         finally:
             self._running.discard(running)
         if running.cancelled():
-            return outcome.Stopped()
+            return AgentStopped()
         error = running.exception()
         if error is not None:
             _log.warning("%s: the agent failed", session.session_id, exc_info=error)
-            return outcome.Crashed(f"{type(error).__name__}: {error}", _infrastructure(error))
-        return await self._judged(task.payload, running.result())
+            return AgentCrashed(f"{type(error).__name__}: {error}", _infrastructure_failed(error))
+        return await self._judged(payload, running.result())
 
-    async def _play(self, payload: bytes, session: AgentSession) -> object:
-        return await self._agent.run(payload, session)
-
-    async def _judged(self, payload: bytes, value: object) -> outcome.Ending:
-        """The ending of an agent that came to its end, with its judge's reward."""
+    async def _judged(self, payload: bytes, value: object) -> Ending:
+        """Return the ending of an agent that returned `value`, with the judge's reward."""
         try:
-            result = outcome.result_of(value)
+            result = result_of(value)
             if self._judge is None:
-                return outcome.Returned(result)
+                return AgentReturned(result)
             async with asyncio.timeout(self._settings.reward_limit_s):
                 task: Mapping[str, object] = orjson.loads(payload)
                 reward = await invoke(self._judge, self._threads, task, result)
-            return outcome.Returned({**result, "reward": outcome.number(reward)})
-        except Exception as error:  # whatever the judge raises ends this session, nothing else
-            _log.warning("the reward could not be had", exc_info=error)
-            return outcome.Crashed(f"reward: {type(error).__name__}: {error}")
-
-    async def _tell(self, name: str, ending: outcome.Ending) -> None:
-        settings = self._settings
-        told = outcome.outcome(ending, settings.timeout_reward, settings.await_reward_s)
-        for reward in told.rewards:
-            await self._gateway.reward(name, reward)
-        await self._gateway.close(name, told.close)
+            return AgentReturned({**result, "reward": as_reward(reward)})
+        except Exception as error:  # an error of the judge ends this session and nothing else
+            _log.warning("the judge gave no reward", exc_info=error)
+            return AgentCrashed(f"reward: {type(error).__name__}: {error}")
 
 
-def _infrastructure(error: BaseException) -> bool:
+def _label(ending: Ending | None) -> str:
+    """Return the ending as metrics and spans name it: without the prefix of its class."""
+    return type(ending).__name__.removeprefix("Agent")
+
+
+def _infrastructure_failed(error: BaseException) -> bool:
     if isinstance(error, CommandFailed):
         return error.exit_status == TRY_AGAIN
-    return is_infrastructure(error)
+    return is_infrastructure_failure(error)

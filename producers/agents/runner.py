@@ -1,7 +1,7 @@
-"""The agents process: tasks from Kafka, run within a limit, ended in order.
+"""The agents process: runs an episode for each task from Kafka, and ends in order.
 
-On the way down no more tasks are taken, running agents get `drain_s`, then they are stopped and
-their sessions closed as stopped.
+When it is told to stop it starts no more tasks, gives running agents `drain_s` to finish, then
+stops them and closes their sessions as stopped.
 """
 
 import asyncio
@@ -18,35 +18,36 @@ from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.harness.command import Command
 from producers.agents.harness.loading import load_callable
 from producers.agents.settings import AgentsSection, AgentsSettings
-from producers.agents.task_feed import Places, TaskFeed
+from producers.agents.task_feed import AgentCapacity, TaskFeed
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0
-_TALKATIVE = ("httpx", "httpx2")
-"""Libraries of agents that log every call."""
+_LOG_EVERY_CALL = ("httpx", "httpx2")
+"""Libraries of agents that log a line for each call."""
 
 
 async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
-    """Runs agents until `stop`.
+    """Run agents until `stop` is set.
 
-    Raises `CallableNotFound` before anything else is done, and `GatewayRefused` where the gateway
-    does not accept the admin key.
+    Raises `CallableNotFound` before it reads any task, and `GatewayRefused` if the gateway does not
+    accept the admin key.
     """
-    for library in _TALKATIVE:
+    for library in _LOG_EVERY_CALL:
         logging.getLogger(library).setLevel(logging.WARNING)
     threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
     name = f"agents-{os.getpid()}"
     traces, metrics = telemetry(settings.telemetry, "agents", name), Metrics()
     export = metrics_export(settings.telemetry, metrics, "agents", name)
     episodes = _episodes(settings.agents, threads, traces, metrics)
-    places = Places(settings.agents.concurrency)
-    running = _Running(episodes, places, stop)
+    capacity = AgentCapacity(settings.agents.concurrency)
+    running = _RunningEpisodes(episodes, capacity, stop)
     loop = asyncio.get_running_loop()
+    # The feed calls `start` in its own thread; episodes belong to this loop.
     feed = TaskFeed(
         settings.kafka,
         settings.agents.group,
-        places,
+        capacity,
         lambda task: loop.call_soon_threadsafe(running.start, task),
     )
     feed.begin()
@@ -78,16 +79,16 @@ def _agent(settings: AgentsSection, threads: Executor) -> Agent:
     return CallableAgent(load_callable(settings.callable), threads)
 
 
-class _Running:
-    """The episodes under way."""
+class _RunningEpisodes:
+    """Episodes under way."""
 
-    def __init__(self, episodes: Episodes, places: Places, stop: asyncio.Event) -> None:
+    def __init__(self, episodes: Episodes, capacity: AgentCapacity, stop: asyncio.Event) -> None:
         self._episodes = episodes
-        self._places = places
+        self._capacity = capacity
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = stop
         self.failure: BaseException | None = None
-        """What an episode may not raise; it ends the process."""
+        """Exception of an episode, None if there was none; it ends the process."""
 
     def start(self, task: Task) -> None:
         running = asyncio.get_running_loop().create_task(self._episodes.run(task))
@@ -103,7 +104,7 @@ class _Running:
 
     def _done(self, running: asyncio.Task[None]) -> None:
         self._tasks.discard(running)
-        self._places.give_back()
+        self._capacity.release()
         error = None if running.cancelled() else running.exception()
         if error is not None:
             self.failure = error

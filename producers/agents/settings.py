@@ -1,4 +1,4 @@
-"""Settings of the agents process: `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
+"""Settings of the agents process, `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
 
 from typing import Self
 
@@ -8,7 +8,7 @@ from infra.settings import ProcessSettings, Section
 
 
 class AgentsSection(Section):
-    """Which agent to run, and within which bounds."""
+    """The agent to run, and its limits."""
 
     callable: str = Field(
         "",
@@ -17,8 +17,8 @@ class AgentsSection(Section):
     )
     command: tuple[str, ...] = Field(
         (),
-        description="Agent as a command line, a JSON list; the task comes as JSON on its standard "
-        "input, the last line of its output may be a JSON object with its reward",
+        description="Agent as a command line, a JSON list; it reads the task as JSON from standard "
+        "input, and the last line of its output may be a JSON object with its reward",
     )
     reward: str = Field(
         "",
@@ -31,9 +31,11 @@ class AgentsSection(Section):
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
     )
     group: str = Field(
-        "agents", description="Consumer group; processes of one group share the tasks"
+        "agents", description="Kafka consumer group; processes of one group share the tasks"
     )
-    concurrency: int = Field(64, ge=1, description="Agents run at the same time by this process")
+    concurrency: int = Field(
+        64, ge=1, description="Most agents that this process runs at the same time"
+    )
     time_limit_s: float = Field(
         600,
         gt=0,
@@ -43,14 +45,14 @@ class AgentsSection(Section):
     reward_limit_s: float = Field(60, gt=0, description="Seconds the judge may take")
     timeout_reward: float | None = Field(
         None,
-        description="Reward of an agent that was stopped at its time limit; none: such a session "
-        "leaves its group and is tried again",
+        description="Reward of an agent that was stopped at its time limit; if not set, its "
+        "session does not count and the sample is tried again",
     )
     await_reward_s: float = Field(
         0,
         ge=0,
-        description="Seconds to wait for rewards that come from elsewhere, where the "
-        "agent gave none",
+        description="Seconds to wait for a reward that comes from elsewhere, if the agent "
+        "returned none",
     )
     call_limit_s: float = Field(
         30,

@@ -1,7 +1,7 @@
-"""Reads `tasks` in a thread of its own and hands over as many as there are places.
+"""Feed of tasks: reads `tasks` in a thread of its own and starts as many agents as are allowed.
 
-A task is committed before it is handed over: one that was begun is never begun again by this
-consumer group, and one that was lost is issued anew by pacing at its deadline.
+A task's offset is committed before the task is started: this consumer group never starts it a
+second time. If a process dies with a started task, the scheduler issues it again at its deadline.
 """
 
 import threading
@@ -22,56 +22,64 @@ _BUSY_POLL_S = 0.01
 _LONGEST_WAIT_MS = 86_400_000
 
 
-class Places:
-    """How many more agents may be started. Taken by the feed's thread, given back by the loop."""
+class AgentCapacity:
+    """Count of the agents that may still be started.
+
+    The feed's thread reserves them, the event loop releases them.
+    """
 
     def __init__(self, count: int) -> None:
         self._free = count
         self._changed = threading.Condition()
 
     def free(self, timeout_s: float = 0) -> int:
-        """Free places, as soon as there are any, else 0 after `timeout_s`."""
+        """Return how many agents may be started; wait up to `timeout_s` while it is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0, timeout_s)
             return self._free
 
-    def take(self, count: int) -> None:
-        """Takes places that `free` has named."""
+    def reserve(self, count: int) -> None:
+        """Count `count` agents as running; at most as many as `free` returned."""
         with self._changed:
             self._free -= count
 
-    def give_back(self) -> None:
-        """A place is free again."""
+    def release(self) -> None:
+        """Count one agent as ended."""
         with self._changed:
             self._free += 1
             self._changed.notify_all()
 
 
 class TaskFeed:
-    """Hands tasks to `start`, which is called in the feed's thread and returns at once."""
+    """Calls `start` with each task, in the feed's thread; `start` must return at once."""
 
     def __init__(
-        self, settings: KafkaSettings, group: str, places: Places, start: Callable[[Task], object]
+        self,
+        settings: KafkaSettings,
+        group: str,
+        capacity: AgentCapacity,
+        start: Callable[[Task], object],
     ) -> None:
         self._settings = settings
         self._group = group
-        self._places = places
+        self._capacity = capacity
         self._start = start
         self._backlog = Backlog()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="task feed")
 
     def begin(self) -> None:
-        """Joins the group and goes on until `end`."""
+        """Join the Kafka consumer group and start tasks until `end`."""
         self._thread.start()
 
     def end(self) -> None:
-        """Hands over nothing more and leaves the group; waits for both."""
+        """Start no more tasks, leave the Kafka consumer group, and wait for both."""
         self._ended.set()
         self._thread.join()
 
     def _serve(self) -> None:
         letters = Producer(self._settings, f"{_CLIENT_ID}-dead-letters")
+        # While all agents are busy the feed does not poll; Kafka must not take that for a failure.
         options: dict[str, Any] = {"max.poll.interval.ms": _LONGEST_WAIT_MS}
         reader = Reader(
             self._settings, _CLIENT_ID, group=self._group, dead_letters=letters, **options
@@ -80,7 +88,7 @@ class TaskFeed:
             reader.subscribe([TASKS.name], on_revoked=self._backlog.drop)
             while not self._ended.is_set():
                 self._read(reader)
-                self._hand_over(reader)
+                self._start_tasks(reader)
         finally:
             reader.close()
             letters.close()
@@ -89,16 +97,16 @@ class TaskFeed:
         if len(self._backlog) < _READ_AHEAD:
             self._backlog.add(reader.poll(_BUSY_POLL_S if len(self._backlog) else _POLL_S))
         else:
-            self._places.free(_POLL_S)
+            self._capacity.free(_POLL_S)
 
-    def _hand_over(self, reader: Reader) -> None:
-        taken, offsets = self._backlog.take(self._places.free())
-        if not taken or self._ended.is_set():
+    def _start_tasks(self, reader: Reader) -> None:
+        popped, offsets = self._backlog.pop(self._capacity.free())
+        if not popped or self._ended.is_set():
             return
-        reader.commit(offsets)
-        self._places.take(len(taken))
-        for item in taken:
+        reader.commit(offsets)  # before the start: see the module's docstring
+        self._capacity.reserve(len(popped))
+        for item in popped:
             if isinstance(item.record, Task):
                 self._start(item.record)
             else:
-                self._places.give_back()
+                self._capacity.release()

@@ -1,4 +1,4 @@
-"""`seamlessflow doctor`: whether this machine can run the system."""
+"""The command `seamlessflow doctor`: checks that this machine can run the system."""
 
 import os
 from pathlib import Path
@@ -10,18 +10,16 @@ _MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[
 
 
 def doctor(
-    out: Annotated[Path, typer.Option(help="Where a run would be kept.")] = Path(".seamlessflow"),
-    model: Annotated[
-        Path | None, typer.Option(help="A Hugging Face directory whose tokenizer to try.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of a later run.")] = Path(".seamlessflow"),
+    model: Annotated[Path | None, typer.Option(help="A Hugging Face directory to check.")] = None,
     renderer: Annotated[
         str, typer.Option(help="Renderer settings for --model, as JSON.")
     ] = '{"name": "qwen3"}',
 ) -> None:
     """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
 
-    The broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault
-    comes with its remedy; the exit status is 1 if one of them has to be dealt with.
+    The broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is
+    shown with its remedy; the exit status is 1 if one of them keeps the system from running.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""`seamlessflow show`: a session's tree."""
+"""The command `seamlessflow show`: a session's tree of tokens."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,29 +9,29 @@ import typer
 def show(
     session: Annotated[
         str | None,
-        typer.Argument(help="Id of the session; without it the last that ended are listed."),
+        typer.Argument(help="Id of the session; without it, the last sessions are listed."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of a run, live or over; without it, SEAMLESSFLOW_KAFKA__*."),
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
     ] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="A row for every token.")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show a row for each token.")] = False,
     records: Annotated[
         bool, typer.Option("--records", help="All its records on all topics instead of the tree.")
     ] = False,
-    count: Annotated[int, typer.Option(min=1, help="Sessions to list.")] = 20,
+    count: Annotated[int, typer.Option(min=1, help="Number of sessions to list.")] = 20,
 ) -> None:
-    """Show what is on the log of a session: its tree of tokens, masks, versions, match rules."""
+    """Show a session as it is on the log: its tree of tokens, masks, versions and match rules."""
     from seamlessflow.inspection.record_view import records_view
     from seamlessflow.inspection.session_list import session_list
     from seamlessflow.inspection.session_log import load_session, recent_trajectories
     from seamlessflow.inspection.session_records import session_records
     from seamlessflow.inspection.tree_view import session_view
     from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_of
+    from seamlessflow.processes.cluster import kafka_to_inspect
 
     console = wide_console()
-    with kafka_of(out) as kafka:
+    with kafka_to_inspect(out) as kafka:
         if session is None:
             console.print(session_list(recent_trajectories(kafka, count)))
             return

@@ -1,4 +1,4 @@
-"""`seamlessflow topics`: create, check, list."""
+"""The commands `seamlessflow topics create`, `check` and `list`."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 @app.command()
 def create(
     replication: Annotated[
-        int, typer.Option(help="Copies of every partition; -1: as many as the cluster likes.")
+        int, typer.Option(help="Copies of each partition; -1: the cluster's own default.")
     ] = -1,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included."""
@@ -22,7 +22,7 @@ def create(
     for name in made:
         typer.echo(f"created {name}")
     if not made:
-        typer.echo("all topics are there")
+        typer.echo("all topics exist")
 
 
 @app.command()
@@ -41,7 +41,7 @@ def check() -> None:
 
 @app.command(name="list")
 def list_() -> None:
-    """List records and committed lag of every topic that is there."""
+    """List records and committed lag of every topic that exists."""
     from infra.settings import ProcessSettings, load
     from seamlessflow.inspection.topic_state import states, table
     from seamlessflow.inspection.wide_console import wide_console

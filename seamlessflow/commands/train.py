@@ -1,4 +1,4 @@
-"""`seamlessflow train`: the same loop on the user's own tasks, agent, model and cluster."""
+"""The command `seamlessflow train`: a training with the user's tasks, agent, model and cluster."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,15 +23,16 @@ def train(
     settings: Annotated[
         bool,
         typer.Option(
-            "--settings", callback=_settings, is_eager=True, help="Explain every setting, and exit."
+            "--settings", callback=_settings, is_eager=True, help="Explain every setting and exit."
         ),
     ] = False,
 ) -> None:
-    """Train a policy on your own tasks with your own agent; resumes what lies in its directory.
+    """Train a policy on your own tasks with your own agent; resumes the run in its directory.
 
-    What a file calls run: {steps: 50} the environment calls SEAMLESSFLOW_RUN__STEPS=50, and wins.
+    An environment variable such as SEAMLESSFLOW_RUN__STEPS=50 overrides run: {steps: 50} in the
+    file.
     """
-    from seamlessflow.commands.run import run_training
+    from seamlessflow.commands.training_run import run_training
     from seamlessflow.config import load, require_files
 
     loaded = load(config)

@@ -21,7 +21,7 @@ MAX_TURNS = 2
 TOOLS = [cast(ChatCompletionFunctionToolParam, LOOKUP)]
 
 
-class Session(Protocol):
+class ModelEndpoint(Protocol):
     """What the agent needs of `producers.agents.harness.session.AgentSession`."""
 
     @property
@@ -37,7 +37,7 @@ class Session(Protocol):
     def http_client(self) -> httpx2.AsyncClient: ...
 
 
-async def run(task: LookupTask, session: Session) -> float:
+async def run(task: LookupTask, session: ModelEndpoint) -> float:
     """Plays one episode and gives its reward.
 
     Whatever the model says ends in a reward: an answer out of form is worth 0. Errors of the

@@ -1,7 +1,7 @@
-"""The Kafka of a run, whether the run is under way, is kept in a directory, or lives elsewhere.
+"""Kafka of a run, for commands that only read it.
 
-A run under way says in `OUT/run.json` where its Kafka is; of one that is over, the embedded broker
-is started over its data for as long as somebody reads.
+A running run keeps the address of its Kafka in `OUT/run.json`. For a run that has ended, the
+embedded broker is started on its data while a command reads them.
 """
 
 import json
@@ -17,19 +17,19 @@ from infra.settings import load as load_settings
 
 KAFKA_DIR = "kafka"
 _ADDRESS = "run.json"
-_LIVE_TIMEOUT_S = 2.0
+_ANSWER_TIMEOUT_S = 2.0
 
 
-class NothingKept(SeamlessFlowError):
-    """There is no Kafka data of a run."""
+class NoRunData(SeamlessFlowError):
+    """A directory contains no Kafka data of a run."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
         super().__init__(f"{out} holds no run: there is no {KAFKA_DIR} in it")
 
 
-def announce(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
-    """Says where a run that is under way can be reached."""
+def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
+    """Write the address at which commands reach a run that starts."""
     address = {
         "bootstrap_servers": kafka.bootstrap_servers,
         "topic_prefix": kafka.topic_prefix,
@@ -38,31 +38,32 @@ def announce(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
     (out / _ADDRESS).write_text(json.dumps(address), encoding="utf-8")
 
 
-def withdraw(out: Path) -> None:
-    """Takes it back."""
+def remove_address(out: Path) -> None:
+    """Remove the address of a run that has ended."""
     (out / _ADDRESS).unlink(missing_ok=True)
 
 
 @contextmanager
-def kafka_of(out: Path | None) -> Iterator[KafkaSettings]:
-    """Kafka of the run in `out`; None: the one of the environment.
+def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
+    """Return settings for the Kafka of the run in `out`, or of the environment if `out` is None.
 
-    Raises `NothingKept`, and `BrokerFailed` when the kept data cannot be served.
+    Raises `NoRunData`, and `BrokerFailed` if the broker cannot serve the data.
     """
     if out is None:
         yield load_settings(ProcessSettings).kafka
         return
-    live = _live(out)
-    if live is not None:
-        yield live
+    running = _running(out)
+    if running is not None:
+        yield running
         return
     if not (out / KAFKA_DIR).is_dir():
-        raise NothingKept(out)
+        raise NoRunData(out)
     with Broker(out / KAFKA_DIR, short_lived=True) as broker:
         yield broker.settings
 
 
-def _live(out: Path) -> KafkaSettings | None:
+def _running(out: Path) -> KafkaSettings | None:
+    """Return the Kafka of a running run; None if `run.json` is missing or left from a crash."""
     try:
         address = json.loads((out / _ADDRESS).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -71,7 +72,7 @@ def _live(out: Path) -> KafkaSettings | None:
         bootstrap_servers=address["bootstrap_servers"], topic_prefix=address["topic_prefix"]
     )
     try:
-        cluster_id(settings, _LIVE_TIMEOUT_S)
+        cluster_id(settings, _ANSWER_TIMEOUT_S)
     except KafkaUnavailable:
         return None
     return settings

@@ -1,8 +1,8 @@
-"""All processes of a run on one machine: started, watched, ended in order.
+"""Launcher of all processes of a run on one machine: starts, watches and ends them.
 
-Every process is started as `python -m module` with its settings in its environment and a log file
-of its own. One that ends by itself ends the run, with the end of its log. Used as a context
-manager: leaving it ends what still runs, the last started first.
+Every process runs as `python -m module` with its settings in its environment and a log file of its
+own. If one ends by itself, the run ends with an error that shows the end of its log. Leaving the
+launcher, a context manager, ends the processes that still run, the last started first.
 """
 
 import logging
@@ -23,7 +23,7 @@ _MEASURE_EVERY_S = 1.0
 
 
 class NotReady(SeamlessFlowError):
-    """What was waited for did not come; `tails` are the ends of the logs of those waited for."""
+    """A condition did not come true in time; `tails` are the ends of the processes' logs."""
 
     def __init__(self, what: str, timeout_s: float, tails: Mapping[str, str]) -> None:
         self.what = what
@@ -34,15 +34,15 @@ class NotReady(SeamlessFlowError):
 
 
 class Launcher:
-    """The children, by name."""
+    """Child processes by name."""
 
     def __init__(self, log_dir: Path, stop: Stop) -> None:
         self._log_dir = log_dir
         self._stop = stop
         self._children: dict[str, Child] = {}
-        self._others: dict[str, int] = {}
+        self._measured_pids: dict[str, int] = {}
         self._peaks: dict[str, float] = {}
-        self._measured_s = 0.0
+        self._last_measured_s = 0.0
         log_dir.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -59,16 +59,16 @@ class Launcher:
 
     @property
     def running(self) -> Mapping[str, Child]:
-        """Processes that were started and not ended."""
+        """Processes that were started and not ended by the launcher."""
         return self._children
 
     @property
     def peaks_mb(self) -> Mapping[str, float]:
-        """Largest resident memory of every process so far, in MiB, ended ones included."""
+        """Largest resident memory of every process so far, in MiB, also of those that ended."""
         return dict(sorted(self._peaks.items()))
 
     def start(self, spec: ChildSpec) -> Child:
-        """Starts a process; returns at once."""
+        """Start a process; return at once."""
         if spec.name in self._children:
             raise ValueError(f"{spec.name} runs already")
         child = Child(spec, self._log_dir / f"{spec.name}.log")
@@ -76,23 +76,23 @@ class Launcher:
         return child
 
     def watch_memory_of(self, name: str, pid: int) -> None:
-        """Counts a process in that was started elsewhere."""
-        self._others[name] = pid
+        """Also measure the memory of a process that something else started."""
+        self._measured_pids[name] = pid
 
     def check(self) -> None:
-        """Raises `ChildEnded` for a process that ended by itself, `Interrupted` if asked to end."""
+        """Raise `ChildEnded` if a process ended by itself, `Interrupted` if asked to stop."""
         self._stop.check()
         for child in self._children.values():
             child.check()
-        if time.monotonic() - self._measured_s > _MEASURE_EVERY_S:
-            self._measured_s = time.monotonic()
-            for name, pid in {**self._others, **self._pids()}.items():
+        if time.monotonic() - self._last_measured_s > _MEASURE_EVERY_S:
+            self._last_measured_s = time.monotonic()
+            for name, pid in {**self._measured_pids, **self._pids()}.items():
                 self._note(name, peak_rss_mb(pid))
 
     def run(self, spec: ChildSpec, timeout_s: float) -> None:
-        """Runs a finite process to its end.
+        """Run a finite process to its end.
 
-        Raises `ChildEnded` if it fails, `NotReady` after the limit.
+        Raises `ChildEnded` if it fails, `NotReady` after `timeout_s`.
         """
         child = self.start(spec)
         try:
@@ -101,7 +101,7 @@ class Launcher:
             self.end([spec.name])
 
     def wait_for(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
-        """Returns when the condition holds, watching all the while.
+        """Wait until the condition holds, and watch the processes meanwhile.
 
         Raises `NotReady`, and what `check` raises.
         """
@@ -114,15 +114,15 @@ class Launcher:
             self._stop.wait(_POLL_S)
 
     def end(self, names: Iterable[str]) -> None:
-        """Ends processes side by side, each within its own limit, else by force."""
+        """Stop processes side by side; kill those that exceed their own limits."""
         found = {name: self._children.pop(name, None) for name in names}
         ending = {name: child for name, child in found.items() if child and child.running}
         for name, child in ending.items():
             self._note(name, peak_rss_mb(child.pid))
             child.ask_to_end()
-        asked = time.monotonic()
+        asked_s = time.monotonic()  # all limits run from here, not one after the other
         for name, child in ending.items():
-            left_s = child.spec.stop_s - (time.monotonic() - asked)
+            left_s = child.spec.stop_s - (time.monotonic() - asked_s)
             if not child.wait(max(0.0, left_s)):
                 _log.warning("%s did not end within %g s; killed", name, child.spec.stop_s)
                 child.kill()

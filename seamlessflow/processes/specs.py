@@ -1,7 +1,7 @@
-"""From a run configuration to the processes that make the run: pure.
+"""Specifications of the processes of a run, made from its configuration. Pure.
 
-The environment of a process is this one's without any `SEAMLESSFLOW_*`, and its own settings, one
-variable a section as JSON. What the launcher decides (ports, keys, ids) stands in `Places`.
+A process gets the environment of the command line without any `SEAMLESSFLOW_*`, and its own
+settings: one variable for each section, as JSON.
 """
 
 import json
@@ -20,56 +20,56 @@ AGENTS = "agents"
 GATEWAY = "gateway"
 MANAGER = "manager"
 SCHEDULER = "scheduler"
-_GENEROUS_STOP_S = 30.0
+_LONG_STOP_S = 30.0
 M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Places:
-    """What is found out when the run starts."""
+class LaunchContext:
+    """Facts that are known only when the run starts."""
 
     kafka: KafkaSettings
     gateway_port: int
     environment: Mapping[str, str]
-    """This process's own environment."""
+    """Environment of the command line."""
 
 
-class Children:
-    """The processes of a configuration."""
+class ProcessSpecs:
+    """Specifications of all processes of a configuration."""
 
-    def __init__(self, config: RunConfig, places: Places) -> None:
+    def __init__(self, config: RunConfig, context: LaunchContext) -> None:
         self._config = config
-        self._places = places
+        self._context = context
 
     @property
     def gateway_url(self) -> str:
-        """Where the gateway listens."""
-        return f"http://127.0.0.1:{self._places.gateway_port}"
+        """Address at which the gateway listens."""
+        return f"http://127.0.0.1:{self._context.gateway_port}"
 
     def gateway(self) -> ChildSpec:
-        """The gateway."""
+        """Return the gateway."""
         section = _updated(
             self._config.gateway,
-            port=self._places.gateway_port,
+            port=self._context.gateway_port,
             models=(self._config.run.policy,),
             policy=self._config.run.policy,
         )
         return self._child(GATEWAY, "producers.gateway", gateway=section)
 
     def manager(self) -> ChildSpec:
-        """The trajectory manager."""
+        """Return the trajectory manager."""
         return self._child(MANAGER, "consumers.trajectories", manager=self._config.manager)
 
     def rollouts(self) -> list[ChildSpec]:
-        """A rollout process of every worker that can roll out."""
+        """Return a rollout process for every worker that can roll out."""
         return [self._rollout(w) for w in self._config.workers if "rollout" in w.tags]
 
     def trainers(self) -> list[ChildSpec]:
-        """A trainer process of every worker that can train."""
+        """Return a trainer process for every worker that can train."""
         return [self._trainer(w) for w in self._config.workers if "train" in w.tags]
 
     def scheduler(self) -> ChildSpec:
-        """The scheduler of the training."""
+        """Return the scheduler of the training."""
         config = self._config
         return self._child(
             SCHEDULER,
@@ -82,21 +82,22 @@ class Children:
         )
 
     def scheduler_without_tasks(self) -> ChildSpec:
-        """A scheduler that gives roles, but neither tasks nor an end: for measuring."""
+        """Return a scheduler that assigns roles but issues no tasks, for evaluations."""
         config = self._config
         return self._child(
             SCHEDULER,
             "scheduler",
+            # One step more than the run has, or it would end with the last step.
             run=_updated(config.run, steps=config.run.steps + 1),
             scheduler=config.scheduler,
         )
 
     def agents(self) -> ChildSpec:
-        """The agents."""
+        """Return the agents process."""
         gateway = self._config.gateway
         key = gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
         section = _updated(self._config.agents, gateway_url=self.gateway_url, admin_key=key)
-        stop_s = section.drain_s + _GENEROUS_STOP_S
+        stop_s = section.drain_s + _LONG_STOP_S
         return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section)
 
     def _rollout(self, worker: WorkerSection) -> ChildSpec:
@@ -124,7 +125,7 @@ class Children:
             f"trainer-{worker.id}",
             "trainer",
             worker.environment,
-            stop_s=_GENEROUS_STOP_S,
+            stop_s=_LONG_STOP_S,
             finite=True,
             run=self._config.run,
             pacing=self._config.pacing,
@@ -141,7 +142,7 @@ class Children:
         finite: bool = False,
         **sections: BaseModel,
     ) -> ChildSpec:
-        shared = {"kafka": self._places.kafka, "telemetry": self._config.telemetry}
+        shared = {"kafka": self._context.kafka, "telemetry": self._config.telemetry}
         settings = {
             f"{ENV_PREFIX}{section.upper()}": as_json(model)
             for section, model in {**shared, **sections}.items()
@@ -150,7 +151,7 @@ class Children:
             name=name,
             module=module,
             environment={
-                **without_settings(self._places.environment),
+                **without_settings(self._context.environment),
                 **settings,
                 f"{ENV_PREFIX}DATA_DIR": str(self._config.out),
                 **(environment or {}),
@@ -161,7 +162,7 @@ class Children:
 
 
 def _visible(engine: str, device: str | None) -> Mapping[str, str]:
-    """vLLM takes the GPUs that it sees, so it is shown the worker's own."""
+    """Return the variables that show vLLM only its worker's GPU: it takes the first it sees."""
     kind, _, number = (device or "").partition(":")
     return (
         {"CUDA_VISIBLE_DEVICES": number} if engine == "vllm" and kind == "cuda" and number else {}
@@ -169,12 +170,12 @@ def _visible(engine: str, device: str | None) -> Mapping[str, str]:
 
 
 def without_settings(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """An environment without any of this system's settings."""
+    """Return the environment without any settings of this project."""
     return {name: text for name, text in environment.items() if not name.startswith(ENV_PREFIX)}
 
 
 def as_json(model: BaseModel) -> str:
-    """A settings section as the value of its environment variable, secrets in clear."""
+    """Return a settings section as the value of its environment variable, secrets in clear."""
     return json.dumps(model.model_dump(mode="python"), default=_plain, sort_keys=True)
 
 

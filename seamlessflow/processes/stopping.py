@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an event that everything waits with."""
+"""Ctrl-C and SIGTERM as an event that ends every wait of a command."""
 
 import signal
 import threading
@@ -9,33 +9,33 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupted(BaseException):
-    """The user asked to end; everything that was started is still to be ended in order."""
+    """The user asked to stop. Not an `Exception`: only the `with` blocks of processes handle it."""
 
 
 class Stop:
-    """Set once somebody asked to end."""
+    """Event that a signal sets."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Asks to end."""
+        """Ask all waits to end."""
         self._event.set()
 
     def check(self) -> None:
-        """Raises `Interrupted` if asked to end."""
+        """Raise `Interrupted` if the user asked to stop."""
         if self._event.is_set():
             raise Interrupted
 
     def wait(self, timeout_s: float) -> None:
-        """Waits. Raises `Interrupted` as soon as asked to end."""
+        """Wait for `timeout_s`. Raises `Interrupted` as soon as the user asks to stop."""
         if self._event.wait(timeout_s):
             raise Interrupted
 
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """While the block runs, a first signal sets the stop; a second one ends the process at once."""
+    """Return a stop that the first signal sets in this block; a second signal ends the process."""
     stop = Stop()
 
     def handle(number: int, _: object) -> None:

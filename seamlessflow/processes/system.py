@@ -1,6 +1,6 @@
-"""The processes of one run on one Kafka: started all at once, ready when everybody serves.
+"""System of all processes of one run on one Kafka: the order in which they start and stop.
 
-Owns no process itself (`launcher.py` does); knows who needs whom.
+`launcher.py` owns the processes; this module knows which of them needs which.
 """
 
 import os
@@ -15,23 +15,30 @@ from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
-from seamlessflow.processes.cluster import announce, withdraw
+from seamlessflow.processes.cluster import remove_address, write_address
 from seamlessflow.processes.launcher import Launcher
-from seamlessflow.processes.specs import AGENTS, GATEWAY, MANAGER, SCHEDULER, Children, Places
+from seamlessflow.processes.specs import (
+    AGENTS,
+    GATEWAY,
+    MANAGER,
+    SCHEDULER,
+    LaunchContext,
+    ProcessSpecs,
+)
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
-from seamlessflow.watching.progress import Progress
+from seamlessflow.watching.progress import RunProgress
 
 BROKER = "broker"
 BROKERS_OWN_REPLICATION = -1
-"""As many copies as the cluster makes of a topic by itself."""
+"""The replication factor that the cluster uses by default."""
 
 _LOADED_TIMEOUT_S = 60.0
 
 
 @contextmanager
-def kafka_for(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
-    """The cluster of the configuration, or an embedded broker, with all topics on it."""
+def kafka_to_run_on(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
+    """Return the configured Kafka, or start an embedded broker; create all topics on it."""
     if config.kafka is not None:
         create_topics(config.kafka, TOPICS.values(), BROKERS_OWN_REPLICATION)
         yield config.kafka
@@ -44,7 +51,7 @@ def kafka_for(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
 
 
 class System:
-    """The processes of a configuration, and what is seen of them. Used from one thread."""
+    """Processes of a configuration, and their progress as Kafka shows it. Used from one thread."""
 
     def __init__(
         self, config: RunConfig, kafka: KafkaSettings, launcher: Launcher, display: Display
@@ -53,45 +60,48 @@ class System:
         self._config = config
         self._launcher = launcher
         self._display = display
-        self._children = Children(config, Places(kafka, port, dict(os.environ)))
+        self._specs = ProcessSpecs(config, LaunchContext(kafka, port, dict(os.environ)))
         self._port = port
-        progress = Progress(config.run.policy, config.run.steps, since_ms=now_ms())
+        progress = RunProgress(config.run.policy, config.run.steps, since_ms=now_ms())
         self._observer = Observer(kafka, progress)
         self.kafka = kafka
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Starts everything but scheduler and trainers; at the end stops all, in order."""
+        """Start all processes but scheduler and trainers; on leaving, stop all of them in order."""
         try:
             with self._observer:
-                for spec in self._lasting():
+                for spec in self._first_specs():
                     self._launcher.start(spec)
-                announce(self._config.out, self.kafka, self._children.gateway_url)
+                write_address(self._config.out, self.kafka, self._specs.gateway_url)
                 yield
         finally:
-            withdraw(self._config.out)
-            for names in self._order_of_ending():
+            remove_address(self._config.out)
+            for names in self._stop_order():
                 self._launcher.end(names)
 
     @property
-    def progress(self) -> Progress:
-        """What is known now."""
+    def progress(self) -> RunProgress:
+        """Progress of the run, with all records until now."""
         return self._observer.poll()
 
     def start_trainers(self) -> None:
-        """Starts the trainer of every worker that can train."""
-        for spec in self._children.trainers():
+        """Start a trainer process for every worker that can train."""
+        for spec in self._specs.trainers():
             self._launcher.start(spec)
 
-    def schedule(self, training: bool) -> None:
-        """Puts the scheduler in charge: of the training, or only of roles."""
+    def restart_scheduler(self, training: bool) -> None:
+        """Start the scheduler, in place of the running one.
+
+        With `training` it issues tasks and ends with the run, else it only assigns roles.
+        """
         self._launcher.end([SCHEDULER])
-        children = self._children
-        spec = children.scheduler() if training else children.scheduler_without_tasks()
+        specs = self._specs
+        spec = specs.scheduler() if training else specs.scheduler_without_tasks()
         self._launcher.start(spec)
 
     def wait_until_ready(self) -> None:
-        """Returns when there are weights, every worker has rolled out and the gateway answers.
+        """Wait for published weights, a first service of every rollout worker, and the gateway.
 
         Raises `NotReady`.
         """
@@ -106,7 +116,7 @@ class System:
         self.wait_for(what, ready, self._config.start_timeout_s)
 
     def wait_for_newest_weights(self) -> None:
-        """Returns when everybody who rolls out does so with the newest weights."""
+        """Wait until every worker in the rollout role serves the newest weights."""
 
         def loaded() -> bool:
             progress = self.progress
@@ -116,11 +126,11 @@ class System:
         self.wait_for("the newest weights loaded", loaded, _LOADED_TIMEOUT_S)
 
     def wait_for_the_last_step(self) -> None:
-        """Returns when the trainer says that the run is finished; takes as long as it takes."""
+        """Wait without a limit until the trainer reports the end of the run."""
         self.wait_for("the last step", lambda: self.progress.is_finished, float("inf"))
 
     def wait_for(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
-        """Waits for a condition, showing how things are. Raises what `Launcher.wait_for` does."""
+        """Wait for a condition and show the progress. Raises what `Launcher.wait_for` raises."""
 
         def shown() -> bool:
             if condition():
@@ -130,12 +140,12 @@ class System:
 
         self._launcher.wait_for(what, shown, timeout_s)
 
-    def _lasting(self) -> list[ChildSpec]:
-        children = self._children
-        return [children.gateway(), children.manager(), *children.rollouts(), children.agents()]
+    def _first_specs(self) -> list[ChildSpec]:
+        specs = self._specs
+        return [specs.gateway(), specs.manager(), *specs.rollouts(), specs.agents()]
 
-    def _order_of_ending(self) -> list[list[str]]:
-        """Those who ask before those who answer."""
+    def _stop_order(self) -> list[list[str]]:
+        """Return names of processes: clients before the servers that they call."""
         names = list(self._launcher.running)
         trainers = [name for name in names if name.startswith("trainer-")]
         rollouts = [name for name in names if name.startswith("rollout-")]

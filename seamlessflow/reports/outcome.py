@@ -1,4 +1,4 @@
-"""What a run leaves in its directory beside its data: summary, pictures, final weights.
+"""Outcome of a run: the summary, charts and final weights that it leaves in its directory.
 
 Reads the log of a run whose processes have ended; the broker must still run.
 """
@@ -21,32 +21,32 @@ from seamlessflow.config import RunConfig
 from seamlessflow.processes.memory import peak_rss_mb
 from seamlessflow.reports import reward_chart, timeline_chart
 from seamlessflow.reports.reward_curve import session_facts, step_facts
-from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.reports.summary import LauncherFacts, summary
 from seamlessflow.verification.verify import Verification, verify
 from trainer.metrics.reasons import reasons_for_little_learning
 
 FINAL = "final"
-"""Directory below the weights with a copy of the last version."""
+"""Directory below the weights, with a copy of the last version."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A run that is over."""
+class RunOutcome:
+    """A run that has ended."""
 
     out: Path
     summary: Mapping[str, Any]
     verification: Verification
     reasons: tuple[str, ...] = ()
-    """Why little was learned, where that is so."""
+    """Reasons for little learning; empty if the reward rose."""
 
 
-def report(
+def write_report(
     config: RunConfig,
     kafka: KafkaSettings,
-    measured: Measured,
+    facts: LauncherFacts,
     peaks_mb: Mapping[str, float],
-) -> Outcome:
-    """Writes `summary.json`, `reward.png`, `timeline.png` and the final weights."""
+) -> RunOutcome:
+    """Write `summary.json`, `reward.png`, `timeline.png` and the final weights."""
     control = [item.record for item in read_topic(kafka, CONTROL)]
     sessions = session_facts(
         item.record
@@ -55,26 +55,26 @@ def report(
     )
     verification = verify(kafka, config.trained_dir)
     peaks_mb = {**peaks_mb, "seamlessflow": peak_rss_mb("self")}
-    measured = replace(measured, peak_rss_mb=peaks_mb)
-    told = summary(control, sessions, measured, verification)
-    text = json.dumps(told, indent=2, ensure_ascii=False)
+    facts = replace(facts, peak_rss_mb=peaks_mb)
+    figures = summary(control, sessions, facts, verification)
+    text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     steps = step_facts(control, sessions)
-    reward_chart.plot(steps, measured.eval_before, measured.eval_after, config.out / "reward.png")
+    reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
     timeline_chart.plot(timeline(control), config.out / "timeline.png")
     keep_final_weights(config.weights_dir)
-    rewards = told["reward_first10"], told["reward_last10"]
+    rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
-    return Outcome(config.out, told, verification, tuple(reasons))
+    return RunOutcome(config.out, figures, verification, tuple(reasons))
 
 
 def keep_final_weights(directory: Path) -> Path | None:
-    """Copies the newest version to `final`, a plain Hugging Face directory; None without any."""
+    """Copy the newest version to `final`, a plain Hugging Face directory; None if there is none."""
     there = versions(directory)
     if not there:
         return None
     target = directory / FINAL
-    draft = directory / f".{FINAL}"
+    draft = directory / f".{FINAL}"  # renamed when complete: `final` is never half a copy
     for stale in (draft, target):
         shutil.rmtree(stale, ignore_errors=True)
     shutil.copytree(there[max(there)], draft, ignore=shutil.ignore_patterns(MANIFEST))

@@ -1,11 +1,12 @@
-"""`reward.png`: the reward of every optimizer step, its ten-step mean, evaluation, staleness.
+"""Chart `reward.png`: reward of each optimizer step, its ten-step mean, evaluations, staleness.
 
-Looks like `timeline_chart.py`; only these two import matplotlib (extra `charts`).
+Only this module and `timeline_chart.py` import matplotlib (extra `charts`).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -14,24 +15,25 @@ from matplotlib.ticker import MaxNLocator
 from seamlessflow.reports.reward_curve import StepFacts, mean_reward
 
 REWARD, EVALUATION, STALENESS = "#3b7dd8", "#f28e2b", "#5f6368"
-INK, FAINT, GRID, EDGE = "#202124", "#5f6368", "#eceef1", "#c4c7cc"
+FAINT, EDGE = "#5f6368", "#c4c7cc"
 WINDOW = 10
-"""Steps that the bold line is a mean over; it stands in their middle."""
+"""Steps that a point of the bold line is the mean of; it is drawn in their middle."""
 
 FEW_STEPS, DOT, SMALL_DOT = 300, 4.4, 2.4
 WIDTH_IN, HEIGHT_IN, LEFT, WIDE = 10.0, 5.5, 0.062, 0.913
 
 
+@style.context("seamlessflow.reports.style")
 def plot(
     steps: Sequence[StepFacts], eval_before: float | None, eval_after: float | None, path: Path
 ) -> None:
-    """Writes the curve as PNG, also of a run that ended early. Raises `OSError`.
+    """Write the chart as PNG, also for a run that ended early. Raises `OSError`.
 
     `eval_before`, `eval_after`: mean reward on held-back tasks of the first and the last weights.
     """
-    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180, facecolor="white")
+    figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180)
     FigureCanvasAgg(figure)
-    figure.text(LEFT, 0.93, "Reward during training", fontsize=15, weight="bold", color=INK)
+    figure.text(LEFT, 0.93, "Reward during training", fontsize=15, weight="bold")
     figure.text(LEFT, 0.88, _facts(steps), fontsize=10.5, color=FAINT)
     above = figure.add_axes((LEFT, 0.36, WIDE, 0.42))
     below = figure.add_axes((LEFT, 0.115, WIDE, 0.14), sharex=above)
@@ -115,23 +117,17 @@ def _frame(axes: Axes, name: str) -> None:
         textcoords="offset points",
         fontsize=10.5,
         weight="bold",
-        color=INK,
     )
     axes.legend(
         loc="lower right",
         bbox_to_anchor=(1.008, 0.985),
         ncols=3,
-        frameon=False,
         fontsize=10,
-        labelcolor=INK,
         handlelength=1.4,
         columnspacing=1.6,
     )
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=GRID, linewidth=1)
-    axes.tick_params(labelsize=10, colors=FAINT, length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.grid(axis="y")
+    axes.tick_params(labelsize=10, length=0)
     axes.spines["bottom"].set_color(EDGE)
 
 
@@ -146,7 +142,7 @@ def _limits(
     above.set_ylim(low - pad, high + pad)
     above.set_xlim(-0.012 * _end(steps), _end(steps))
     above.tick_params(axis="x", labelbottom=False)
-    below.set_xlabel("optimizer step", fontsize=10.5, color=INK)
+    below.set_xlabel("optimizer step", fontsize=10.5)
     below.xaxis.set_major_locator(MaxNLocator(12, integer=True, steps=[1, 2, 5, 10]))
     below.yaxis.set_major_locator(MaxNLocator(3, integer=True))
 
@@ -169,5 +165,5 @@ def _middle(window: Sequence[StepFacts]) -> float:
 
 
 def _end(steps: Sequence[StepFacts]) -> int:
-    """Number of the step that would be next."""
+    """Return the number of the step behind the last one."""
     return steps[-1].step + 1 if steps else 1

@@ -1,9 +1,9 @@
-"""What each optimizer step was rewarded with, from `control` and `trajectories`. Pure.
+"""Rewards of each optimizer step, from `control` and `trajectories`. Pure.
 
-The steps are those behind the newest weights; ones that were executed again count once. A step's
-rewards are the terminal rewards of all sessions of its groups (`StepCommitted`), whether a filter
-kept the group out of the loss or not, and of the groups (`GroupReady`) that a filter dropped while
-its batch was put together (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
+The steps are those that led to the newest weights; a step that was executed again counts once. A
+step's rewards are the terminal rewards of all sessions of its groups (`StepCommitted`), also of
+groups that a filter kept out of the loss, and of groups that a filter dropped while the batch was
+made (`GroupDropped`). Called by `summary.py`, drawn by `reward_chart.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ from trainer.recovery.resume import surviving
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """What is kept of a trajectory."""
+    """Facts of a trajectory that reports need."""
 
     purpose: str
     reward: float | None
-    """Terminal reward; None where nobody judged it."""
+    """Terminal reward; None if the session got none."""
     turns: int
     tokens_sampled: int
     interrupted_turns: int
@@ -31,23 +31,23 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """An optimizer step; `rewards` has one entry a session."""
+    """Facts of an optimizer step; `rewards` has one entry for each session."""
 
     step: int
     version: int
     rewards: tuple[float | None, ...]
     at_ms: int | None = None
-    """When it was completed; None where that is not on the log."""
+    """Time of its completion; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def reward(self) -> float | None:
-        """Mean terminal reward; None unless it is known of every session."""
+        """Mean terminal reward; None unless every session has one."""
         return mean_reward([self])
 
 
 def session_facts(trajectories: Iterable[Trajectory]) -> dict[str, SessionFacts]:
-    """Facts by session id; the first record of a session counts."""
+    """Return facts by session id; the first record of a session counts."""
     found: dict[str, SessionFacts] = {}
     for one in trajectories:
         if one.session_id not in found:
@@ -56,15 +56,15 @@ def session_facts(trajectories: Iterable[Trajectory]) -> dict[str, SessionFacts]
 
 
 def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) -> list[StepFacts]:
-    """The steps behind the newest weights, oldest first; `control` in the order of the log."""
-    reading = _Reading()
+    """Return the steps behind the newest weights, oldest first; `control` is in log order."""
+    fold = _StepFold()
     for record in control:
-        reading.take(record)
-    return [reading.step(one, sessions) for one in surviving(reading.commits)]
+        fold.apply(record)
+    return [fold.step(one, sessions) for one in surviving(fold.commits)]
 
 
 def mean_reward(steps: Sequence[StepFacts]) -> float | None:
-    """Mean over all sessions of these steps; None unless it is known of every one."""
+    """Return the mean over all sessions of these steps; None unless every session has a reward."""
     rewards = [reward for step in steps for reward in step.rewards]
     known = [reward for reward in rewards if reward is not None]
     return fmean(known) if known and len(known) == len(rewards) else None
@@ -81,17 +81,19 @@ def _session(one: Trajectory) -> SessionFacts:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _StepFold:
+    """State folded from `control`."""
+
     commits: list[r.StepCommitted] = field(default_factory=list)
     completed: dict[tuple[int, str], r.StepCompleted] = field(default_factory=dict)
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sessions of groups that became ready."""
+    """Sessions of each group that became ready."""
     dropped: list[str] = field(default_factory=list)
-    """Sessions that a filter dropped since the step before."""
+    """Sessions that a filter dropped since the last commit."""
     dropped_of: dict[int, list[str]] = field(default_factory=dict)
-    """Those by step; a step that is executed again has none of its own."""
+    """Dropped sessions by step; a step that is executed again keeps those of its first time."""
 
-    def take(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         match record:
             case r.GroupReady():
                 self.members[record.group_id] = record.sessions
@@ -107,7 +109,7 @@ class _Reading:
                 self.completed[record.version, record.lineage] = record
 
     def step(self, commit: r.StepCommitted, sessions: Mapping[str, SessionFacts]) -> StepFacts:
-        """A committed step with its sessions' rewards."""
+        """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
         trained = [name for group in commit.groups for name in group.sessions]
         names = [*trained, *self.dropped_of[commit.step]]

@@ -1,18 +1,18 @@
-"""`summary.json`: what a run did, in figures. Pure; called at the end of a run.
+"""Figures of a run for `summary.json`. Pure; called at the end of a run.
 
-What is not known is null. Where each figure comes from:
+An unknown figure is null. The sources of the figures:
 
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
-- `eval_before`, `eval_after`: mean reward on held-back tasks, as the caller measured it.
+- `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `tokens_sampled`, `interrupted_turns_continued`: all finalized training
-  sessions, in a step or not (`Trajectory`); evaluation is not counted.
-- `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of those steps' metrics
+  sessions, in a step or not (`Trajectory`), without those of evaluations.
+- `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
-- `role_switches`, `idle_share`: `scheduler/state`; by worker, the share of its time in a role
-  in which it did nothing while the run trained (`WorkerUsage`).
-- `train_wall_s`: first training group issued (`GroupAdmitted`) to last step done (`StepCompleted`).
-- `warmup_s`, `peak_rss_mb`: as the launcher measured them.
+- `role_switches`, `idle_share`: `scheduler/state`; for each worker, the share of its time in
+  a role in which it did nothing while the run trained (`WorkerUsage`).
+- `train_wall_s`: first training group (`GroupAdmitted`) to end of the last step (`StepCompleted`).
+- `warmup_s`, `peak_rss_mb`: from the launcher.
 - `checks`: `verify.py`.
 """
 
@@ -26,12 +26,12 @@ from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_rewa
 from seamlessflow.verification.verify import Verification
 
 EDGE_STEPS = 10
-"""Steps at each end whose mean reward is told."""
+"""Number of first and last steps whose mean reward is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What is not on the log."""
+class LauncherFacts:
+    """Facts of a run that are not on the log."""
 
     eval_before: float | None = None
     eval_after: float | None = None
@@ -44,10 +44,10 @@ class Measured:
 def summary(
     control: Sequence[Record],
     sessions: Mapping[str, SessionFacts],
-    measured: Measured,
+    facts: LauncherFacts,
     verification: Verification | None,
 ) -> dict[str, Any]:
-    """The figures as plain values for JSON. `control`: its records in the order of the log."""
+    """Return the figures as plain values for JSON. `control`: its records in log order."""
     steps = step_facts(control, sessions)
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
@@ -55,8 +55,8 @@ def summary(
     return {
         "reward_first10": mean_reward(steps[:EDGE_STEPS]),
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
-        "eval_before": measured.eval_before,
-        "eval_after": measured.eval_after,
+        "eval_before": facts.eval_before,
+        "eval_after": facts.eval_after,
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),
@@ -65,10 +65,10 @@ def summary(
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
-        "warmup_s": measured.warmup_s,
+        "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),
         "idle_share": {name: round(share, 4) for name, share in sorted(roles.idle.items())},
-        "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(measured.peak_rss_mb.items())},
+        "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }
@@ -83,12 +83,12 @@ def _checks(found: Verification | None) -> dict[str, int | None]:
 
 
 def _metric(steps: Iterable[StepFacts], name: str) -> list[float]:
-    """Of the steps that have it; not every step can measure everything."""
+    """Return a metric of the steps that have it; no step has a metric that it cannot measure."""
     return [step.metrics[name] for step in steps if name in step.metrics]
 
 
 def _of_all(steps: Sequence[StepFacts], name: str) -> list[float]:
-    """Nothing unless every step has it."""
+    """Return a metric of all steps; empty unless every step has it."""
     values = _metric(steps, name)
     return values if len(values) == len(steps) else []
 
@@ -102,7 +102,7 @@ def _seconds(training: tuple[int, int] | None) -> float | None:
 
 
 def _training(control: Iterable[Record]) -> tuple[int, int] | None:
-    """When the first group was issued and the last step was over; None without either."""
+    """Return when the first group was issued and the last step ended; None without one of them."""
     issued, done = [], []
     for one in control:
         if isinstance(one, GroupAdmitted) and one.purpose != "eval":

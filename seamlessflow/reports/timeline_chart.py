@@ -1,11 +1,9 @@
-"""The timeline as a picture: one row a worker, a colour a state, steps and versions on top.
-
-The only file of the scheduler that imports matplotlib (extra `charts`).
-"""
+"""Chart `timeline.png`: a row for each worker, a colour for each state, and the versions on top."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -29,21 +27,22 @@ LABELS = {
 }
 MOST_LABELS = 14
 CLOSEST = 0.03
-"""Least distance of two labels, as a share of the width."""
+"""Least distance of two labels, as a share of the chart's width."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
-"""A run of more steps gets a second panel with so many of them, from its middle."""
+"""A run of more than 30 steps gets a second panel with ten of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
 WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.45, 18.0
 Window = tuple[int, int]
-"""From and to, in milliseconds since the epoch."""
+"""Start and end in milliseconds since 1970."""
 
 
+@style.context("seamlessflow.reports.style")
 def plot(timeline: Timeline, path: Path) -> None:
-    """Writes the timeline as PNG. Raises `OSError`."""
+    """Write the timeline as PNG. Raises `OSError`."""
     windows = [timeline.training_ms, *_zoom(timeline)]
     rows = max(1, len(timeline.workers))
     height = min(TALLEST_IN, HEAD_IN + FOOT_IN + len(windows) * (PANEL_IN + ROW_IN * rows))
-    figure = Figure(figsize=(WIDTH_IN, height), dpi=160, facecolor="white")
+    figure = Figure(figsize=(WIDTH_IN, height), dpi=160)
     FigureCanvasAgg(figure)
     panel = (height - HEAD_IN - FOOT_IN) / len(windows)
     for number, window in enumerate(windows):
@@ -55,7 +54,7 @@ def plot(timeline: Timeline, path: Path) -> None:
         _frame(axes, timeline, window)
         if number == 0:
             _idle_shares(axes, timeline)
-    _words(figure, timeline, height)
+    _text(figure, timeline, height)
     figure.savefig(path)
 
 
@@ -101,7 +100,7 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
 
 
 def _labelled(steps: Sequence[StepEnd], window: Window) -> Sequence[StepEnd]:
-    """At most `MOST_LABELS` of them, a round number of steps apart, none over another."""
+    """Return at most `MOST_LABELS` steps to label, a round number apart, none over another."""
     apart = next(
         number
         for number in (factor * 10**power for power in range(9) for factor in (1, 2, 5))
@@ -122,11 +121,7 @@ def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
     axes.set_ylim(max(1, len(workers)) - 0.5, -0.5)
     axes.set_yticks(range(len(workers)), labels=workers, fontsize=9, color=INK)
     axes.set_xlabel("seconds", fontsize=8.5, color=FAINT, labelpad=2)
-    axes.tick_params(axis="x", labelsize=8, colors=FAINT)
-    axes.tick_params(axis="y", length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(FAINT)
+    axes.tick_params(axis="x", labelsize=8)
 
 
 def _idle_shares(axes: Axes, timeline: Timeline) -> None:
@@ -140,14 +135,11 @@ def _idle_shares(axes: Axes, timeline: Timeline) -> None:
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
-                color=INK,
             )
 
 
-def _words(figure: Figure, timeline: Timeline, height: float) -> None:
-    figure.text(
-        0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold", color=INK
-    )
+def _text(figure: Figure, timeline: Timeline, height: float) -> None:
+    figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
     present = {interval.state for interval in timeline.intervals}
     figure.legend(
@@ -159,11 +151,9 @@ def _words(figure: Figure, timeline: Timeline, height: float) -> None:
         loc="lower left",
         bbox_to_anchor=(0.082, 0.08 / height),
         ncols=len(COLOURS),
-        frameon=False,
         fontsize=9,
         handlelength=1.2,
         handleheight=1.0,
-        labelcolor=INK,
     )
 
 

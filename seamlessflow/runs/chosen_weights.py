@@ -1,7 +1,7 @@
-"""Announces weights that lie on disk, where no trainer runs: for evaluations.
+"""Weights that a user chooses for an evaluation, published without a trainer.
 
-They become a version of their own below the run's weights directory, with a manifest, like those of
-a trainer. Importable without torch.
+They become a version below the evaluation's weights directory, with a manifest like those that a
+trainer writes. Importable without torch.
 """
 
 import json
@@ -38,18 +38,18 @@ class NoSuchVersion(SeamlessFlowError):
 
 
 @dataclass(frozen=True)
-class Weights:
-    """A Hugging Face directory and the version it is."""
+class ChosenWeights:
+    """A Hugging Face directory, with its policy version and optimizer step."""
 
     directory: Path
     version: int
     step: int
 
 
-def chosen(config: RunConfig, version: int | None, directory: Path | None) -> Weights:
-    """The directory that is named, the version, or the newest of the run; else the initial model.
+def choose_weights(config: RunConfig, version: int | None, directory: Path | None) -> ChosenWeights:
+    """Return the weights in `directory`, else those of `version`, else the newest of the run.
 
-    Raises `NoSuchVersion`.
+    A run without any weights has its initial model. Raises `NoSuchVersion`.
     """
     if directory is not None:
         return _weights(directory, 0)
@@ -62,8 +62,8 @@ def chosen(config: RunConfig, version: int | None, directory: Path | None) -> We
     return _weights(version_directory(config.weights_dir, number), number)
 
 
-def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: Weights) -> None:
-    """Publishes the weights as the current ones of `config`'s policy."""
+def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWeights) -> None:
+    """Publish the weights as the current ones of the policy of `config`."""
     policy = config.policy.model_copy(update={"model": weights.directory})
     settings = TrainerSettings(
         kafka=kafka,
@@ -74,7 +74,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: Weights) 
     )
     publication = Publication(settings)
     publication.prepare()
-    facts = Manifest(
+    manifest = Manifest(
         policy=config.run.policy,
         version=weights.version,
         optimizer_step=weights.step,
@@ -82,7 +82,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: Weights) 
         dtype=_dtype(weights.directory),
     )
     directory, digest = publish(
-        settings.weights_dir.resolve(), facts, lambda draft: _link_all(weights.directory, draft)
+        settings.weights_dir.resolve(), manifest, lambda draft: _link_all(weights.directory, draft)
     )
     published = Published(weights.version, weights.step, str(directory), digest)
     now_ms = clock.now_ms()
@@ -96,16 +96,16 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: Weights) 
         producer.close()
 
 
-def _weights(directory: Path, version: int) -> Weights:
+def _weights(directory: Path, version: int) -> ChosenWeights:
     try:
         step = read_manifest(directory).optimizer_step
     except WeightsInvalid:
         step = 0
-    return Weights(directory, version, step)
+    return ChosenWeights(directory, version, step)
 
 
 def _dtype(directory: Path) -> str:
-    """As the model's configuration names it."""
+    """Return the element type that the model's configuration names."""
     values = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     return str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
@@ -113,7 +113,7 @@ def _dtype(directory: Path) -> str:
 def _link_all(source: Path, draft: Path) -> None:
     for path in source.iterdir():
         if path.is_file() and path.name != MANIFEST:
-            try:
+            try:  # a hard link, where the file system has them, takes no space
                 os.link(path.resolve(), draft / path.name)
             except OSError:
                 shutil.copyfile(path, draft / path.name)

@@ -1,11 +1,11 @@
-"""Keeps what an earlier run left, under a numbered name."""
+"""Directories of earlier runs, kept under numbered names."""
 
 from itertools import count
 from pathlib import Path
 
 
 def set_aside(out: Path) -> Path | None:
-    """Renames `out` to `out-1`, `out-2`, ...; returns the new name, None if there was nothing."""
+    """Rename `out` to `out-1`, `out-2`, ...; return the new name, or None if `out` was empty."""
     if not out.exists() or not any(out.iterdir()):
         return None
     kept = next(

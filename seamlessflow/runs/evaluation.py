@@ -1,7 +1,8 @@
-"""What a policy earns on tasks that are not trained on: issue them, wait for all, take the mean.
+"""Evaluation of a policy on tasks that it is not trained on: issue them, wait, take the mean.
 
-Apart from training: the sessions have purpose `eval` and groups of their own. A session that the
-environment or the infrastructure spoilt is tried again. `Measurement` is pure, `measure` the shell.
+Its sessions have the purpose `eval` and groups of their own, so none reaches an optimizer step. A
+session that the environment or the infrastructure spoilt is tried again. `Evaluation` is pure,
+`evaluate` connects it to Kafka.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,23 +24,24 @@ _GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What came out of it."""
+class EvaluationResult:
+    """Figures of an evaluation."""
 
     reward: float | None
-    """Mean terminal reward; None where no session counted."""
+    """Mean terminal reward; None if no session counted."""
     error: float | None
-    """Standard error of the mean."""
+    """Standard error of the mean; None for fewer than two sessions."""
     sessions: int
+    """Sessions that counted."""
     failed: int
     """Sessions that did not count, tried again or not."""
     missing: int
-    """Samples without any session that counts."""
+    """Samples without a session that counted."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be measured. `label` makes ids: no two measurements of a log may share it."""
+class EvaluationPlan:
+    """Tasks to evaluate on. Ids are made of `label`: it must be new on the log."""
 
     label: str
     policy: str
@@ -50,35 +52,36 @@ class Plan:
 
 
 @dataclass
-class Measurement:
-    """The sessions of one evaluation."""
+class Evaluation:
+    """State of an evaluation: a fold over finalized sessions."""
 
-    plan: Plan
+    plan: EvaluationPlan
     rewards: dict[tuple[int, int], float] = field(default_factory=dict)
     """By task number and sample."""
     failed: int = 0
     _given_up: set[tuple[int, int]] = field(default_factory=set)
     _expected: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Task number, sample and attempt of each session that is under way."""
 
     @property
     def done(self) -> bool:
-        """Whether every sample has come to an end."""
+        """True once every sample has a reward or was given up."""
         return len(self.rewards) + len(self._given_up) == len(self.plan.rows) * self.plan.samples
 
-    def first(self, now_ms: int) -> list[Task]:
-        """All tasks, once each sample."""
+    def first_tasks(self, now_ms: int) -> list[Task]:
+        """Return the first attempt at every sample of every task."""
         return [
             self._task(number, sample, 0, now_ms)
             for number in range(len(self.plan.rows))
             for sample in range(self.plan.samples)
         ]
 
-    def take(self, trajectory: Trajectory, now_ms: int) -> list[Task]:
-        """Takes in a finalized session; returns what is to be tried again."""
-        place = self._expected.pop(trajectory.session_id, None)
-        if place is None:
+    def apply(self, trajectory: Trajectory, now_ms: int) -> list[Task]:
+        """Fold in a finalized session; return the next attempt if the sample is tried again."""
+        expected = self._expected.pop(trajectory.session_id, None)
+        if expected is None:
             return []
-        number, sample, attempt = place
+        number, sample, attempt = expected
         reward = session_return(trajectory) if trajectory.cause == "policy" else None
         if reward is not None:
             self.rewards[number, sample] = reward
@@ -89,11 +92,11 @@ class Measurement:
         self._given_up.add((number, sample))
         return []
 
-    def result(self) -> Evaluation:
-        """What is known now."""
+    def result(self) -> EvaluationResult:
+        """Return the figures of the sessions so far."""
         rewards = list(self.rewards.values())
         several = len(rewards) > 1
-        return Evaluation(
+        return EvaluationResult(
             reward=fmean(rewards) if rewards else None,
             error=stdev(rewards) / len(rewards) ** 0.5 if several else None,
             sessions=len(rewards),
@@ -122,32 +125,33 @@ class Measurement:
 
 
 WaitFor = Callable[[str, Callable[[], bool], float], None]
-"""Waits until a condition holds, so many seconds at most."""
+"""Waits for a condition, given its name, the condition and the most seconds to wait."""
 
 
-def measure(
-    settings: KafkaSettings, plan: Plan, wait_for: WaitFor, now_ms: Callable[[], int]
-) -> Evaluation:
-    """Issues the tasks and waits for their sessions. Raises what `wait_for` raises."""
-    measurement = Measurement(plan)
-    places = [(TRAJECTORIES.name, number) for number in range(TRAJECTORIES.partitions)]
+def evaluate(
+    settings: KafkaSettings, plan: EvaluationPlan, wait_for: WaitFor, now_ms: Callable[[], int]
+) -> EvaluationResult:
+    """Issue the tasks and wait for their sessions. Raises what `wait_for` raises."""
+    evaluation = Evaluation(plan)
+    partitions = [(TRAJECTORIES.name, number) for number in range(TRAJECTORIES.partitions)]
     producer, reader = Producer(settings, "evaluation"), Reader(settings, "evaluation")
     try:
-        reader.assign(reader.ends(places))
-        _issue(producer, measurement.first(now_ms()))
+        # The place to read from is fixed before the first task can have an answer.
+        reader.assign(reader.ends(partitions))
+        _issue(producer, evaluation.first_tasks(now_ms()))
 
         def finished() -> bool:
             for item in reader.poll(_POLL_S):
                 if isinstance(item.record, Trajectory):
-                    _issue(producer, measurement.take(item.record, now_ms()))
-            return measurement.done
+                    _issue(producer, evaluation.apply(item.record, now_ms()))
+            return evaluation.done
 
         limit_s = MOST_ATTEMPTS * plan.time_limit_s + _GRACE_S
         wait_for(f"evaluation {plan.label}", finished, limit_s)
     finally:
         reader.close()
         producer.close()
-    return measurement.result()
+    return evaluation.result()
 
 
 def _issue(producer: Producer, tasks: Sequence[Task]) -> None:

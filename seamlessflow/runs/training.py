@@ -1,7 +1,7 @@
-"""A whole training on one machine: start, measure, train, measure, stop, report.
+"""Training on one machine from beginning to end, for the demo and for a user's configuration.
 
-The same for the demo and for a user's configuration. A directory with an earlier run of the same
-configuration is gone on with: every process finds its own place on the log or in its checkpoint.
+A directory with an earlier run of the same configuration is resumed: every process finds its place
+on the log or in its checkpoint. With held-back tasks, the first and the last weights are evaluated.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
-from seamlessflow.processes.system import System, kafka_for
-from seamlessflow.reports.outcome import Outcome, report
-from seamlessflow.reports.summary import Measured
-from seamlessflow.runs.evaluation import Plan, measure
+from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.reports.outcome import RunOutcome, write_report
+from seamlessflow.reports.summary import LauncherFacts
+from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
 from seamlessflow.watching.display import Display
 
 Prepare = Callable[[Launcher], float]
@@ -28,8 +28,8 @@ Prepare = Callable[[Launcher], float]
 
 
 @dataclass(frozen=True)
-class Held:
-    """Tasks held back from training, measured before and after."""
+class HeldBackTasks:
+    """Tasks that are not trained on, for an evaluation before and after the training."""
 
     tasks: Path
     samples: int = 1
@@ -41,22 +41,22 @@ def train(
     display: Display,
     stop: Stop,
     prepare: Prepare | None = None,
-    held: Held | None = None,
-) -> Outcome:
-    """Runs everything to the last step and reports in `config.out`.
+    held_back: HeldBackTasks | None = None,
+) -> RunOutcome:
+    """Train to the last step and write the report in `config.out`.
 
-    Raises `Interrupted`, `ChildEnded`, `NotReady` and what the broker raises, after everything that
-    was started has ended.
+    Raises `Interrupted`, `ChildEnded`, `NotReady` and the errors of the broker, each after all
+    processes have ended.
     """
     config.out.mkdir(parents=True, exist_ok=True)
     with Launcher(config.logs_dir, stop) as launcher:
         display.phase("starting Kafka")
-        with kafka_for(config, launcher) as kafka:
-            measured = Measured()
-            if not _done_before(config, kafka):
-                measured = _run(config, display, launcher, kafka, prepare, held)
+        with kafka_to_run_on(config, launcher) as kafka:
+            facts = LauncherFacts()
+            if not _is_finished(config, kafka):
+                facts = _run(config, display, launcher, kafka, prepare, held_back)
             display.phase("checking what was trained against the log")
-            return report(config, kafka, measured, launcher.peaks_mb)
+            return write_report(config, kafka, facts, launcher.peaks_mb)
 
 
 def _run(
@@ -65,9 +65,9 @@ def _run(
     launcher: Launcher,
     kafka: KafkaSettings,
     prepare: Prepare | None,
-    held: Held | None,
-) -> Measured:
-    """From the first process to the last."""
+    held_back: HeldBackTasks | None,
+) -> LauncherFacts:
+    """Start all processes, train, evaluate, stop all processes."""
     system = System(config, kafka, launcher, display)
     before = after = warmup_s = None
     display.phase("starting gateway, manager, workers, agents")
@@ -77,25 +77,26 @@ def _run(
             warmup_s = prepare(launcher)
         display.phase("starting the trainer, waiting for all to be ready")
         system.start_trainers()
-        system.schedule(training=held is None)
+        # An evaluation needs all workers for itself: no training task until it is over.
+        system.restart_scheduler(training=held_back is None)
         system.wait_until_ready()
-        if held is not None:
-            display.phase("measuring the first weights on held-back tasks")
-            before = _measure(config, system, held)
-            system.schedule(training=True)
+        if held_back is not None:
+            display.phase("evaluating the first weights on held-back tasks")
+            before = _evaluate(config, system, held_back)
+            system.restart_scheduler(training=True)
         display.phase("training")
         system.wait_for_the_last_step()
-        if held is not None:
-            display.phase("measuring the last weights on held-back tasks")
-            system.schedule(training=False)
+        if held_back is not None:
+            display.phase("evaluating the last weights on held-back tasks")
+            system.restart_scheduler(training=False)
             system.wait_for_newest_weights()
-            after = _measure(config, system, held)
+            after = _evaluate(config, system, held_back)
         display.phase("stopping all processes in order")
-    return Measured(eval_before=before, eval_after=after, warmup_s=warmup_s)
+    return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s)
 
 
-def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
-    """Whether an earlier start has made all steps, so that only the report is left."""
+def _is_finished(config: RunConfig, kafka: KafkaSettings) -> bool:
+    """Return True if an earlier run made all steps, so that only the report is missing."""
     steps = (
         item.record.steps
         for item in read_topic(kafka, CONTROL)
@@ -104,14 +105,14 @@ def _done_before(config: RunConfig, kafka: KafkaSettings) -> bool:
     return max(steps, default=0) >= config.run.steps
 
 
-def _measure(config: RunConfig, system: System, held: Held) -> float | None:
+def _evaluate(config: RunConfig, system: System, held_back: HeldBackTasks) -> float | None:
     version = system.progress.version
-    plan = Plan(
+    plan = EvaluationPlan(
         label=f"{config.run.id}-held{version}",
         policy=config.run.policy,
-        split=held.split,
-        rows=read_tasks(held.tasks).rows,
-        samples=held.samples,
+        split=held_back.split,
+        rows=read_tasks(held_back.tasks).rows,
+        samples=held_back.samples,
         time_limit_s=config.pacing.task_timeout_s,
     )
-    return measure(system.kafka, plan, system.wait_for, now_ms).reward
+    return evaluate(system.kafka, plan, system.wait_for, now_ms).reward

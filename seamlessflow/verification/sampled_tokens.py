@@ -1,10 +1,10 @@
-"""What was sampled, token by token, read off the raw events of `sessions` and nothing else.
+"""Sampled tokens of all completed turns, read from the raw events of `sessions` alone. Pure.
 
-A second reading of the log, apart from the trajectory manager's: for each turn that was completed
-the ids, log-probs and policy versions of its completion. Output counts only from the latest
-dispatch the log accepts and the worker it names, contiguous by token offset; manager events of an
-older epoch behind a newer claim do not count. Pure; called by `verify.py`.
-`_T`: all tokens one behind the other, and a last one that stands for "not on the log".
+A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
+versions of each completion. Output counts only if it is of the latest dispatch that the log
+accepts, from the worker that it names, and continues at the next token offset. Manager events of
+an older epoch that stand behind a newer claim do not count. Called by `verify.py`.
+`_T`: the tokens of all turns in one array, and a last entry that stands for "not on the log".
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,26 +22,26 @@ Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
 INEXACT = -1
-"""Version of a token that may have been sampled by more than one."""
+"""Version of a token that one of several versions sampled."""
 
 NOT_SAMPLED = -2
-"""Version and id of what is not on the log."""
+"""Version and id of a token that is not on the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledTokens:
-    """The completions of all completed turns; `numbers` finds a turn by session and turn id."""
+    """Completions of all completed turns; `numbers` finds a turn by session and turn id."""
 
     numbers: Mapping[tuple[str, str], int]
     starts: Int64s
     lengths: Int64s
     ids_T: Int32s
     logprob_bits_T: UInt32s
-    """The float32 values as they lie in memory, so that equal means equal to the bit."""
+    """Bits of the float32 values, so that equal means equal to the bit."""
     versions_T: Int32s
 
     def places(self, turns_N: Int64s, offsets_N: Int64s) -> Int64s:
-        """Where in the arrays these tokens are: turns by number, offsets in their completions."""
+        """Return the places of tokens in the arrays, from their turn numbers and token offsets."""
         known_N = turns_N < len(self.starts)
         turns_N = np.where(known_N, turns_N, 0)
         lengths_N = np.append(self.lengths, 0)[turns_N]
@@ -50,21 +50,23 @@ class SampledTokens:
 
     @property
     def nowhere(self) -> int:
-        """Place of what is not on the log."""
+        """Place of a token that is not on the log."""
         return len(self.ids_T) - 1
 
     def describe(self, place: int) -> str:
-        """A token for people."""
+        """Return a token as text for a message."""
         logprob, version = self.logprob_bits_T[place].view(np.float32), self.versions_T[place]
         known = "version not known exactly" if version == INEXACT else f"version {version}"
         return f"id {self.ids_T[place]}, log-prob {logprob!s}, {known}"
 
 
 @dataclass(slots=True)
-class _Turn:
+class _SampledTurn:
+    """Output of a turn so far."""
+
     dispatch: int = 0
     sampler: tuple[str, str] | None = None
-    """Worker and incarnation whose output counts now."""
+    """Worker and incarnation whose output counts; None between two dispatches."""
     ids: bytearray = field(default_factory=bytearray)
     logprobs: bytearray = field(default_factory=bytearray)
     spans: list[r.VersionSpan] = field(default_factory=list)
@@ -75,34 +77,38 @@ class _Turn:
         return len(self.ids) // TOKEN_BYTES
 
     def accepts(self, dispatch: int | None, worker: str | None, incarnation: str | None) -> bool:
-        """Whether a worker's event about this turn counts."""
+        """Return True if a worker's event about this turn counts."""
         return not self.over and dispatch == self.dispatch and self.sampler == (worker, incarnation)
 
 
 @dataclass(slots=True)
-class _Session:
-    turns: dict[str, _Turn] = field(default_factory=dict)
+class _SampledSession:
+    """Turns of a session."""
+
+    turns: dict[str, _SampledTurn] = field(default_factory=dict)
     closed: bool = False
 
-    def turn(self, turn_id: str) -> _Turn:
-        """The turn, which is over if it is new in a closed session."""
-        return self.turns.setdefault(turn_id, _Turn(over=self.closed))
+    def turn(self, turn_id: str) -> _SampledTurn:
+        """Return the turn; a turn that is new in a closed session is over at once."""
+        return self.turns.setdefault(turn_id, _SampledTurn(over=self.closed))
 
 
 def sampled_tokens(events: Iterable[tuple[int, Record]]) -> SampledTokens:
-    """The table of `events`: partition and record, those of a partition in the order of the log."""
-    reading = _Reading()
+    """Return the tokens of `events`: pairs of partition and record, in log order per partition."""
+    fold = _SampledFold()
     for partition, record in events:
-        reading.take(partition, record)
-    return _table(reading.sessions)
+        fold.apply(partition, record)
+    return _table(fold.sessions)
 
 
 @dataclass(slots=True)
-class _Reading:
-    sessions: dict[str, _Session] = field(default_factory=dict)
+class _SampledFold:
+    """State folded from `sessions`."""
+
+    sessions: dict[str, _SampledSession] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
 
-    def take(self, partition: int, record: Record) -> None:
+    def apply(self, partition: int, record: Record) -> None:
         match record:
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
                 self._output(record)
@@ -116,15 +122,15 @@ class _Reading:
                 if (record.epoch or 0) >= self.epochs.get(partition, 0):
                     self._decided(record)
 
-    def _turn(self, session_id: str, turn_id: str) -> _Turn:
-        return self.sessions.setdefault(session_id, _Session()).turn(turn_id)
+    def _turn(self, session_id: str, turn_id: str) -> _SampledTurn:
+        return self.sessions.setdefault(session_id, _SampledSession()).turn(turn_id)
 
     def _decided(
         self, record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | r.SessionClosed
     ) -> None:
-        """What the owner of the partition decided."""
+        """Fold in a decision of the partition's owner."""
         if isinstance(record, r.SessionClosed):
-            session = self.sessions.setdefault(record.session_id, _Session())
+            session = self.sessions.setdefault(record.session_id, _SampledSession())
             session.closed = True
             for turn in session.turns.values():
                 turn.over = True
@@ -155,7 +161,7 @@ class _Reading:
             turn.over = turn.completed = True
 
 
-def _table(sessions: Mapping[str, _Session]) -> SampledTokens:
+def _table(sessions: Mapping[str, _SampledSession]) -> SampledTokens:
     turns = {
         (session_id, turn_id): turn
         for session_id, session in sessions.items()
@@ -177,8 +183,8 @@ def _table(sessions: Mapping[str, _Session]) -> SampledTokens:
     )
 
 
-def _versions(turn: _Turn) -> Int32s:
-    """Version of each token of the turn; a span reaches to the start of the next."""
+def _versions(turn: _SampledTurn) -> Int32s:
+    """Return the version of each token of the turn; a span ends where the next begins."""
     versions_T = np.full(len(turn), INEXACT, np.int32)
     for span in turn.spans:
         exact = span.version_min == span.version_max

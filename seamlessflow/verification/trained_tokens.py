@@ -1,4 +1,4 @@
-"""The lines of a file of `trained/` as flat arrays, one entry a token. Pure; called by `verify.py`.
+"""Tokens of a file in `trained/` as flat arrays, one entry for each. Pure; called by `verify.py`.
 
 `_N`: the trained tokens of one optimizer step.
 """
@@ -15,22 +15,22 @@ from trainer.steps.trained import TrainedRun
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]
 BROKEN = -3
-"""Id and version of the tokens of a line whose lists are not of the same length."""
+"""Id and version of the tokens of a line whose lists differ in length."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedTokens:
-    """What entered the loss of a step."""
+    """Tokens that entered the loss of a step."""
 
     step: int
     runs: Sequence[TrainedRun]
     runs_N: Int64s
-    """The line a token is from."""
+    """Number of the line that a token is from."""
     offsets_N: Int64s
-    """Its place in its turn's completion."""
+    """Offset of a token in the completion of its turn."""
     ids_N: Int64s
     logprob_bits_N: UInt32s
-    """The float32 values as they lie in memory, so that equal means equal to the bit."""
+    """Bits of the float32 values, so that equal means equal to the bit."""
     versions_N: Int64s
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class TrainedTokens:
 
 
 def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
-    """The tokens of the lines of a step, in their order."""
+    """Return the tokens of the lines of a step, in their order."""
     runs = [_even(line) for line in lines]
     lengths = np.array([len(run.ids) for run in runs], np.int64)
     starts = np.array([run.offset for run in runs], np.int64) - (np.cumsum(lengths) - lengths)
@@ -56,7 +56,7 @@ def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
 
 
 def _even(run: TrainedRun) -> TrainedRun:
-    """A line that contradicts itself becomes one that agrees with nothing."""
+    """Return the line, or one that matches no token if its lists differ in length."""
     if len(run.ids) == len(run.logprobs) == len(run.versions):
         return run
     longest = max(len(run.ids), len(run.logprobs), len(run.versions))

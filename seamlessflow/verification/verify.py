@@ -1,9 +1,10 @@
-"""The independent check: what was trained is what was sampled, each token once.
+"""Verification that each trained token was sampled, and was trained only once.
 
-Holds every line of `trained/` against the raw events of `sessions`: id equal, log-prob equal to the
-bit, policy version equal. Uses neither the trajectory manager's fold nor the trajectories, and of
-the trainer only the format of its files. Of steps that were executed again after a crash, those
-count that made the newest weights. `_N`: tokens of one file. Called at the end of a run.
+Compares every line of `trained/` with the raw events of `sessions`: equal id, equal policy version,
+log-prob equal to the bit. To stay independent it uses neither the trajectory manager's fold nor the
+trajectories, and of the trainer only the format of its files. Of steps that were executed again
+after a crash, only those count that led to the newest weights. `_N`: the tokens of one file. Called
+at the end of a run.
 """
 
 from collections import defaultdict
@@ -21,16 +22,16 @@ from seamlessflow.verification.sampled_tokens import SampledTokens, sampled_toke
 from seamlessflow.verification.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
 from trainer.steps.trained import Header, TrainedRun, read_trained
 
-File = tuple[Header, Sequence[TrainedRun]]
-TOLD = 5
-"""Deviations of each kind that are told one by one."""
+TrainedFile = tuple[Header, Sequence[TrainedRun]]
+MOST_DEVIATIONS = 5
+"""Most deviations of each kind that are listed."""
 
 _OFFSET_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A trained token that is not as it should be."""
+    """A trained token that differs from the log, or that was trained again."""
 
     step: int
     session: str
@@ -45,29 +46,27 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What the check found; `tokens_checked` counts every token of every line."""
+    """Result of the check; `tokens_checked` counts every token of every line."""
 
     tokens_checked: int
     mismatches: int
-    """Tokens that the log has not, or with another id, log-prob or version."""
+    """Tokens that are not on the log, or with another id, log-prob or version."""
     trained_twice: int
-    """Tokens that are in more than one place of the steps that count."""
+    """Tokens that stand more than once in the files of the steps that count."""
     steps_missing: tuple[int, ...] = ()
-    """Steps that were committed and have no file."""
+    """Committed steps that have no file."""
     deviations: tuple[Deviation, ...] = ()
-    """The first few."""
+    """The first few deviations."""
 
     @property
     def clean(self) -> bool:
-        """Whether all is as it should be."""
+        """True if the check found no fault."""
         return not (self.mismatches or self.trained_twice or self.steps_missing)
 
 
 def verify(settings: KafkaSettings, trained_dir: Path) -> Verification:
-    """Checks the files in `trained_dir` against what is on the log now. Raises `KafkaUnavailable`.
-
-    `control` is read before `sessions`, so that a run that goes on can be checked as well.
-    """
+    """Check the files in `trained_dir` against the log as it is now. Raises `KafkaUnavailable`."""
+    # `control` before `sessions`: in a live run, the tokens of its steps are then on the log.
     control = (item.record for item in read_topic(settings, CONTROL))
     steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
     events = ((item.partition, item.record) for item in read_topic(settings, SESSIONS))
@@ -75,7 +74,7 @@ def verify(settings: KafkaSettings, trained_dir: Path) -> Verification:
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
-    """The steps behind the newest weights, oldest first; `commits` in the order of the log."""
+    """Return the steps behind the newest weights, oldest first; `commits` is in log order."""
     by_lineage: dict[str, dict[int, StepCommitted]] = defaultdict(dict)
     parents: dict[str, str] = {}
     for one in commits:
@@ -92,37 +91,39 @@ def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
 
 
 def compare(
-    steps: Iterable[StepCommitted], files: Iterable[File], sampled: SampledTokens
+    steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
 ) -> Verification:
-    """Compares the files of `steps` with `sampled`; files of other steps do not count."""
+    """Compare the files of `steps` with `sampled`; files of other steps do not count."""
     missing = {(one.step, one.version, one.lineage) for one in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
     for header, runs in files:
         name = (header.step, header.version, header.lineage)
         if name in missing:
             missing.remove(name)
-            comparison.take(trained_tokens(header.step, runs))
+            comparison.add_step(trained_tokens(header.step, runs))
     return comparison.result(tuple(sorted(step for step, _, _ in missing)))
 
 
-def _files(directory: Path) -> Iterator[File]:
+def _files(directory: Path) -> Iterator[TrainedFile]:
     for path in sorted(directory.glob("step-*.jsonl.gz")):
         yield read_trained(path)
 
 
 @dataclass(slots=True)
 class _Comparison:
+    """Findings in the files that were compared so far."""
+
     sampled: SampledTokens
     numbers: dict[tuple[str, str], int]
-    """Turns that are on the log and, numbered behind them, those that are only in files."""
+    """Numbers of the turns on the log and, behind them, of those that only files contain."""
     mismatches: int = 0
     keys: list[Int64s] = field(default_factory=list)
-    """Turn number and offset of each token in one integer, file by file."""
+    """Turn number and offset of each token as one integer, an array for each file."""
     files: list[TrainedTokens] = field(default_factory=list)
     deviations: list[Deviation] = field(default_factory=list)
 
-    def take(self, trained: TrainedTokens) -> None:
-        """Compares the tokens of one more step."""
+    def add_step(self, trained: TrainedTokens) -> None:
+        """Compare the tokens of one more step."""
         names = ((run.session, run.turn) for run in trained.runs)
         turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
         turns_N = np.array(turns, np.int64)[trained.runs_N]
@@ -136,12 +137,12 @@ class _Comparison:
         self.mismatches += int(np.count_nonzero(wrong_N))
         self.keys.append((turns_N << _OFFSET_BITS) + trained.offsets_N)
         self.files.append(trained)
-        for token in np.flatnonzero(wrong_N)[: TOLD - len(self.deviations)].tolist():
+        for token in np.flatnonzero(wrong_N)[: MOST_DEVIATIONS - len(self.deviations)].tolist():
             what = self._difference(trained, token, int(places_N[token]))
             self.deviations.append(_deviation(trained, token, what))
 
     def result(self, steps_missing: tuple[int, ...]) -> Verification:
-        """What was found."""
+        """Return the findings in all files."""
         keys = np.concatenate([np.zeros(0, np.int64), *self.keys])
         found, counts = np.unique(keys, return_counts=True)
         twice = found[counts > 1]
@@ -150,7 +151,7 @@ class _Comparison:
             mismatches=self.mismatches,
             trained_twice=len(twice),
             steps_missing=steps_missing,
-            deviations=(*self.deviations, *map(self._repeated, twice[:TOLD].tolist())),
+            deviations=(*self.deviations, *map(self._repeated, twice[:MOST_DEVIATIONS].tolist())),
         )
 
     def _difference(self, trained: TrainedTokens, token: int, place: int) -> str:

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.watching.progress import RECENT_STEPS, Progress
+from seamlessflow.watching.progress import RECENT_STEPS, RunProgress
 
 _BARS = "▁▂▃▄▅▆▇█"
 _REFRESH_S = 0.5
@@ -27,7 +27,7 @@ class Display(Protocol):
     def phase(self, what: str) -> None:
         """Something new begins."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: RunProgress) -> None:
         """The run is here now; called often."""
 
 
@@ -54,7 +54,7 @@ class PlainDisplay:
     def phase(self, what: str) -> None:
         self._console.print(f"[{time.monotonic() - self._began_s:4.0f} s] {what}", markup=False)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: RunProgress) -> None:
         for notice in progress.notices:
             if notice not in self._notices:
                 self._notices.add(notice)
@@ -93,7 +93,7 @@ class LiveDisplay:
         self._phase, self._phase_began_s = what, time.monotonic()
         self._live.update(Text(f"… {what}"), refresh=True)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: RunProgress) -> None:
         if time.monotonic() - self._drawn_s < _REFRESH_S:
             return
         self._drawn_s = time.monotonic()
@@ -111,7 +111,7 @@ def display(console: Console, title: str) -> AbstractContextManager[Display]:
     return LiveDisplay(console, title) if console.is_terminal else PlainDisplay(console)
 
 
-def panel(progress: Progress, title: str, phase: str) -> RenderableType:
+def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     """Everything about a run at a glance."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right", no_wrap=True)
@@ -131,7 +131,7 @@ def panel(progress: Progress, title: str, phase: str) -> RenderableType:
     )
 
 
-def headline(progress: Progress) -> str:
+def headline(progress: RunProgress) -> str:
     """The same in one line."""
     reward, left = progress.recent_reward(), progress.seconds_left()
     parts = [f"step {progress.done}/{progress.total}"]
@@ -152,7 +152,7 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[min(7, max(0, int(value / top * 8)))] for value in values)
 
 
-def _bar(progress: Progress) -> RenderableType:
+def _bar(progress: RunProgress) -> RenderableType:
     line = Table.grid(padding=(0, 1))
     left = progress.seconds_left()
     time_left = "" if left is None else f", {_clock(left)} left"
@@ -161,7 +161,7 @@ def _bar(progress: Progress) -> RenderableType:
     return line
 
 
-def _reward(progress: Progress) -> Text:
+def _reward(progress: RunProgress) -> Text:
     now, before = progress.recent_reward(), progress.recent_reward(RECENT_STEPS)
     if now is None:
         return Text("none yet", "dim")
@@ -173,7 +173,7 @@ def _reward(progress: Progress) -> Text:
     return text.append(sparkline(progress.rewards()[-_SHOWN_REWARDS:]), "blue")
 
 
-def _staleness(progress: Progress) -> str:
+def _staleness(progress: RunProgress) -> str:
     if progress.last is None:
         return "-"
     mean = progress.last.metrics.get("staleness_mean", 0.0)
@@ -181,7 +181,7 @@ def _staleness(progress: Progress) -> str:
     return f"trained tokens {mean:.1f} steps old, the oldest {most:.0f}"
 
 
-def _workers(progress: Progress) -> str:
+def _workers(progress: RunProgress) -> str:
     shown = []
     for worker, what in sorted(progress.doing.items()):
         version = progress.serving.get(worker)

@@ -1,4 +1,4 @@
-"""Reads `control` and `fleet` of a run into a `Progress`, and keeps the records of `control`."""
+"""Reads `control` and `fleet` of a run into a `RunProgress`, and keeps the records of `control`."""
 
 from types import TracebackType
 from typing import Self
@@ -7,7 +7,7 @@ from infra.kafka.client import BEGINNING
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET
-from seamlessflow.watching.progress import Progress
+from seamlessflow.watching.progress import RunProgress
 
 _POLL_S = 0.05
 
@@ -15,7 +15,7 @@ _POLL_S = 0.05
 class Observer:
     """Belongs to one thread. A context manager."""
 
-    def __init__(self, settings: KafkaSettings, progress: Progress) -> None:
+    def __init__(self, settings: KafkaSettings, progress: RunProgress) -> None:
         self.progress = progress
         self._reader = Reader(settings, "launcher")
 
@@ -31,7 +31,7 @@ class Observer:
     ) -> None:
         self._reader.close()
 
-    def poll(self) -> Progress:
+    def poll(self) -> RunProgress:
         """The state, with what has arrived until now."""
         while received := self._reader.poll(_POLL_S):
             for item in received:

@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The state of a run. `total` is how many optimizer steps it is to have."""
 
     policy: str

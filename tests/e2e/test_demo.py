@@ -142,5 +142,5 @@ def test_ctrl_c_ends_everything_in_order(tmp_path: Path, reached: str) -> None:
         running.send_signal(signal.SIGINT)
         said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 130
-    assert "ended as asked" in said
+    assert "stopped as asked" in said
     assert processes_of(out) == set()

@@ -1,6 +1,6 @@
-"""The three calls the runner makes for a session: open, reward, close. Retries what may be retried.
+"""Client of the gateway's session calls: open, reward, close. Retries those that failed in passing.
 
-The gateway's admin key stays here. Called by `episode.py`.
+Only this client knows the gateway's admin key. Called by `episode.py`.
 """
 
 import asyncio
@@ -10,17 +10,36 @@ from dataclasses import dataclass
 import orjson
 
 from infra.errors import SeamlessFlowError
-from producers.agents.gateway_client.connections import Answer, CallFailed, HttpConnections
-from producers.agents.gateway_client.outcome import CloseCall, RewardCall
+from producers.agents.gateway_client.connections import CallFailed, HttpAnswer, HttpConnections
+from producers.agents.gateway_client.ending import CloseCall, RewardCall
 from schemas.records import Task
 
 _RETRIED = {0, 429, 502, 503, 504}
+"""Statuses after which a call is made again; 0 stands for no answer."""
+
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+_TASK_FIELDS = {
+    "policy",
+    "purpose",
+    "split",
+    "task_id",
+    "group_id",
+    "sample",
+    "attempt",
+    "group_size",
+    "min_group_size",
+    "pinned_version",
+    "metadata",
+}
+_LOST = CloseCall("aborted", "the answer to its opening was lost", "infrastructure")
 
 
 class GatewayRefused(SeamlessFlowError):
-    """The gateway answered a session call with an error, or not at all within its time."""
+    """The gateway answered a session call with an error, or gave no answer within its time.
+
+    `retried`: the call had been made before, so that an earlier try may have had its effect.
+    """
 
     def __init__(
         self, path: str, status: int, code: str, detail: str, retried: bool = False
@@ -35,14 +54,14 @@ class GatewayRefused(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class OpenedSession:
-    """How an agent reaches its session."""
+    """Address and key with which an agent reaches its session."""
 
     base_url: str
     api_key: str
 
 
 class GatewayClient:
-    """Session calls to one gateway. Every call takes at most `call_limit_s`, retries included."""
+    """Client of one gateway. A call takes at most `call_limit_s`, retries included."""
 
     def __init__(self, url: str, admin_key: str, call_limit_s: float) -> None:
         self._connections = HttpConnections(url)
@@ -52,7 +71,7 @@ class GatewayClient:
     async def open(
         self, session_id: str, task: Task, agent: str, max_age_s: float
     ) -> OpenedSession | None:
-        """Opens a session for the task; None where somebody opened it before.
+        """Open a session for the task; return None if it was opened before.
 
         Raises `GatewayRefused`.
         """
@@ -63,14 +82,16 @@ class GatewayClient:
         except GatewayRefused as error:
             if error.code != "session_exists":
                 raise
-            if error.retried:  # an earlier try may have opened it, and its key is lost
+            # An earlier try of this call may have opened the session: its key is lost with the
+            # answer, so no agent can use the session.
+            if error.retried:
                 await self.close(session_id, _LOST)
             return None
         opened = answer.json()
         return OpenedSession(str(opened["base_url"]), str(opened["api_key"]))
 
     async def reward(self, session_id: str, reward: RewardCall) -> None:
-        """Assigns a reward. Raises `GatewayRefused`."""
+        """Assign a reward. Raises `GatewayRefused`."""
         body: dict[str, object] = {
             "name": reward.name,
             "value": reward.value,
@@ -81,7 +102,7 @@ class GatewayClient:
         await self._call(f"/sessions/{session_id}/reward", body)
 
     async def close(self, session_id: str, close: CloseCall) -> None:
-        """Closes a session; one that is closed already stays as it is. Raises `GatewayRefused`."""
+        """Close a session; leave it as it is if it is closed already. Raises `GatewayRefused`."""
         try:
             await self._call(f"/sessions/{session_id}/close", vars(close))
         except GatewayRefused as error:
@@ -89,10 +110,10 @@ class GatewayClient:
                 raise
 
     def disconnect(self) -> None:
-        """Closes the idle connections."""
+        """Close the idle connections."""
         self._connections.close()
 
-    async def _call(self, path: str, body: object) -> Answer:
+    async def _call(self, path: str, body: object) -> HttpAnswer:
         failure = GatewayRefused(path, 0, "timeout", f"after {self._call_limit_s:g} s")
         pauses_s = _pauses()
         try:
@@ -109,42 +130,24 @@ class GatewayClient:
         except TimeoutError:
             raise failure from None
 
-    async def _attempt(self, path: str, body: object) -> Answer:
-        """The answer; status 0 where none came."""
+    async def _attempt(self, path: str, body: object) -> HttpAnswer:
+        """Return the answer, or one with status 0 if none came."""
         try:
             return await self._connections.post(path, body, self._headers)
         except CallFailed as error:
             detail = {"error": {"code": "unreachable", "message": str(error)}}
-            return Answer(0, orjson.dumps(detail))
+            return HttpAnswer(0, orjson.dumps(detail))
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds between tries, doubling."""
+    """Yield the seconds to wait before the next try, doubling up to a limit."""
     pause_s = _FIRST_PAUSE_S
     while True:
         yield pause_s
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-_TASK_FIELDS = {
-    "policy",
-    "purpose",
-    "split",
-    "task_id",
-    "group_id",
-    "sample",
-    "attempt",
-    "group_size",
-    "min_group_size",
-    "pinned_version",
-    "metadata",
-}
-
-
-_LOST = CloseCall("aborted", "the answer to its opening was lost", "infrastructure")
-
-
-def _refused(path: str, answer: Answer, retried: bool) -> GatewayRefused:
+def _refused(path: str, answer: HttpAnswer, retried: bool) -> GatewayRefused:
     error = answer.json().get("error")
     facts = error if isinstance(error, dict) else {}
     code = str(facts.get("code") or facts.get("type") or "")

@@ -1,7 +1,7 @@
-"""HTTP calls with JSON bodies over kept connections, at a tenth of a general client's CPU.
+"""HTTP connections to one server that stay open, for POST calls with JSON bodies.
 
-Three calls a session are made by this process for itself; with a general client they cost more than
-the agent. Owns connections to one server; used from one event loop by `gateway_client.py`.
+The agents process makes three calls a session; with a general HTTP client they cost ten times the
+CPU and more than a small agent. Used by `client.py` from one event loop.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ import orjson
 
 
 class CallFailed(OSError):
-    """No answer came: the server could not be reached, or the connection broke."""
+    """A call got no answer: the server could not be reached, or the connection broke."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Status and body of an answer."""
+class HttpAnswer:
+    """Status and body of an HTTP response."""
 
     status: int
     body: bytes
     retry_after_s: float | None = None
 
     def json(self) -> Mapping[str, object]:
-        """The body as a JSON object; empty where it is none."""
+        """Return the body as a JSON object; empty if it is anything else."""
         try:
             value = orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -37,12 +37,12 @@ class Answer:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection with at most one call under way."""
+    """Connection with at most one call under way."""
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[HttpAnswer] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
@@ -54,7 +54,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def call(self, request: bytes) -> asyncio.Future[Answer]:
+    def call(self, request: bytes) -> asyncio.Future[HttpAnswer]:
         self._waiter = asyncio.get_running_loop().create_future()
         self._body, self._headers = [], {}
         self.transport.write(request)
@@ -75,10 +75,10 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         keep = self._parser.should_keep_alive()
         status = self._parser.get_status_code()
-        if status < 200:
+        if status < 200:  # an interim response; the final one follows
             return
         wait = self._headers.get(b"retry-after", b"")
-        answer = Answer(status, b"".join(self._body), float(wait) if wait.isdigit() else None)
+        answer = HttpAnswer(status, b"".join(self._body), float(wait) if wait.isdigit() else None)
         if not keep:
             self.transport.close()
         self._parser = httptools.HttpResponseParser(self)
@@ -95,7 +95,7 @@ class _Connection(asyncio.Protocol):
 
 
 class HttpConnections:
-    """Kept connections to one server."""
+    """Pool of connections to one server."""
 
     def __init__(self, base_url: str) -> None:
         url = urlsplit(base_url)
@@ -108,8 +108,8 @@ class HttpConnections:
         self._netloc = url.netloc.rpartition("@")[2]
         self._idle: list[_Connection] = []
 
-    async def post(self, path: str, body: object, headers: Mapping[str, str]) -> Answer:
-        """Posts `body` as JSON. Raises `CallFailed`; has no time limit of its own."""
+    async def post(self, path: str, body: object, headers: Mapping[str, str]) -> HttpAnswer:
+        """Send `body` as JSON and return the answer. Raises `CallFailed`; has no time limit."""
         connection = await self._connection()
         answered = False
         try:
@@ -119,11 +119,11 @@ class HttpConnections:
         finally:
             if answered and connection.usable:
                 self._idle.append(connection)
-            else:
+            else:  # a cancelled call would leave its answer to the next one
                 connection.transport.abort()
 
     def close(self) -> None:
-        """Closes the idle connections."""
+        """Close the idle connections."""
         for connection in self._idle:
             connection.transport.close()
         self._idle.clear()

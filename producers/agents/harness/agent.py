@@ -1,6 +1,6 @@
-"""The two kinds of agent behind one protocol: a Python callable, or any command line.
+"""Agents of two kinds behind one protocol: a Python callable, or any command line.
 
-Both are started, watched and stopped by `episode.py`.
+`episode.py` starts, watches and stops them.
 """
 
 from concurrent.futures import Executor
@@ -14,17 +14,17 @@ from producers.agents.harness.session import AgentSession
 
 
 class Agent(Protocol):
-    """Something that works on tasks through a session."""
+    """Program that works on tasks through a session."""
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
-        """What the agent gives back, see `session.py`. Raises what the agent raises.
+        """Run the agent and return its result (see `session.py`). Raises what the agent raises.
 
-        Being cancelled stops the agent, where that can be done.
+        Cancelling stops the agent, unless it is a sync callable.
         """
 
 
 class CallableAgent:
-    """`function(task, session)`."""
+    """Agent that is a function, called as `function(task, session)`."""
 
     def __init__(self, function: Callback, threads: Executor) -> None:
         self._function = function
@@ -35,21 +35,21 @@ class CallableAgent:
 
 
 class CommandAgent:
-    """A program: the task on its standard input, its reward on the last line of its output.
+    """Agent that is a program: it reads the task from standard input and may print its result.
 
-    The last line counts if it is a JSON object, or a number. Exit status 0 is success, 75 (try
-    again) blames the infrastructure, any other is a crash.
+    The last line of its output is the result if it is a JSON object or a number. Exit status 0 is
+    success, 75 (try again) a failure of the infrastructure, any other a crash.
     """
 
     def __init__(self, command: Command) -> None:
         self._command = command
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
-        done = await self._command.run(payload, session)
-        if done.exit_status != 0:
-            raise CommandFailed(done.exit_status, done.error_tail)
+        ended = await self._command.run(payload, session)
+        if ended.exit_status != 0:
+            raise CommandFailed(ended.exit_status, ended.error_tail)
         try:
-            value = orjson.loads(done.last_line)
+            value = orjson.loads(ended.last_line)
         except orjson.JSONDecodeError:
             return None
         return value if isinstance(value, dict | int | float) else None

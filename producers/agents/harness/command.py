@@ -1,10 +1,9 @@
-"""Programs as agents: each in a process group of its own, which is killed when it is stopped.
+"""Programs as agents: each runs in a process group of its own, which ends with it.
 
-They see the session as `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the same of `ANTHROPIC`
-(whose base has no `/v1`) and `SEAMLESSFLOW_SESSION`, the task as JSON on standard input and, unless
-it is longer than Linux allows, in `SEAMLESSFLOW_TASK`. No setting of this process reaches them, the
-admin key least of all. Input and output are files, not pipes, so that what a program leaves running
-in the background keeps nobody waiting.
+A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
+from `SEAMLESSFLOW_TASK`. The session is in `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the
+same of `ANTHROPIC` (whose base URL has no `/v1`) and `SEAMLESSFLOW_SESSION`. No setting of this
+process is passed on, above all not the admin key.
 """
 
 import asyncio
@@ -22,15 +21,17 @@ from infra.settings import ENV_PREFIX
 from producers.agents.harness.session import AgentSession
 
 TRY_AGAIN = 75
-"""EX_TEMPFAIL of sysexits.h."""
+"""Exit status EX_TEMPFAIL of sysexits.h."""
 ENDING_GRACE_S = 2.0
 _LONGEST_VARIABLE_BYTES = 131_000
+"""Linux refuses to start a program with a longer variable (MAX_ARG_STRLEN, 128 KiB)."""
+
 _LAST_LINE_BYTES = 1_048_576
 _ERROR_TAIL_BYTES = 2_000
 
 
 class CommandFailed(SeamlessFlowError):
-    """A program ended with an exit status other than 0; minus the number of a signal."""
+    """A program ended with an exit status other than 0, or by a signal (minus its number)."""
 
     def __init__(self, exit_status: int, error_tail: str) -> None:
         self.exit_status = exit_status
@@ -39,8 +40,8 @@ class CommandFailed(SeamlessFlowError):
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a program ended."""
+class CommandResult:
+    """Exit status of a program, with the ends of its output and its errors."""
 
     exit_status: int
     last_line: str
@@ -48,7 +49,7 @@ class Done:
 
 
 class Command:
-    """A command line to run once a task."""
+    """Command line that is run once for each task."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._arguments = tuple(arguments)
@@ -56,8 +57,9 @@ class Command:
             name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)
         }
 
-    async def run(self, payload: bytes, session: AgentSession) -> Done:
-        """Runs it to its end. When cancelled, the whole process group is ended first."""
+    async def run(self, payload: bytes, session: AgentSession) -> CommandResult:
+        """Run the program to its end. If cancelled, end its process group first."""
+        # Files, not pipes: a pipe stays open as long as a background process of the program.
         with TemporaryFile() as task, TemporaryFile() as output, TemporaryFile() as errors:
             task.write(payload + b"\n")
             task.seek(0)
@@ -74,7 +76,9 @@ class Command:
             finally:
                 await _end_group(process)
             lines = _tail(output, _LAST_LINE_BYTES).splitlines()
-            return Done(exit_status, lines[-1] if lines else "", _tail(errors, _ERROR_TAIL_BYTES))
+            return CommandResult(
+                exit_status, lines[-1] if lines else "", _tail(errors, _ERROR_TAIL_BYTES)
+            )
 
 
 def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
@@ -98,7 +102,7 @@ def _tail(stream: BinaryIO, size: int) -> str:
 
 
 async def _end_group(process: Process) -> None:
-    """Ends what is left of the program and of whatever it started."""
+    """End the program and the processes that it started, with SIGTERM, then SIGKILL."""
     _signal_group(process.pid, signal.SIGTERM)
     if process.returncode is None:
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Callables by name (`module:function`), and calling them whether they are async or not."""
+"""Callables that settings name as `module:function`, sync or async."""
 
 import asyncio
 import importlib
@@ -14,7 +14,7 @@ Callback = Callable[..., object]
 
 
 class CallableNotFound(SeamlessFlowError):
-    """There is no such `module:function`."""
+    """A `module:function` cannot be imported or is not callable."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class CalledExit(SeamlessFlowError):
 
 
 def load_callable(name: str) -> Callback:
-    """The function; modules of the working directory are found too. Raises `CallableNotFound`."""
+    """Import a function, also from the working directory. Raises `CallableNotFound`."""
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise CallableNotFound(name, "it is not written as module:function")
@@ -50,9 +50,9 @@ def load_callable(name: str) -> Callback:
 
 
 async def invoke(function: Callback, threads: Executor, *arguments: object) -> object:
-    """Calls it: an async one on this loop, any other in a thread. Raises what it raises.
+    """Call an async function on this loop, any other in a thread. Raises what the function raises.
 
-    Cancelling stops an async one; a thread goes on until it is done.
+    Cancelling stops an async function; a thread cannot be stopped and runs to its end.
     """
     try:
         if _is_async(function):
@@ -61,7 +61,7 @@ async def invoke(function: Callback, threads: Executor, *arguments: object) -> o
             loop = asyncio.get_running_loop()
             value = await loop.run_in_executor(threads, function, *arguments)
         return await value if inspect.isawaitable(value) else value
-    except SystemExit as error:
+    except SystemExit as error:  # would end this process and all other agents
         raise CalledExit(error.code) from error
 
 

@@ -67,7 +67,7 @@ def test_topics_are_created_once_and_then_as_they_should_be(cluster: KafkaSettin
     assert missing.exit_code == 1
     assert f"{cluster.topic_prefix}sessions.dlq: missing" in missing.output
     assert run("topics", "create").output.count("created") == 2 * len(TOPICS)
-    assert run("topics", "create").output == "all topics are there\n"
+    assert run("topics", "create").output == "all topics exist\n"
     assert run("topics", "check").exit_code == 0
 
 

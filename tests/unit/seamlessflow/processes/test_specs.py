@@ -13,7 +13,7 @@ from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
 from seamlessflow.config import parse
 from seamlessflow.processes.child import ChildSpec
-from seamlessflow.processes.specs import Children, Places
+from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from trainer.settings import TrainerSettings
 
 KAFKA = KafkaSettings(bootstrap_servers="127.0.0.1:1", options={"sasl.password": "hidden"})
@@ -23,12 +23,12 @@ WORKERS = [
 ]
 
 
-def children(**values: Any) -> Children:
+def children(**values: Any) -> ProcessSpecs:
     config = parse(
         {"out": "there", "agents": {"callable": "my.agent:run"}, "workers": WORKERS, **values}
     )
     inherited = {"PATH": "/bin", "SEAMLESSFLOW_RUN__STEPS": "99"}
-    return Children(config, Places(KAFKA, gateway_port=8123, environment=inherited))
+    return ProcessSpecs(config, LaunchContext(KAFKA, gateway_port=8123, environment=inherited))
 
 
 def settings_of(spec: ChildSpec, kind: type[BaseSettings], patch: pytest.MonkeyPatch) -> Any:

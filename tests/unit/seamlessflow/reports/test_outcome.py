@@ -2,18 +2,6 @@ from pathlib import Path
 
 from infra.weights.manifest import MANIFEST, Manifest, publish
 from seamlessflow.reports.outcome import keep_final_weights
-from seamlessflow.runs.earlier_runs import set_aside
-
-
-def test_an_earlier_run_is_kept_under_a_number(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
-    assert set_aside(out) is None
-    for number in (1, 2):
-        out.mkdir()
-        (out / "summary.json").write_text(str(number))
-        assert set_aside(out) == tmp_path / f"demo-{number}"
-    assert (tmp_path / "demo-1" / "summary.json").read_text() == "1"
-    assert not out.exists()
 
 
 def test_the_last_version_becomes_a_plain_model_directory(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
-from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.reports.summary import LauncherFacts, summary
 from seamlessflow.verification.verify import Verification
 from tests.builders.trainer.trajectories import Run, trajectory
 
@@ -176,7 +176,7 @@ def test_the_first_and_the_last_ten_steps_are_told() -> None:
     control = [committed(step, f"s{step}") for step in range(25)]
     sessions = {f"s{step}": facts(float(step)) for step in range(25)}
 
-    told = summary(control, sessions, Measured(), None)
+    told = summary(control, sessions, LauncherFacts(), None)
 
     assert (told["reward_first10"], told["reward_last10"]) == (4.5, 19.5)
     assert told["steps"] == 25
@@ -200,7 +200,7 @@ def test_every_figure_of_a_run() -> None:
         "never trained": facts(0.0),
         "e": facts(1.0, "eval"),
     }
-    measured = Measured(
+    measured = LauncherFacts(
         eval_before=0.1, eval_after=0.9, warmup_s=5.5, peak_rss_mb={"trainer": 612.34}
     )
     checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
@@ -242,7 +242,7 @@ def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
             metrics={"tokens_trained": 10, "staleness_max": 0, "mismatch_max": 1e-6},
         ),
     ]
-    told = summary(control, {"a": facts(1.0)}, Measured(), None)
+    told = summary(control, {"a": facts(1.0)}, LauncherFacts(), None)
 
     assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (1, 10, 0)
     assert told["logprob_mismatch_max"] == 1e-6
@@ -250,7 +250,7 @@ def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
 
 @pytest.mark.parametrize("control", [[], [committed(0, "a")]], ids=["nothing", "not completed"])
 def test_what_is_not_known_is_null(control: list[Record]) -> None:
-    told = summary(control, {}, Measured(), None)
+    told = summary(control, {}, LauncherFacts(), None)
 
     unknown = {name for name, value in told.items() if value is None}
     assert unknown == {
@@ -276,9 +276,9 @@ def test_idle_shares_are_those_of_the_training() -> None:
         completed(0, 2_500),
         usage(2_000, 3_000, idle_ms=1_000),
     ]
-    assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.5}
+    assert summary(control, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.5}
 
 
 def test_training_shorter_than_a_report_has_an_idle_share_all_the_same() -> None:
     control = [admitted(1_000), committed(0, "a"), completed(0, 1_500), usage(900, 2_900, 500)]
-    assert summary(control, {}, Measured(), None)["idle_share"] == {"w": 0.25}
+    assert summary(control, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.25}

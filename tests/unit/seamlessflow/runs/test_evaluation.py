@@ -4,15 +4,15 @@ from consumers.trajectories.sessions.assemble import trajectory
 from scheduler.decisions.task_source import TaskRow
 from schemas import records as r
 from schemas.records import Trajectory
-from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Measurement, Plan
+from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Evaluation, EvaluationPlan
 from tests.builders.records import sessions
 from tests.builders.trajectories.session_builder import SessionBuilder
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
 
 
-def measurement(samples: int = 1) -> Measurement:
-    return Measurement(Plan("run-held", "p", "test", ROWS, samples, time_limit_s=10))
+def evaluation(samples: int = 1) -> Evaluation:
+    return Evaluation(EvaluationPlan("run-held", "p", "test", ROWS, samples, time_limit_s=10))
 
 
 def finalized(session: str, reward: float | None, cause: str = "policy") -> Trajectory:
@@ -27,7 +27,7 @@ def finalized(session: str, reward: float | None, cause: str = "policy") -> Traj
 
 
 def test_every_task_is_issued_once_a_sample_as_an_evaluation() -> None:
-    tasks = measurement(samples=2).first(1_000)
+    tasks = evaluation(samples=2).first_tasks(1_000)
     assert [(task.group_id, task.sample) for task in tasks] == [
         ("run-held-0", 0),
         ("run-held-0", 1),
@@ -44,40 +44,40 @@ def _first_row() -> tuple[bytes, Any]:
 
 
 def test_the_result_is_the_mean_over_all_sessions() -> None:
-    measured = measurement()
-    measured.first(0)
-    assert measured.take(finalized("run-held-0.0.0", 1.0), 1) == []
-    assert not measured.done
-    measured.take(finalized("run-held-1.0.0", 0.0), 1)
-    assert measured.done
-    result = measured.result()
+    current = evaluation()
+    current.first_tasks(0)
+    assert current.apply(finalized("run-held-0.0.0", 1.0), 1) == []
+    assert not current.done
+    current.apply(finalized("run-held-1.0.0", 0.0), 1)
+    assert current.done
+    result = current.result()
     assert (result.reward, result.error, result.sessions, result.missing) == (0.5, 0.5, 2, 0)
 
 
 def test_sessions_of_others_and_repeated_ones_do_not_count() -> None:
-    measured = measurement()
-    measured.first(0)
-    measured.take(finalized("train-0.0.0", 1.0), 1)
+    current = evaluation()
+    current.first_tasks(0)
+    current.apply(finalized("train-0.0.0", 1.0), 1)
     for _ in range(2):
-        measured.take(finalized("run-held-0.0.0", 1.0), 1)
-    assert measured.result().sessions == 1
+        current.apply(finalized("run-held-0.0.0", 1.0), 1)
+    assert current.result().sessions == 1
 
 
 def test_a_spoilt_session_is_tried_again_and_given_up_in_the_end() -> None:
-    measured = measurement()
-    measured.first(0)
-    measured.take(finalized("run-held-1.0.0", 1.0), 1)
+    current = evaluation()
+    current.first_tasks(0)
+    current.apply(finalized("run-held-1.0.0", 1.0), 1)
     for attempt in range(MOST_ATTEMPTS):
-        assert not measured.done
+        assert not current.done
         spoilt = finalized(f"run-held-0.0.{attempt}", None, cause="infrastructure")
-        again: list[r.Task] = measured.take(spoilt, 1)
+        again: list[r.Task] = current.apply(spoilt, 1)
         assert [task.attempt for task in again] == [attempt + 1][: MOST_ATTEMPTS - attempt - 1]
-    assert measured.done
-    result = measured.result()
+    assert current.done
+    result = current.result()
     assert (result.sessions, result.failed, result.missing) == (1, MOST_ATTEMPTS, 1)
 
 
-def test_a_session_that_nobody_judged_does_not_count() -> None:
-    measured = measurement()
-    measured.first(0)
-    assert len(measured.take(finalized("run-held-0.0.0", None), 1)) == 1
+def test_a_session_without_a_reward_does_not_count() -> None:
+    current = evaluation()
+    current.first_tasks(0)
+    assert len(current.apply(finalized("run-held-0.0.0", None), 1)) == 1

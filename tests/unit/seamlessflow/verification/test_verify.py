@@ -9,7 +9,7 @@ import pytest
 from schemas import records as r
 from schemas.records import Record, VersionSpan
 from seamlessflow.verification.sampled_tokens import sampled_tokens
-from seamlessflow.verification.verify import File, Verification, compare, surviving_steps
+from seamlessflow.verification.verify import TrainedFile, Verification, compare, surviving_steps
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from trainer.steps.trained import Header, TrainedRun
@@ -36,7 +36,7 @@ def run(tokens: Sequence[int], offset: int = 0, **more: Any) -> TrainedRun:
     return TrainedRun(**fields)
 
 
-def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l") -> File:
+def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l") -> TrainedFile:
     tokens = sum(len(one.ids) for one in runs)
     return Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens), runs
 
@@ -45,11 +45,11 @@ def committed(step: int, version: int, lineage: str = "l", parent: str = "") -> 
     return control.committed(step, version=version, lineage=lineage, parent_lineage=parent)
 
 
-def commit_of(file: File) -> r.StepCommitted:
+def commit_of(file: TrainedFile) -> r.StepCommitted:
     return committed(file[0].step, file[0].version, file[0].lineage)
 
 
-def verified(files: Sequence[File], events: Sequence[Record]) -> Verification:
+def verified(files: Sequence[TrainedFile], events: Sequence[Record]) -> Verification:
     """The files, all committed, against a partition with these events."""
     steps = [commit_of(one) for one in files]
     return compare(steps, files, sampled_tokens((0, event) for event in events))

@@ -6,13 +6,13 @@ from rich.console import Console, RenderableType
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.watching.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
-from seamlessflow.watching.progress import Progress
+from seamlessflow.watching.progress import RunProgress
 
 SINCE = 1_000_000
 
 
-def progress(*records: Record, total: int = 20) -> Progress:
-    made = Progress("p", total, since_ms=SINCE)
+def progress(*records: Record, total: int = 20) -> RunProgress:
+    made = RunProgress("p", total, since_ms=SINCE)
     for record in records:
         made.apply(record)
     return made

@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.console import Console
 
-from seamlessflow.reports.outcome import Outcome
-from seamlessflow.reports.result_view import result_view
-from seamlessflow.reports.summary import Measured, summary
+from seamlessflow.reports.outcome import RunOutcome
+from seamlessflow.reports.outcome_view import outcome_view
+from seamlessflow.reports.summary import LauncherFacts, summary
 from seamlessflow.verification.verify import Deviation, Verification
 
 CLEAN = Verification(tokens_checked=12_345, mismatches=0, trained_twice=0)
@@ -28,16 +28,16 @@ TOLD: dict[str, Any] = {
 }
 
 
-def shown(outcome: Outcome) -> str:
+def shown(outcome: RunOutcome) -> str:
     console = Console(width=200, file=StringIO())
     with console.capture() as captured:
-        console.print(result_view(outcome))
+        console.print(outcome_view(outcome))
     return captured.get()
 
 
 def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
     (tmp_path / "reward.png").touch()
-    said = shown(Outcome(tmp_path, TOLD, CLEAN))
+    said = shown(RunOutcome(tmp_path, TOLD, CLEAN))
     for part in (
         "0.100 → 0.950",
         "0.060 → 0.990",
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
         steps_missing=(3,),
         deviations=(Deviation(1, "s", "t", 0, "another id"),),
     )
-    said = shown(Outcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
+    said = shown(RunOutcome(tmp_path, TOLD, wrong, ("half of the groups had equal rewards",)))
     assert "1 mismatches" in said
     assert "no record of steps 3" in said
     assert "step 1, session s, turn t, token 0: another id" in said
@@ -67,5 +67,5 @@ def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:
 
 
 def test_a_run_that_came_to_nothing_can_be_shown(tmp_path: Path) -> None:
-    told = summary([], {}, Measured(), None)
-    assert "0 steps in ? s" in shown(Outcome(tmp_path, told, CLEAN))
+    told = summary([], {}, LauncherFacts(), None)
+    assert "0 steps in ? s" in shown(RunOutcome(tmp_path, told, CLEAN))

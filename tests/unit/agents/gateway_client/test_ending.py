@@ -1,32 +1,32 @@
-from producers.agents.gateway_client.outcome import (
+from producers.agents.gateway_client.ending import (
+    AgentCrashed,
+    AgentReturned,
+    AgentStopped,
+    AgentTimedOut,
     CloseCall,
-    Crashed,
+    ClosingCalls,
     Ending,
-    Outcome,
-    Returned,
     RewardCall,
-    Stopped,
-    TimedOut,
-    outcome,
+    closing_calls,
     result_of,
 )
 
 
 def ended(
     ending: Ending, timeout_reward: float | None = None, await_reward_s: float = 0
-) -> Outcome:
-    return outcome(ending, timeout_reward, await_reward_s)
+) -> ClosingCalls:
+    return closing_calls(ending, timeout_reward, await_reward_s)
 
 
 def test_a_number_is_the_terminal_reward_and_completes_the_session() -> None:
-    told = ended(Returned(result_of(0.5)))
+    told = ended(AgentReturned(result_of(0.5)))
     assert told.rewards == (RewardCall("reward", 0.5, None, final=True),)
     assert told.close == CloseCall("complete", "", "policy")
 
 
 def test_rewards_of_turns_and_other_judgements_come_before_the_terminal_one() -> None:
     result = {"reward": 1, "rewards": {"format": 0.2}, "turn_rewards": {"chatcmpl-1": -1.0}}
-    assert ended(Returned(result)).rewards == (
+    assert ended(AgentReturned(result)).rewards == (
         RewardCall("reward", -1.0, "chatcmpl-1", final=False),
         RewardCall("format", 0.2, None, final=False),
         RewardCall("reward", 1.0, None, final=True),
@@ -34,42 +34,42 @@ def test_rewards_of_turns_and_other_judgements_come_before_the_terminal_one() ->
 
 
 def test_an_agent_may_say_that_it_was_truncated() -> None:
-    told = ended(Returned({"reward": 0, "status": "truncated"}))
+    told = ended(AgentReturned({"reward": 0, "status": "truncated"}))
     assert told.close == CloseCall("truncated", "", "policy")
 
 
 def test_without_a_reward_the_session_is_unrewarded() -> None:
-    told = ended(Returned(result_of(None)))
+    told = ended(AgentReturned(result_of(None)))
     assert told.rewards == ()
     assert told.close.status == "unrewarded"
 
 
 def test_without_a_reward_the_session_waits_for_one_where_that_is_asked_for() -> None:
-    told = ended(Returned({"rewards": {"style": 1.0}}), await_reward_s=500)
+    told = ended(AgentReturned({"rewards": {"style": 1.0}}), await_reward_s=500)
     assert told.rewards == (RewardCall("style", 1.0, None, final=False),)
     assert told.close == CloseCall("complete", "", "policy", await_reward_s=500)
 
 
 def test_a_crash_is_the_environments_doing() -> None:
-    told = ended(Crashed("ValueError: no"))
-    assert told == Outcome((), CloseCall("aborted", "ValueError: no", "environment"))
+    told = ended(AgentCrashed("ValueError: no"))
+    assert told == ClosingCalls((), CloseCall("aborted", "ValueError: no", "environment"))
 
 
 def test_a_failing_endpoint_is_the_infrastructures_doing() -> None:
-    assert ended(Crashed("503", infrastructure=True)).close.cause == "infrastructure"
+    assert ended(AgentCrashed("503", infrastructure=True)).close.cause == "infrastructure"
 
 
 def test_a_timeout_leaves_the_group_unless_it_has_a_reward() -> None:
-    assert ended(TimedOut(2)).close == CloseCall(
+    assert ended(AgentTimedOut(2)).close == CloseCall(
         "timeout", "the agent was stopped after 2.0 s", "environment"
     )
-    punished = ended(TimedOut(2), timeout_reward=-1.0)
+    punished = ended(AgentTimedOut(2), timeout_reward=-1.0)
     assert punished.rewards == (RewardCall("reward", -1.0, None, final=True),)
     assert (punished.close.status, punished.close.cause) == ("timeout", "policy")
 
 
 def test_an_agent_that_was_stopped_with_its_process_is_tried_again() -> None:
-    assert (ended(Stopped()).close.status, ended(Stopped()).close.cause) == (
+    assert (ended(AgentStopped()).close.status, ended(AgentStopped()).close.cause) == (
         "aborted",
         "infrastructure",
     )
@@ -83,11 +83,11 @@ def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:
         {"turn_rewards": [1.0]},
     ]
     for result in bad:
-        told = ended(Returned(result))
+        told = ended(AgentReturned(result))
         assert (told.close.status, told.close.cause) == ("aborted", "environment")
         assert told.rewards == ()
 
 
 def test_a_long_reason_keeps_its_end() -> None:
-    assert ended(Crashed("x" * 1000 + "the point")).close.reason.endswith("the point")
-    assert len(ended(Crashed("x" * 1000)).close.reason) == 500
+    assert ended(AgentCrashed("x" * 1000 + "the point")).close.reason.endswith("the point")
+    assert len(ended(AgentCrashed("x" * 1000)).close.reason) == 500

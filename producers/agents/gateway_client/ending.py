@@ -1,6 +1,6 @@
-"""How an agent ended, and what that means for its session: rewards, status and whose doing it was.
+"""Endings of an agent, and the calls that close its session: rewards, status and cause. Pure.
 
-Pure. `episode.py` runs the agent, asks here, and tells the gateway.
+`episode.py` runs the agent and makes the calls that `closing_calls` returns.
 """
 
 import math
@@ -13,42 +13,45 @@ _STATUSES = ("complete", "truncated")
 
 
 class BadResult(ValueError):
-    """An agent or a judge gave back something that is no result."""
+    """An agent or a judge returned a value that is not a valid result."""
 
 
 @dataclass(frozen=True)
-class Returned:
-    """The agent came to its end; `result` is what it gave back, with its reward if there is one."""
+class AgentReturned:
+    """The agent finished; `result` is what it returned, with the reward of its judge, if any."""
 
     result: Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class Crashed:
-    """The agent or its judge raised, or the command failed."""
+class AgentCrashed:
+    """The agent or its judge raised an exception, or the command failed."""
 
     detail: str
     infrastructure: bool = False
 
 
 @dataclass(frozen=True)
-class TimedOut:
-    """The agent was stopped at its time limit."""
+class AgentTimedOut:
+    """The agent was still running at its time limit."""
 
     limit_s: float
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """This process ended before the agent did."""
+class AgentStopped:
+    """The agents process ended before the agent did."""
 
 
-Ending = Returned | Crashed | TimedOut | Stopped
+Ending = AgentReturned | AgentCrashed | AgentTimedOut | AgentStopped
 
 
 @dataclass(frozen=True)
 class RewardCall:
-    """One reward to assign; `response_id` names the judged turn, None means the session."""
+    """One reward to assign; `response_id` names the judged turn, None stands for the session.
+
+    `final` marks the terminal reward of the session.
+    """
 
     name: str
     value: float
@@ -58,7 +61,7 @@ class RewardCall:
 
 @dataclass(frozen=True)
 class CloseCall:
-    """How to close the session."""
+    """The call that closes the session."""
 
     status: str
     reason: str
@@ -67,50 +70,52 @@ class CloseCall:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What to tell the gateway, in this order."""
+class ClosingCalls:
+    """Calls that end a session: first its rewards, then its close."""
 
     rewards: tuple[RewardCall, ...]
     close: CloseCall
 
 
 def result_of(value: object) -> Mapping[str, object]:
-    """What an agent returned, as a mapping. Raises `BadResult`."""
+    """Return what an agent returned as a mapping. Raises `BadResult`."""
     if value is None:
         return {}
     if isinstance(value, Real):
-        return {"reward": number(value)}
+        return {"reward": as_reward(value)}
     if isinstance(value, Mapping):
         return {str(name): item for name, item in value.items()}
     raise BadResult(f"an agent returns a number, a mapping or None, not {type(value).__name__}")
 
 
-def number(value: object) -> float:
-    """A reward as a finite float. Raises `BadResult`."""
+def as_reward(value: object) -> float:
+    """Return a reward as a finite float. Raises `BadResult`."""
     if not isinstance(value, Real) or not math.isfinite(float(value)):
         raise BadResult(f"a reward is a finite number, not {value!r}")
     return float(value)
 
 
-def outcome(ending: Ending, timeout_reward: float | None, await_reward_s: float) -> Outcome:
-    """What the session gets. Rewards that cannot be read count as a crash of the agent."""
+def closing_calls(
+    ending: Ending, timeout_reward: float | None, await_reward_s: float
+) -> ClosingCalls:
+    """Return the calls for an ending. Rewards that are no numbers count as a crash of the agent."""
     match ending:
-        case Returned(result):
+        case AgentReturned(result):
             try:
                 return _finished(result, await_reward_s)
             except BadResult as error:
-                return outcome(Crashed(str(error)), timeout_reward, await_reward_s)
-        case Crashed(detail, infrastructure):
+                return closing_calls(AgentCrashed(str(error)), timeout_reward, await_reward_s)
+        case AgentCrashed(detail, infrastructure):
             cause = "infrastructure" if infrastructure else "environment"
-            return Outcome((), CloseCall("aborted", detail[-REASON_CHARACTERS:], cause))
-        case TimedOut(limit_s):
+            return ClosingCalls((), CloseCall("aborted", detail[-REASON_CHARACTERS:], cause))
+        case AgentTimedOut(limit_s):
             return _timed_out(limit_s, timeout_reward)
-        case Stopped():
+        case AgentStopped():
             close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
-            return Outcome((), close)
+            return ClosingCalls((), close)
 
 
-def _finished(result: Mapping[str, object], await_reward_s: float) -> Outcome:
+def _finished(result: Mapping[str, object], await_reward_s: float) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
@@ -118,15 +123,15 @@ def _finished(result: Mapping[str, object], await_reward_s: float) -> Outcome:
     judged = any(reward.name == "reward" and reward.response_id is None for reward in rewards)
     if judged or await_reward_s:
         wait = 0 if judged else await_reward_s
-        return Outcome(rewards, CloseCall(str(status), "", "policy", wait))
-    return Outcome(rewards, CloseCall("unrewarded", "the agent gave no reward", "environment"))
+        return ClosingCalls(rewards, CloseCall(str(status), "", "policy", wait))
+    return ClosingCalls(rewards, CloseCall("unrewarded", "the agent gave no reward", "environment"))
 
 
-def _timed_out(limit_s: float, reward: float | None) -> Outcome:
+def _timed_out(limit_s: float, reward: float | None) -> ClosingCalls:
     reason = f"the agent was stopped after {limit_s:.1f} s"
     if reward is None:
-        return Outcome((), CloseCall("timeout", reason, "environment"))
-    return Outcome(
+        return ClosingCalls((), CloseCall("timeout", reason, "environment"))
+    return ClosingCalls(
         (RewardCall("reward", reward, None, True),), CloseCall("timeout", reason, "policy")
     )
 
@@ -141,7 +146,7 @@ def _rewards(result: Mapping[str, object]) -> tuple[RewardCall, ...]:
     last = len(found) - 1
     return tuple(
         RewardCall(
-            name, number(value), response, place == last and name == "reward" and not response
+            name, as_reward(value), response, place == last and name == "reward" and not response
         )
         for place, (name, value, response) in enumerate(found)
     )

@@ -1,6 +1,6 @@
-"""Whose doing an agent's exception is: the system's, or the agent's and its environment's. Pure.
+"""Cause of an agent's exception: the infrastructure, or the agent and its environment. Pure.
 
-Looks at names and statuses only, so that no HTTP library needs to be there.
+Compares names and status codes only, so that no HTTP library has to be installed.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,14 @@ _CLIENT_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "anth
 _TRANSPORT_ERRORS = ("APIConnectionError", "TransportError", "ConnectError")
 
 
-def is_infrastructure(error: BaseException) -> bool:
-    """Whether an answer of the model endpoint, or the lack of one, made the agent fail."""
-    return any(_is_transport(link) or _is_server_error(link) for link in _chain(error))
+def is_infrastructure_failure(error: BaseException) -> bool:
+    """Return True if the agent failed because a call got a server's error or no response."""
+    return any(_is_transport_error(link) or _is_server_error(link) for link in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
+    """Yield the error and those that led to it."""
+    seen: set[int] = set()  # a chain of exceptions may be a ring
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
@@ -25,7 +26,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-def _is_transport(error: BaseException) -> bool:
+def _is_transport_error(error: BaseException) -> bool:
     return any(
         base.__name__ in _TRANSPORT_ERRORS and base.__module__.split(".")[0] in _CLIENT_LIBRARIES
         for base in type(error).__mro__

@@ -1,6 +1,7 @@
-"""An evaluation by itself: a policy version, an agent and a task set, on processes of its own.
+"""Run that only evaluates: a policy version, an agent and a task set, on processes of its own.
 
-Nothing of the run is touched; everything lies below `OUT/evaluations`.
+It changes nothing of the run that it takes the weights from; its data lie below
+`OUT/evaluations`. Called by `seamlessflow eval`.
 """
 
 import json
@@ -16,9 +17,9 @@ from scheduler.decisions.task_source import read as read_tasks
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
-from seamlessflow.processes.system import System, kafka_for
-from seamlessflow.runs.chosen_weights import Weights, announce_weights
-from seamlessflow.runs.evaluation import Evaluation, Plan, measure
+from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.runs.chosen_weights import ChosenWeights, announce_weights
+from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
 from seamlessflow.watching.display import Display
 
 EVALUATIONS = "evaluations"
@@ -26,56 +27,55 @@ RESULT = "evaluation.json"
 
 
 class NoTasks(SeamlessFlowError):
-    """It is not said what to evaluate on."""
+    """Neither the command line nor the configuration names tasks to evaluate on."""
 
     def __init__(self) -> None:
         super().__init__("name tasks: --tasks FILE, or evaluation.tasks in the configuration")
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """An evaluation that is over."""
+class EvaluationRun:
+    """An evaluation run that has ended."""
 
     out: Path
-    weights: Weights
-    result: Evaluation
+    weights: ChosenWeights
+    result: EvaluationResult
 
 
-def evaluate(
+def run_evaluation(
     config: RunConfig,
-    weights: Weights,
+    weights: ChosenWeights,
     tasks: Path | None,
     limit: int | None,
     display: Display,
     stop: Stop,
-) -> Evaluated:
-    """Measures and writes `evaluation.json`. Raises `NoTasks` and what `training.train` raises."""
+) -> EvaluationRun:
+    """Evaluate and write `evaluation.json`. Raises `NoTasks` and what `training.train` raises."""
     file = tasks or config.evaluation.tasks
     if file is None:
         raise NoTasks
-    rows = read_tasks(file).rows
-    here = apart(config)
-    here.out.mkdir(parents=True)
-    with Launcher(here.logs_dir, stop) as launcher:
+    rows = read_tasks(file).rows[:limit]
+    own = _separate(config)
+    own.out.mkdir(parents=True)
+    with Launcher(own.logs_dir, stop) as launcher:
         display.phase("starting Kafka")
-        with kafka_for(here, launcher) as kafka:
-            system = System(here, kafka, launcher, display)
+        with kafka_to_run_on(own, launcher) as kafka:
+            system = System(own, kafka, launcher, display)
             display.phase("starting gateway, manager, workers, agents")
             with system.running():
-                announce_weights(here, kafka, weights)
-                system.schedule(training=False)
+                announce_weights(own, kafka, weights)
+                system.restart_scheduler(training=False)
                 system.wait_until_ready()
-                display.phase(f"evaluating {len(rows[:limit])} tasks")
-                plan = _plan(here, rows[:limit])
-                result = measure(kafka, plan, system.wait_for, now_ms)
+                display.phase(f"evaluating {len(rows)} tasks")
+                result = evaluate(kafka, _plan(own, rows), system.wait_for, now_ms)
                 display.phase("stopping all processes in order")
-    told = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
-    (here.out / RESULT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return Evaluated(here.out, weights, result)
+    written = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
+    (own.out / RESULT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    return EvaluationRun(own.out, weights, result)
 
 
-def apart(config: RunConfig) -> RunConfig:
-    """The configuration with a directory and topics of its own, and workers that only roll out."""
+def _separate(config: RunConfig) -> RunConfig:
+    """Return the configuration with a directory and topics of its own and no trainer."""
     folders = (config.out / EVALUATIONS / str(number) for number in count(1))
     out = next(folder for folder in folders if not folder.exists())
     rollouts = [worker for worker in config.workers if "rollout" in worker.tags]
@@ -87,8 +87,8 @@ def apart(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})
 
 
-def _plan(config: RunConfig, rows: Sequence[TaskRow]) -> Plan:
-    return Plan(
+def _plan(config: RunConfig, rows: Sequence[TaskRow]) -> EvaluationPlan:
+    return EvaluationPlan(
         label=f"{config.run.id}-eval-{now_ms()}",
         policy=config.run.policy,
         split=config.evaluation.split,

@@ -1,4 +1,4 @@
-"""Runs `seamlessflow.demo.prepare` as a process of its own."""
+"""Process that runs `seamlessflow.demo.prepare`, so that the command line imports no torch."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from seamlessflow.processes.specs import without_settings
 _TIMEOUT_S = 600.0
 
 
-def make(out: Path, seed: int, head_dim: int) -> Callable[[Launcher], float]:
-    """What makes model and tasks of the demo in `out` and returns the seconds of its warm-up."""
+def prepare_process(out: Path, seed: int, head_dim: int) -> Callable[[Launcher], float]:
+    """Return a function that makes model and tasks in `out` and returns the seconds of warm-up."""
 
     def prepare(launcher: Launcher) -> float:
         spec = ChildSpec(

@@ -1,4 +1,4 @@
-"""What a finished run tells its user. Pure; makes `rich` objects."""
+"""View of a run's outcome for the terminal. Pure; makes `rich` objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.reports.outcome import Outcome
+from seamlessflow.reports.outcome import RunOutcome
 
-LEFT = {
+FILES = {
     "summary.json": "all figures",
-    "reward.png": "mean reward a step",
+    "reward.png": "mean reward of each step",
     "timeline.png": "who did what, when",
     "trained": "every token that was trained",
     "weights/final": "the trained model, a Hugging Face directory",
@@ -19,8 +19,8 @@ LEFT = {
 }
 
 
-def result_view(outcome: Outcome) -> RenderableType:
-    """The figures that matter, the check, and what lies where."""
+def outcome_view(outcome: RunOutcome) -> RenderableType:
+    """Return the main figures, the result of the check, and the files of the run."""
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", justify="right")
     figures.add_column()
@@ -31,7 +31,7 @@ def result_view(outcome: Outcome) -> RenderableType:
     parts += [Text(f"! {reason}", "yellow") for reason in outcome.reasons]
     parts += [Text(f"  {deviation}", "red") for deviation in outcome.verification.deviations]
     files = Table.grid(padding=(0, 2))
-    for name, meaning in LEFT.items():
+    for name, meaning in FILES.items():
         if (outcome.out / name).exists():
             files.add_row(f"{outcome.out / name}", Text(meaning, "dim"))
     return Group(*parts, Text(), files)
@@ -43,7 +43,10 @@ def _figures(told: Mapping[str, Any]) -> list[tuple[str, str]]:
             "reward",
             _change(told["reward_first10"], told["reward_last10"], "first and last ten steps"),
         ),
-        ("held-back tasks", _change(told["eval_before"], told["eval_after"], "before and after")),
+        (
+            "held-back tasks",
+            _change(told["eval_before"], told["eval_after"], "before and after"),
+        ),
         (
             "trained",
             f"{told['steps']} steps in {_number(told['train_wall_s'], 0)} s, "
@@ -75,7 +78,7 @@ def _count(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
-def _check(outcome: Outcome) -> Text:
+def _check(outcome: RunOutcome) -> Text:
     found = outcome.verification
     text = (
         f"{found.tokens_checked:,} trained tokens held against the log: "

@@ -1,7 +1,7 @@
 import httpx
 import pytest
 
-from producers.agents.blame import is_infrastructure
+from producers.agents.failure_cause import is_infrastructure_failure
 
 REQUEST = httpx.Request("POST", "http://gateway/v1/chat/completions")
 
@@ -15,23 +15,23 @@ class AnsweredWith(Exception):
 
 @pytest.mark.parametrize("status", [429, 500, 503, 504])
 def test_an_answer_of_a_busy_or_failing_endpoint_is_infrastructure(status: int) -> None:
-    assert is_infrastructure(AnsweredWith(status))
+    assert is_infrastructure_failure(AnsweredWith(status))
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413])
 def test_an_answer_to_a_wrong_request_is_the_agents_doing(status: int) -> None:
-    assert not is_infrastructure(AnsweredWith(status))
+    assert not is_infrastructure_failure(AnsweredWith(status))
 
 
 def test_an_endpoint_that_cannot_be_reached_is_infrastructure() -> None:
-    assert is_infrastructure(httpx.ConnectError("refused", request=REQUEST))
+    assert is_infrastructure_failure(httpx.ConnectError("refused", request=REQUEST))
 
 
 def test_the_reason_behind_an_error_counts() -> None:
     error = RuntimeError("the model call failed")
     error.__cause__ = httpx.ReadTimeout("slow", request=REQUEST)
-    assert is_infrastructure(error)
+    assert is_infrastructure_failure(error)
 
 
 def test_an_error_of_the_agents_own_is_not() -> None:
-    assert not is_infrastructure(KeyError("answer"))
+    assert not is_infrastructure_failure(KeyError("answer"))
