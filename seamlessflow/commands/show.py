@@ -22,8 +22,8 @@ def show(
     count: Annotated[int, typer.Option(min=1, help="Number of sessions to list.")] = 20,
 ) -> None:
     """Show a session as it is on the log: its tree of tokens, masks, versions and match rules."""
+    from seamlessflow.inspection.list_view import list_view
     from seamlessflow.inspection.record_view import records_view
-    from seamlessflow.inspection.session_list import session_list
     from seamlessflow.inspection.session_log import load_session, recent_trajectories
     from seamlessflow.inspection.session_records import session_records
     from seamlessflow.inspection.tree_view import session_view
@@ -33,7 +33,7 @@ def show(
     console = wide_console()
     with kafka_to_inspect(out) as kafka:
         if session is None:
-            console.print(session_list(recent_trajectories(kafka, count)))
+            console.print(list_view(recent_trajectories(kafka, count)))
             return
         found = load_session(kafka, session)
         written = session_records(kafka, found.session.opened.session_id) if records else []

@@ -10,7 +10,7 @@ from schemas.records import Trajectory
 _WIDEST_STATUS = len("unrewarded")
 
 
-def session_list(trajectories: Sequence[Trajectory]) -> Table:
+def list_view(trajectories: Sequence[Trajectory]) -> Table:
     """A row a session; ids are whole: they are what `show SESSION` wants."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     widest = max((len(found.session_id) for found in trajectories), default=0)
