@@ -1,7 +1,7 @@
 import pytest
 from rich.console import Console
 
-from seamlessflow.inspection.session_list import session_list
+from seamlessflow.inspection.list_view import list_view
 from seamlessflow.inspection.wide_console import WIDTH_OF_NO_TERMINAL, wide_console
 
 
@@ -21,7 +21,7 @@ def test_the_heads_of_a_list_of_sessions_are_whole_in_a_pipe(
     monkeypatch.delenv("COLUMNS", raising=False)
     console: Console = wide_console()
     with console.capture() as captured:
-        console.print(session_list([]))
+        console.print(list_view([]))
     assert captured.get().split()[:8] == [
         *("session", "task", "status", "reward", "turns", "tokens", "trainable", "versions")
     ]
