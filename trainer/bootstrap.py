@@ -6,8 +6,10 @@ No other module joins its parts.
 import logging
 import uuid
 from collections.abc import Mapping
+from typing import Never
 
 from infra.clock import now_ms
+from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
@@ -21,7 +23,6 @@ from trainer.data.advantages import ESTIMATORS
 from trainer.data.batch import BatchRules
 from trainer.data.filters import FILTERS
 from trainer.follower import Follower
-from trainer.inbox import Inbox
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
 from trainer.recovery import checkpoint
@@ -87,7 +88,7 @@ def _sessions_thread(process: TrainerProcess, offsets: Mapping[int, int]) -> Rea
     name = f"{_client_id(settings)}-sessions"
     sessions = Reader(settings.kafka, name, dead_letters=process.producer)
     sessions.assign({(TRAJECTORIES.name, number): at for number, at in offsets.items()})
-    return ReaderThread("trainer sessions", sessions, inbox.put_when_open, inbox.fail)
+    return ReaderThread("trainer sessions", sessions, inbox.put, inbox.fail)
 
 
 def _follower(settings: TrainerSettings, log: str) -> Follower:
@@ -107,7 +108,7 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
     heartbeat = Heartbeat(settings, producer, roles, vitals, usage, now_ms)
     heartbeat.start()
     control = Reader(settings.kafka, f"{_client_id(settings)}-control", dead_letters=producer)
-    inbox = Inbox()
+    inbox = Inbox[Never]()
     read_recorded(control, found.control_state, roles)
     # A gang that broke before this process began is not the one it will belong to.
     roles.broken_by = ""
@@ -118,7 +119,7 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
         vitals=vitals,
         usage=usage,
         heartbeat=heartbeat,
-        control=ReaderThread("trainer control", control, inbox.put, inbox.fail),
+        control=ReaderThread("trainer control", control, inbox.post, inbox.fail),
         inbox=inbox,
         work=Work(),
         now_ms=now_ms,

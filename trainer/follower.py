@@ -7,6 +7,7 @@ group of torch (`trainer/backends/gang.py`). Made by `trainer/bootstrap.py`.
 import logging
 import threading
 from dataclasses import dataclass
+from itertools import chain
 
 from infra.process import ready
 from schemas import records as r
@@ -41,7 +42,7 @@ class Follower:
         with self.process.running():
             ready(_log, "trainer %s is ready to follow", self.process.roles.worker)
             while not (stop.is_set() or (work.idle and self.finished)):
-                for received in inbox.take(_WAIT_S):
+                for received in chain.from_iterable(inbox.take(_WAIT_S)):
                     self._apply(received.record)
                 self._advance()
             work.finish()

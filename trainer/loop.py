@@ -9,6 +9,7 @@ import logging
 import threading
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
 from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
@@ -51,7 +52,7 @@ class Loop:
             self.device.leave()
 
     def _receive(self) -> None:
-        for received in self.process.inbox.take(_WAIT_S):
+        for received in chain.from_iterable(self.process.inbox.take(_WAIT_S)):
             record, now_ms = received.record, self.process.now_ms()
             if isinstance(record, Trajectory):
                 place = received.partition, received.offset
@@ -70,4 +71,4 @@ class Loop:
         self.device.advance()
         if self.process.work.idle:
             self.steps.advance()
-        self.process.inbox.brake(not self.dataloader.wants_more(self.steps.origin.step))
+        self.process.inbox.hold(not self.dataloader.wants_more(self.steps.origin.step))

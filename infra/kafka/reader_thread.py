@@ -11,6 +11,7 @@ from infra.kafka.client import Partition, Received
 from infra.kafka.reader import Reader
 
 T = TypeVar("T")
+Deliver = Callable[[list[Received]], None]
 _POLL_S = 0.1
 _CLOSE_TIMEOUT_S = 15
 
@@ -22,7 +23,7 @@ class ReaderThread:
         self,
         name: str,
         reader: Reader,
-        deliver: Callable[[list[Received]], None],
+        deliver: Deliver,
         failed: Callable[[BaseException], None],
     ) -> None:
         self.reader = reader

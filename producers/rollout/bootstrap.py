@@ -15,7 +15,7 @@ from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
 from producers.rollout.counts import Counts
 from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
-from producers.rollout.inbox import Inbox, ThreadFailed, Undelivered
+from producers.rollout.inbox import Undelivered, WorkerInbox
 from producers.rollout.probe.asking import EngineProbe
 from producers.rollout.process import RolloutProcess
 from producers.rollout.roles.announcements import Facts
@@ -59,26 +59,23 @@ def build(
     """A worker that has written nothing yet; `engines` None: those of the settings."""
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
-    inbox = Inbox()
+    inbox = WorkerInbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S)
     roles = RolloutRoles(mine.worker, new_incarnation(), mine.policy)
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
-    def thread_failed(error: BaseException) -> None:
-        inbox.put(ThreadFailed(error))
-
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
-        inbox.put(Undelivered(live, error))
+        inbox.post(Undelivered(live, error))
 
-    slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, thread_failed)
+    slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail)
     fleet = FleetReader(
-        kafka, f"{client_id}-fleet", mine.worker, mine.policy, producer, inbox.put, thread_failed
+        kafka, f"{client_id}-fleet", mine.worker, mine.policy, producer, inbox.put, inbox.fail
     )
     counts = Counts(metrics)
     serving = Serving(
         Admission(mine.worker, roles.incarnation),
         _writer(producer, counts),
-        inbox.put,
+        inbox.post,
         undelivered,
         traces,
     )
@@ -87,7 +84,7 @@ def build(
         engines or engine_factory(mine, settings.data_dir / "logs"),
         load_parser,
         slot.follow,
-        inbox.put,
+        inbox.post,
         probe,
     )
     reporter = Reporter(producer, roles, facts, now_ms())

@@ -17,7 +17,7 @@ from infra.process import ready
 from producers.rollout.counts import Counts
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.fleet_reader import FleetReader
-from producers.rollout.inbox import Inbox, Item, StopAsked, ThreadFailed, Undelivered
+from producers.rollout.inbox import Item, StopAsked, Undelivered, WorkerInbox
 from producers.rollout.roles.device import RolloutDevice
 from producers.rollout.roles.keeper import RoleKeeper
 from producers.rollout.roles.reporter import Reporter
@@ -60,7 +60,7 @@ class RolloutProcess:
 
     def __init__(
         self,
-        inbox: Inbox,
+        inbox: WorkerInbox,
         keeper: RoleKeeper,
         serving: Serving,
         device: RolloutDevice,
@@ -113,7 +113,7 @@ class RolloutProcess:
         self._end_when_free(now_ms)
         self._report(now_ms)
 
-    def _handle(self, item: Item, now_ms: int) -> None:
+    def _handle(self, item: list[Received] | Item, now_ms: int) -> None:
         match item:
             case LiveDispatch():
                 self._serving.advance(item, now_ms)
@@ -126,8 +126,6 @@ class RolloutProcess:
             case StopAsked():
                 self._stop_asked_ms = now_ms
                 self._keeper.leave(now_ms)
-            case ThreadFailed(error):
-                raise error
             case _:
                 self._keeper.conclude(item, now_ms)
 
@@ -169,10 +167,12 @@ class RolloutProcess:
                 self._reporter.beat("failed", None, self._clock())
             raise
         finally:
+            # A reader that waits for room in the inbox would never end.
+            self._inbox.close()
             self._slot.close()
             self._fleet.close()
             self._device.close(DEVICE_CLOSE_S)
 
     def _wait_for(self, stop: threading.Event) -> None:
         stop.wait()
-        self._inbox.put(StopAsked())
+        self._inbox.post(StopAsked())

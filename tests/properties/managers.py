@@ -11,7 +11,7 @@ from functools import partial
 
 from consumers.trajectories.bus.connections import Connections
 from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.inbox import Inbox
+from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from consumers.trajectories.sessions.partition import PartitionProgress
@@ -58,7 +58,7 @@ class StagedManager(Manager):
         self.requests: dict[int, int] = {}
         """Where it reads `requests`."""
         self._leaving_done: dict[int, threading.Event] = {}
-        self._inbox, self._echoes = Inbox(), Echoes()
+        self._inbox, self._echoes = ManagerInbox(), Echoes()
         self.readers = StagedReaders(topics, self._echoes)
         self.committer = StagedCommitter(self.finish_commit)
         self._control = len(topics.records[CONTROL.name, 0])
@@ -101,7 +101,7 @@ class StagedManager(Manager):
         offset, metadata = self.group.committed.get(partition, (0, ""))
         self.requests[partition] = offset
         given = {partition: (offset, PartitionProgress.decode(metadata))}
-        self._inbox.put(partial(self._ownership.assigned, given))
+        self._inbox.post(partial(self._ownership.assigned, given))
 
     def has_left(self, partition: int) -> bool:
         """Whether it has let go of a partition that it was asked for."""
@@ -112,7 +112,7 @@ class StagedManager(Manager):
         """The group wants a partition back, or found that it was away too long."""
         self._leaving_done[partition] = done = threading.Event()
         self.requests.pop(partition, None)
-        self._inbox.put(partial(self._ownership.revoked, [partition], done))
+        self._inbox.post(partial(self._ownership.revoked, [partition], done))
 
     def poll_requests(self, most: int) -> bool:
         """The thread of `requests` polls; whether there was anything."""
@@ -122,7 +122,7 @@ class StagedManager(Manager):
             self.requests[partition] = start + len(found)
             batch += found
         if batch:
-            self._inbox.put(batch)
+            self._inbox.post(batch)
         self.readers.answer()
         return bool(batch)
 
@@ -130,7 +130,7 @@ class StagedManager(Manager):
         """The thread of `sessions` polls; whether there was anything."""
         batch = self.readers.poll(most)
         if batch:
-            self._inbox.put(batch)
+            self._inbox.post(batch)
         self.readers.obey()
         return bool(batch)
 
@@ -148,7 +148,7 @@ class StagedManager(Manager):
         """The main loop takes in what has come; whether there was anything."""
         handled = False
         for _ in range(most):
-            batch = self._inbox.take(0)
+            batch = self._inbox.next_batch(0)
             if batch is None:
                 break
             handled = True

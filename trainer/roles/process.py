@@ -7,12 +7,13 @@ it. Its fields are used from the loop's thread; the heartbeat's thread reads `ro
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Never
 
+from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader_thread import ReaderThread
 from schemas.records import Record, StepStarted
 from schemas.topics import CONTROL
-from trainer.inbox import Inbox
 from trainer.roles import gang_errors
 from trainer.roles.heartbeat import Heartbeat, Vitals
 from trainer.roles.roles import TrainerRoles
@@ -33,7 +34,7 @@ class TrainerProcess:
     heartbeat: Heartbeat
     control: ReaderThread
     """Reads `control` into the inbox."""
-    inbox: Inbox
+    inbox: Inbox[Never]
     work: Work
     now_ms: Callable[[], int]
 
@@ -66,8 +67,8 @@ class TrainerProcess:
             self.vitals.state = "failed"
             raise
         finally:
-            # A reader that waits for the brake would never end.
-            self.inbox.brake(False)
+            # A reader that waits for room in the inbox would never end.
+            self.inbox.close()
             for reader in started:
                 reader.close()
             self.work.close()

@@ -54,7 +54,7 @@ class Ownership:
     def join(self) -> None:
         """Join the Kafka consumer group. Assignments arrive through the inbox."""
         self._readers.join_group(
-            lambda given: self._inbox.put(partial(self.assigned, given)), self._revoked
+            lambda given: self._inbox.post(partial(self.assigned, given)), self._revoked
         )
 
     def leave(self) -> None:
@@ -78,7 +78,7 @@ class Ownership:
             number: progress.rebuild if progress.rebuild >= 0 else BEGINNING
             for number, (_, progress) in partitions.items()
         }
-        self._readers.add_sessions(starts, lambda: self._inbox.put(partial(_begin, begun)))
+        self._readers.add_sessions(starts, lambda: self._inbox.post(partial(_begin, begun)))
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
         """Give up partitions, then set `done`, for which the group's callback waits.
@@ -119,7 +119,7 @@ class Ownership:
         if self._leaving:
             return
         done = threading.Event()
-        self._inbox.put(partial(self.revoked, numbers, done))
+        self._inbox.post(partial(self.revoked, numbers, done))
         if not done.wait(_REVOKE_TIMEOUT_S):
             _log.warning("gave up partitions %s before the main loop let go of them", numbers)
 
@@ -147,7 +147,7 @@ class Ownership:
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
         # The order matters: replies that may be missing, then turns, then commands behind them.
         self._readers.ask_for_end(
-            partition.number, lambda end: self._inbox.put(partial(_end_known, partition, end))
+            partition.number, lambda end: self._inbox.post(partial(_end_known, partition, end))
         )
         for received, folded in takeover.unanswered:
             self._actor.repeat_replies(received, folded)

@@ -62,7 +62,7 @@ class CommitSchedule:
             self._committer.submit(
                 # Runs on the committer's thread; `_ended` then runs on the main thread.
                 job,
-                lambda committed: self._inbox.put(partial(self._ended, job, committed)),
+                lambda committed: self._inbox.post(partial(self._ended, job, committed)),
             )
 
     def _ended(self, job: Job, committed: bool) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from consumers.trajectories.bus.committer import Committer
 from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.inbox import Inbox
+from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.bus.readers import Readers
 from consumers.trajectories.settings import ManagerSettings
 from infra.kafka.producer import Producer
@@ -14,7 +14,7 @@ from infra.kafka.producer import Producer
 class Connections:
     """Records arrive in the inbox and leave through the producer and the committer."""
 
-    inbox: Inbox
+    inbox: ManagerInbox
     echoes: Echoes
     readers: Readers
     producer: Producer
@@ -24,7 +24,7 @@ class Connections:
 def connect(settings: ManagerSettings, name: str) -> Connections:
     """Return the connections of the manager `name`. No reader polls yet."""
     kafka, group = settings.kafka, settings.manager.group
-    inbox, echoes = Inbox(), Echoes()
+    inbox, echoes = ManagerInbox(), Echoes()
     readers = Readers(kafka, name, group, inbox, echoes)
     producer = Producer(kafka, name)
     committer = Committer(kafka, settings.manager.slot, producer, readers.requests, group)
@@ -33,7 +33,9 @@ def connect(settings: ManagerSettings, name: str) -> Connections:
 
 def close(connections: Connections) -> None:
     """End the transaction in progress, leave the consumer group and send all queued records."""
-    # The committer first: it needs the reader's membership of the group.
+    # The committer needs the reader's membership of the group, and the reader may be waiting for
+    # room in the inbox, which the main thread no longer empties.
+    connections.inbox.close()
     connections.committer.close()
     connections.readers.close()
     connections.producer.close()

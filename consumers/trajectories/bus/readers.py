@@ -9,12 +9,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from consumers.trajectories.bus.echoes import Echoes
-from consumers.trajectories.bus.inbox import Inbox
+from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.reader_thread import Deliver, ReaderThread
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
 
@@ -32,18 +32,21 @@ class Readers:
         kafka: KafkaSettings,
         manager: str,
         group: str,
-        inbox: Inbox,
+        inbox: ManagerInbox,
         echoes: Echoes,
     ) -> None:
         self._letters = Producer(kafka, f"{manager}-dead-letters")
 
-        def thread(name: str, **options: Any) -> ReaderThread:
+        def thread(name: str, deliver: Deliver, **options: Any) -> ReaderThread:
             reader = Reader(kafka, f"{manager}-{name}", dead_letters=self._letters, **options)
-            return ReaderThread(f"{name} reader", reader, inbox.put, inbox.put)
+            return ReaderThread(f"{name} reader", reader, deliver, inbox.fail)
 
-        self._fleet = thread("fleet")
-        self.requests = thread("requests", group=group, **{"group.remote.assignor": "uniform"})
-        self._sessions = thread("sessions", decode=echoes.decode)
+        # The main thread waits until the fleet is read before it empties the inbox: no limit.
+        self._fleet = thread("fleet", inbox.post)
+        self.requests = thread(
+            "requests", inbox.put, group=group, **{"group.remote.assignor": "uniform"}
+        )
+        self._sessions = thread("sessions", inbox.put, decode=echoes.decode)
         self._echoes = echoes
         self._ends_wanted: SimpleQueue[tuple[int, Callable[[int], None]]] = SimpleQueue()
 

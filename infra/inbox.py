@@ -1,0 +1,102 @@
+"""Queue of what other threads have for a process's main thread, with a limit to reading ahead.
+
+Readers of Kafka `put` and wait while the inbox is full, so that a slow main thread slows them down
+instead of filling the memory. Everything else is posted and never waits: it comes from threads that
+must go on (the producer's, an engine's) or frees the main thread itself.
+"""
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+from infra.kafka.client import Received
+
+T = TypeVar("T")
+
+READ_AHEAD_RECORDS = 4_096
+"""A rebuild reads up to 500 records at once: eight batches keep the main thread busy."""
+
+
+class Inbox(Generic[T]):
+    """Batches of records and items of type T, first in, first out.
+
+    `get` and `take` are for the main thread, everything else for any thread. Both raise the error
+    that a thread ended with, after they returned all that came before it.
+    """
+
+    def __init__(self, limit: int = READ_AHEAD_RECORDS) -> None:
+        # Not a SimpleQueue: in CPython 3.11 its `get` with a timeout may wait for ever when a
+        # signal handler runs longer than what is left of the timeout.
+        lock = threading.Lock()
+        self._came = threading.Condition(lock)
+        self._room = threading.Condition(lock)
+        self._items: deque[tuple[int, list[Received] | T | BaseException]] = deque()
+        self._limit = limit
+        self._records = 0
+        self._on_hold = False
+        self._closed = False
+
+    def put(self, batch: list[Received]) -> None:
+        """Add a batch once fewer records than the limit are held; drop it if the inbox closes.
+
+        Never called by the main thread, which is what makes room.
+        """
+        with self._room:
+            self._room.wait_for(self._has_room)
+            if not self._closed:
+                self._records += len(batch)
+                self._append(batch, len(batch))
+
+    def post(self, item: list[Received] | T) -> None:
+        """Add an item at once, also to a full inbox."""
+        with self._came:
+            self._append(item, 0)
+
+    def fail(self, error: BaseException) -> None:
+        """Let the main thread raise the error that a thread ended with."""
+        with self._came:
+            self._append(error, 0)
+
+    def get(self, timeout_s: float) -> list[Received] | T | None:
+        """Return the next item, or None if there is none within the time."""
+        with self._came:
+            if not self._came.wait_for(lambda: self._items, timeout_s):
+                return None
+            return self._pop()
+
+    def take(self, timeout_s: float) -> list[list[Received] | T]:
+        """Return all items that are there, after waiting up to `timeout_s` for the first."""
+        with self._came:
+            taken: list[list[Received] | T] = []
+            self._came.wait_for(lambda: self._items, timeout_s)
+            while self._items and not (taken and isinstance(self._items[0][1], BaseException)):
+                taken.append(self._pop())
+            return taken
+
+    def hold(self, on: bool) -> None:
+        """Let `put` wait although there is room, until it is called with False."""
+        with self._room:
+            self._on_hold = on
+            self._room.notify_all()
+
+    def close(self) -> None:
+        """Drop what is put from now on, and release the threads that wait for room."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._closed or (self._records < self._limit and not self._on_hold)
+
+    def _append(self, item: list[Received] | T | BaseException, records: int) -> None:
+        self._items.append((records, item))
+        self._came.notify()
+
+    def _pop(self) -> list[Received] | T:
+        records, item = self._items.popleft()
+        if records:
+            self._records -= records
+            self._room.notify()
+        if isinstance(item, BaseException):
+            raise item
+        return item
