@@ -1,8 +1,9 @@
-"""What an agent asks for, whatever dialect it speaks. Pure.
+"""The canonical form of a call, the same for all dialects. Pure.
 
-A dialect makes a `CanonicalRequest` of an HTTP body; `turns.py` makes commands of it. JSON in it is
-canonical (sorted keys, absent members left out), but for tools and schemas of answers, which keep
-the order in which the agent wrote their members: templates and engines write them in it.
+A dialect makes a `CanonicalRequest` from an HTTP body; `turns.py` makes commands from it. Its JSON
+is canonical: keys are sorted, absent members left out. Tools and schemas of answers are an
+exception: they keep the order in which the agent wrote their members, because chat templates and
+engines write them in that order.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from schemas.records import Sampling
 class CanonicalRequest:
     """One call: `choices` samples of one turn.
 
-    `raw`: the one message is `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`
-    and stands without a chat template. `previous_turn`, `own_messages`: as in `RequestTurn`.
+    `raw`: no chat template is applied, and the only message is `{"role": "raw", "content": text}`
+    or `{"role": "raw", "ids": [...]}`. `previous_turn`, `own_messages`: as in `RequestTurn`.
     """
 
     dialect: str
@@ -39,10 +40,13 @@ class CanonicalRequest:
     previous_turn: str | None = None
     own_messages: int = 0
     echoed: Mapping[str, Any] = field(default_factory=dict)
-    """Members of the request that the dialect's answer repeats."""
+    """Values that the dialect needs again to write the answer, by names of its own."""
 
     def body_hashes(self) -> list[bytes]:
-        """For each choice xxh3-128 of what decides its answer; equal for a client's retry."""
+        """Return an xxh3-128 for each choice, over all that decides its answer.
+
+        A client's retry has the same ones.
+        """
         absent = b"null"
         parts = (
             orjson.dumps((self.dialect, self.model, self.tool_choice, self.choices, self.sampling)),
@@ -51,17 +55,17 @@ class CanonicalRequest:
             (self.previous_turn or "").encode(),
             *self.messages,
         )
-        asked = b"\0".join(parts)
-        return [xxhash.xxh3_128_digest(asked, seed=choice) for choice in range(self.choices)]
+        decisive = b"\0".join(parts)
+        return [xxhash.xxh3_128_digest(decisive, seed=choice) for choice in range(self.choices)]
 
 
 def canonical_json(value: object, param: str) -> bytes:
-    """Sorted-key JSON. Raises `ApiError` naming `param` when it is nested too deeply."""
+    """Return JSON with sorted keys. Raises `ApiError` (400, names `param`) if it is too deep."""
     return _json(value, param, orjson.OPT_SORT_KEYS)
 
 
 def ordered_json(value: object, param: str) -> bytes:
-    """JSON with members in the order they have. Raises `ApiError` naming `param`."""
+    """Return JSON with members in their order. Raises `ApiError` (400) that names `param`."""
     return _json(value, param, 0)
 
 

@@ -1,7 +1,8 @@
-"""The seam between the protocols agents speak and everything else.
+"""The interface between the protocols that agents speak and the rest of the gateway.
 
-A dialect is pure: one from its HTTP body to a `CanonicalRequest`, one from replies to its bytes.
-Another protocol is another module with a `Dialect`, and a line in `dialects.py`.
+A dialect is a set of pure functions: from an HTTP body to a `CanonicalRequest`, and from replies to
+the bytes of an answer. A new protocol is a module or folder beside the others and a line in
+`routes.py`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished, TokenTensor
 
+# A response id is the prefix of its dialect and the id of its turn.
 CHAT = "chatcmpl-"
 COMPLETION = "cmpl-"
 MESSAGE = "msg_"
@@ -19,9 +21,9 @@ _PREFIXES = (CHAT, COMPLETION, MESSAGE, RESPONSE)
 
 
 class ChoiceDelta(NamedTuple):
-    """More of a choice: what some tokens add to its message (JSON, `{}` for nothing yet).
+    """The next part of a choice: what some tokens add to its message (JSON, maybe `{}`).
 
-    The rest is there where log-probs were asked for: int32 ids, float32 log-probs, the arrays
+    The other fields are set if log-probs were asked for: int32 ids, float32 log-probs, the arrays
     `topk_ids` and `topk_logprobs`, and the number of the first token in the completion.
     """
 
@@ -33,32 +35,32 @@ class ChoiceDelta(NamedTuple):
 
 
 class Events(Protocol):
-    """Writes one streamed answer; each method gives the bytes to send next."""
+    """The writer of one streamed answer. Each method returns the bytes to send next, maybe none."""
 
     def open(self, prompt_tokens: int) -> bytes:
-        """The answer begins. Called once and first; `prompt_tokens` is 0 where it is unknown."""
+        """Begin the answer. Called once and first; `prompt_tokens` is 0 if it is not known."""
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """More of a choice."""
+        """Write the next part of a choice."""
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """A choice is complete; all of it was given to `delta`."""
+        """End a choice whose whole message was passed to `delta`."""
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
-        """All choices are."""
+        """End the answer after all choices."""
 
     def failed(self, error: ApiError) -> bytes:
-        """No more will come."""
+        """End an answer that failed after it began."""
 
     def keep_alive(self) -> bytes:
-        """Nothing new, but the connection is alive."""
+        """Write bytes that every client skips, to show that the call is alive."""
 
 
 class Dialect(Protocol):
-    """One protocol of agents."""
+    """One protocol that agents speak."""
 
     def parse(self, body: bytes, max_choices: int) -> CanonicalRequest:
-        """Reads a request. Raises `ApiError`."""
+        """Return the request in an HTTP body. Raises `ApiError` (400)."""
 
     def completion(
         self,
@@ -67,17 +69,17 @@ class Dialect(Protocol):
         request: CanonicalRequest,
         answers: Sequence[ReplyFinished],
     ) -> bytes:
-        """The body of a whole answer."""
+        """Return the body of a whole answer."""
 
     def events(self, turn_id: str, created: int, request: CanonicalRequest) -> Events:
-        """A writer for a streamed answer."""
+        """Return a writer for a streamed answer."""
 
     def error_body(self, error: ApiError) -> bytes:
-        """An error in the vendor's shape."""
+        """Return the body of an error in the vendor's format."""
 
 
 def turn_of(response_id: str) -> str:
-    """The turn that a response of any dialect answers; a turn's own id is taken as well."""
+    """Return the turn of a response id of any dialect. A turn's own id is returned as it is."""
     for prefix in _PREFIXES:
         if response_id.startswith(prefix):
             return response_id.removeprefix(prefix)

@@ -38,7 +38,7 @@ _KIND = "text_completion"
 
 @refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
-    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
     refuse(request, _REFUSED)
     stream = flag("stream", request.get("stream", False))
@@ -95,7 +95,7 @@ def _no_echo(name: str, value: Any) -> None:
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """The body of a whole answer with one choice for each of `answers`."""
+    """Return the body of a whole answer with one choice for each of `answers`."""
     choices = [_whole(number, answer, request) for number, answer in enumerate(answers)]
     body = {
         **head(COMPLETION + turn_id, _KIND, created, request),
@@ -106,7 +106,7 @@ def completion(
 
 
 class CompletionEvents(OpenAiEvents):
-    """Makes the events of one streamed answer; each method gives bytes to send."""
+    """The events of one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         super().__init__(head(COMPLETION + turn_id, _KIND, created, request), request.include_usage)
@@ -114,7 +114,7 @@ class CompletionEvents(OpenAiEvents):
         self._offsets: dict[int, int] = {}
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """More text of a choice."""
+        """Write more text of a choice."""
         scored = scores(
             piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token
         )
@@ -128,7 +128,7 @@ class CompletionEvents(OpenAiEvents):
         return self._event(_choice(choice, content, shown, None))
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """The end of a choice."""
+        """End a choice."""
         return self._event(_choice(choice, "", None, answer.finish_reason))
 
     def _event(self, choice: dict[str, object]) -> bytes:
@@ -164,7 +164,7 @@ def _shown(scored: Sequence[Score], most: int, begin: int) -> dict[str, object]:
 
 
 def _candidates(score: Score) -> dict[str, float]:
-    """The likeliest tokens and, as the vendor has it, the sampled one."""
+    """Return the likeliest tokens with the sampled one, which the vendor always includes."""
     return {**dict(score.top), score.token: score.logprob}
 
 

@@ -1,4 +1,4 @@
-"""What the OpenAI dialects have in common on the way to the agent. Pure."""
+"""The parts of answers that the OpenAI dialects share: errors, usage, event streams. Pure."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,10 @@ _TYPES = {
 
 
 def error_body(error: ApiError) -> bytes:
-    """An error in OpenAI's shape; a prompt that is too long in its words as well."""
+    """Return the body of an error in OpenAI's format.
+
+    A prompt that is too long also gets OpenAI's words, which agents look for.
+    """
     message, code = error.message, error.code or None
     if error.prompt_lengths is not None:
         length, limit = error.prompt_lengths
@@ -44,14 +47,15 @@ def error_body(error: ApiError) -> bytes:
 
 
 def head(name: str, kind: str, created: int, request: CanonicalRequest) -> dict[str, object]:
-    """The members that each answer and each event of one begins with."""
+    """Return the members with which an answer, and each event of a stream, begins."""
     return {"id": name, "object": kind, "created": created, "model": request.model}
 
 
 def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
-    """Token counts, where the prompt of several choices is one, and the newest version.
+    """Return the members with which an answer ends: token counts and the newest policy version.
 
-    Those of thinking are left out where a renderer cannot tell them, cached ones always.
+    The prompt counts once for all choices. Tokens of thinking are left out if the renderer cannot
+    count them, cached tokens always.
     """
     prompt = answers[0].prompt_tokens
     sampled = sum(answer.completion_tokens for answer in answers)
@@ -69,27 +73,27 @@ def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
 
 
 class OpenAiEvents:
-    """What all streams of OpenAI's dialects say alike; `head` begins each event."""
+    """The events that the streams of both OpenAI dialects share; each event begins with `head`."""
 
     def __init__(self, head: dict[str, object], include_usage: bool) -> None:
         self._head = b"data: " + orjson.dumps(head)[:-1]
         self._include_usage = include_usage
 
     def open(self, prompt_tokens: int) -> bytes:
-        """Each choice says for itself who speaks."""
+        """Begin with nothing: the first event of each choice names the role."""
         return b""
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
-        """The end of the answer, with its token counts where they were asked for."""
+        """End the answer, with token counts if they were asked for."""
         if not self._include_usage:
             return _DONE
         last = {"choices": [], **tail(answers)}
         return self._head + b"," + orjson.dumps(last)[1:] + b"\n\n" + _DONE
 
     def failed(self, error: ApiError) -> bytes:
-        """What ends a stream that fails after it began."""
+        """End a stream that failed after it began."""
         return b"data: " + error_body(error) + b"\n\n"
 
     def keep_alive(self) -> bytes:
-        """A comment, which every reader of events skips."""
+        """Write a comment, which every client of event streams skips."""
         return b": keep-alive\n\n"

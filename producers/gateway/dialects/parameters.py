@@ -1,6 +1,6 @@
-"""Parameters of request bodies, checked. Pure; shared by all dialects.
+"""Checks of parameters in request bodies. Pure; shared by all dialects.
 
-A check takes a parameter's name and value and gives the value to use; it raises `ApiError` (400)
+A check gets a parameter's name and value and returns the value to use. It raises `ApiError` (400)
 that names the parameter.
 """
 
@@ -19,7 +19,7 @@ MOST_STOPS = 16
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """The request's members that are not null."""
+    """Return the members of a JSON body that are not null. Raises `ApiError` (400)."""
     try:
         request = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -30,36 +30,37 @@ def read_body(body: bytes) -> dict[str, Any]:
 
 
 def refuse_deep_nesting(read: Callable[P, R]) -> Callable[P, R]:
-    """`read`, but what is nested more deeply than it can look at is refused with 400 as well."""
+    """Return `read`, changed to raise `ApiError` (400) for a body that is nested too deeply."""
 
     @wraps(read)
-    def within_bounds(*args: P.args, **kwargs: P.kwargs) -> R:
+    def checked_read(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return read(*args, **kwargs)
         except RecursionError:
             raise ApiError(400, "the body is nested too deeply", code="invalid_json") from None
 
-    return within_bounds
+    return checked_read
 
 
 def text(name: str, value: Any) -> str:
-    """Text."""
+    """Return text."""
     if not isinstance(value, str):
         raise bad(name, f"{name} must be text")
     return value
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or false."""
+    """Return true or false."""
     if not isinstance(value, bool):
         raise bad(name, f"{name} must be true or false")
     return value
 
 
 def number(low: float, high: float) -> Check:
-    """A check for numbers in a range."""
+    """Return a check for numbers in a range."""
 
     def check(name: str, value: Any) -> float:
+        # In Python a bool is an int, in JSON it is not.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise bad(name, f"{name} must be a number")
         if not low <= value <= high:
@@ -70,7 +71,7 @@ def number(low: float, high: float) -> Check:
 
 
 def whole(low: int, high: int) -> Callable[[str, Any], int]:
-    """A check for whole numbers in a range."""
+    """Return a check for whole numbers in a range."""
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -83,7 +84,7 @@ def whole(low: int, high: int) -> Callable[[str, Any], int]:
 
 
 def stops(name: str, value: Any) -> tuple[str, ...]:
-    """One text or several, none of them empty."""
+    """Return texts that end an answer: one or several, none of them empty."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(one, str) and one for one in texts):
         raise bad(name, f"{name} must be text or a list of texts, none of them empty")
@@ -93,14 +94,14 @@ def stops(name: str, value: Any) -> tuple[str, ...]:
 
 
 def stop_list(name: str, value: Any) -> tuple[str, ...]:
-    """Several texts, none of them empty."""
+    """Return texts that end an answer: a list, none of them empty."""
     if not isinstance(value, list):
         raise bad(name, f"{name} must be a list of texts")
     return stops(name, value)
 
 
 def includes_usage(options: Any) -> bool:
-    """Whether the `stream_options` ask for token counts."""
+    """Return whether the `stream_options` ask for token counts."""
     if not isinstance(options, dict):
         raise bad("stream_options", "stream_options must be an object")
     wanted = options.get("include_usage")
@@ -108,7 +109,7 @@ def includes_usage(options: Any) -> bool:
 
 
 def unsupported(*harmless: object) -> Check:
-    """A check that lets nothing pass but what asks for nothing."""
+    """Return a check that refuses every value but the `harmless` ones, which change nothing."""
 
     def check(name: str, value: Any) -> None:
         if value not in harmless:

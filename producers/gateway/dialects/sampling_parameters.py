@@ -1,4 +1,4 @@
-"""How an OpenAI request asks tokens to be drawn, and what no engine here does. Pure."""
+"""Sampling parameters of OpenAI requests, and parameters that no engine here supports. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,25 +15,26 @@ _bias = number(-100, 100)
 
 
 def sampling(request: Mapping[str, Any], **more: Any) -> Sampling:
-    """What of `request` is about drawing, with `more`. Raises `ApiError` that names a parameter."""
+    """Return the sampling parameters of `request`, and `more`. Raises `ApiError` (400)."""
     asked: dict[str, Any] = {}
     for name in request.keys() & _FIELDS.keys():
         field, check = _FIELDS[name]
+        # If a client sends both, the newer name counts.
         if name != "max_tokens" or "max_completion_tokens" not in request:
             asked[field] = check(name, request[name])
     return Sampling(**asked, **more) if asked or more else _NOTHING_ASKED
 
 
 def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
-    """Raises `ApiError` for a parameter that is refused, unless it asks for nothing."""
+    """Raise `ApiError` (400) for a parameter in `refused` whose value changes the answer."""
     for name in refused.keys() & request.keys():
         refused[name](name, request[name])
 
 
 def json_schema(name: str, wanted: object) -> str | None:
-    """The schema that a `response_format` called `name` asks for; none for plain text.
+    """Return the JSON schema of a `response_format` called `name`, or None for plain text.
 
-    Its members keep their order, in which engines make an answer's. Raises `ApiError`.
+    Its members keep their order, since engines write an answer in that order. Raises `ApiError`.
     """
     match wanted:
         case {"type": "text"}:
@@ -59,7 +60,7 @@ def _is_token(name: str) -> bool:
 
 
 def _top_k(name: str, value: Any) -> int:
-    # Some engines write "all" as -1, the record as 0.
+    # Some engines write "all tokens" as -1, the record writes it as 0.
     return max(0, whole(-1, _INT32)(name, value))
 
 
@@ -104,4 +105,4 @@ NOT_DONE: Mapping[str, Check] = {
     "ebnf": unsupported(),
     "grammar": unsupported(),
 }
-"""What other servers of this protocol know beside it and would answer otherwise for."""
+"""Parameters of other servers of these protocols that would change the answer."""

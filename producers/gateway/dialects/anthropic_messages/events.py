@@ -1,4 +1,4 @@
-"""The Anthropic messages dialect, to the agent: server-sent events of a streamed answer. Pure."""
+"""Streamed answers of the Anthropic messages dialect, as server-sent events. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +22,9 @@ _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 class MessageEvents:
-    """Makes the events of one answer; each method gives bytes to send.
+    """The events of one answer; each method returns the bytes to send.
 
-    Content comes in blocks, one open at a time; each delta goes out as it comes. A tool call comes
+    Content is sent in blocks, one open at a time. Text is sent as it arrives, a tool call as a
     whole.
     """
 
@@ -33,63 +33,65 @@ class MessageEvents:
         self._head = head(turn_id, request)
         self._thinking = request.echoed["thinking"]
         self._open: str | None = None
-        """Type of the open block."""
+        """Type of the open block, or None."""
         self._begun = 0
-        """How many blocks began."""
+        """Count of blocks that have begun."""
 
     def open(self, prompt_tokens: int) -> bytes:
-        """The message without content; its counts come again with the end."""
+        """Begin the message, without content; its token counts are repeated at the end."""
         message = {**self._head, "usage": prompt_usage(prompt_tokens)}
         return _event("message_start", message=message)
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """More of the message, in the order in which messages have it."""
+        """Write the next part of the message: thinking, then text, then calls."""
         read = orjson.loads(piece.delta)
         data = b""
         if thought := read.get("reasoning_content"):
-            data += self._thought(thought)
+            data += self._add_thinking(thought)
         if text := read.get("content"):
-            data += self._enter("text", {"text": ""})
+            data += self._open_block("text", {"text": ""})
             data += self._delta({"type": "text_delta", "text": text})
         for call in read.get("tool_calls") or ():
-            data += self._call(call)
+            data += self._add_call(call)
         return data
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """The end of the last block, and why and at what cost it all ended."""
-        return self._close() + _event("message_delta", delta=ending(answer), usage=usage(answer))
+        """End the last block, and write the stop reason and the token counts."""
+        return self._close_block() + _event(
+            "message_delta", delta=ending(answer), usage=usage(answer)
+        )
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
-        """Nothing comes behind it."""
+        """End the stream."""
         return _event("message_stop")
 
     def failed(self, error: ApiError) -> bytes:
-        """What ends a stream that fails after it began."""
+        """End a stream that failed after it began."""
         return b"event: error\ndata: " + error_body(error, self._turn_id) + b"\n\n"
 
     def keep_alive(self) -> bytes:
-        """An event that every client skips."""
+        """Write an event that every client skips."""
         return _PING
 
-    def _thought(self, text: str) -> bytes:
+    def _add_thinking(self, text: str) -> bytes:
         if self._thinking == "hidden":
             return _PING
-        data = self._enter("thinking", {"thinking": "", "signature": ""})
+        data = self._open_block("thinking", {"thinking": "", "signature": ""})
         if self._thinking == "omitted":
             return data + _PING
         return data + self._delta({"type": "thinking_delta", "thinking": text})
 
-    def _call(self, call: Mapping[str, Any]) -> bytes:
+    def _add_call(self, call: Mapping[str, Any]) -> bytes:
         function = call["function"]
         named = {"id": call["id"], "name": function["name"], "input": {}}
         sampled = call_input(function["arguments"]).decode()
-        data = self._close() + self._enter("tool_use", named)
+        data = self._close_block() + self._open_block("tool_use", named)
         return data + self._delta({"type": "input_json_delta", "partial_json": sampled})
 
-    def _enter(self, kind: str, empty: Mapping[str, object]) -> bytes:
+    def _open_block(self, kind: str, empty: Mapping[str, object]) -> bytes:
         if self._open == kind:
             return b""
-        data = self._close()
+        data = self._close_block()
         block = {"type": kind, **empty}
         data += _event("content_block_start", index=self._begun, content_block=block)
         self._open = kind
@@ -99,7 +101,7 @@ class MessageEvents:
     def _delta(self, delta: Mapping[str, str]) -> bytes:
         return _event("content_block_delta", index=self._begun - 1, delta=delta)
 
-    def _close(self) -> bytes:
+    def _close_block(self) -> bytes:
         if self._open is None:
             return b""
         signed = {"type": "signature_delta", "signature": self._turn_id}

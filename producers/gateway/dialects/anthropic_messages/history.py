@@ -1,9 +1,9 @@
 """System prompt and messages of an Anthropic messages request in canonical form. Pure.
 
-What one role says in a row is one message, as the vendor has it; each tool result is a message of
-its own, and is to one of the calls in the last answer. An answer of ours that comes back is
-canonically the message that was sampled. What a text model cannot take is refused with 400, never
-dropped.
+Consecutive messages of one role are one message, as at the vendor. Each tool result is a message of
+its own and must answer a call in the last assistant message. An answer of ours that an agent sends
+back becomes the message that was sampled. Input that a text model cannot read is refused with 400,
+never dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,29 +17,31 @@ from producers.gateway.errors import ApiError, bad
 
 Block = Mapping[str, Any]
 
-# Claude Code writes it in front of its system prompt; its hash is another in each request.
+# Claude Code writes this line before its system prompt, with a hash that changes in each request.
 _BILLING = "x-anthropic-billing-header:"
 _LONE = (
     "{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call}. "
     "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
 )
-_TAKES = "this model takes text and calls of the agent's own tools only"
+_TEXT_ONLY = "this model takes text and calls of the agent's own tools only"
 
 
 @dataclass(slots=True)
 class _Message:
-    """A message in the making."""
+    """A message while its blocks are read."""
 
     role: str
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     calls: list[dict[str, object]] = field(default_factory=list)
-    answers: str | None = None
+    answered_call: str | None = None
 
     def canonical(self) -> dict[str, object]:
         if self.role != "assistant":
             read: dict[str, object] = {"role": self.role, "content": "\n".join(self.texts)}
-            return read if self.answers is None else read | {"tool_call_id": self.answers}
+            return (
+                read if self.answered_call is None else read | {"tool_call_id": self.answered_call}
+            )
         read, content = {"role": "assistant"}, "".join(self.texts)
         if content or not self.calls:
             read["content"] = content
@@ -49,22 +51,22 @@ class _Message:
 
 
 class AnthropicHistory:
-    """Messages as they are read, one after the other."""
+    """The messages of a request, read one after the other."""
 
     def __init__(self) -> None:
-        self._said: list[_Message] = []
+        self._messages: list[_Message] = []
 
     @property
     def ends_with_assistant(self) -> bool:
-        """Whether the next turn would have to go on inside an answer."""
-        return bool(self._said) and self._said[-1].role == "assistant"
+        """Return whether the model would have to continue an answer that the request begins."""
+        return bool(self._messages) and self._messages[-1].role == "assistant"
 
     def canonical(self) -> tuple[bytes, ...]:
-        """The messages as canonical JSON."""
-        return tuple(canonical_json(said.canonical(), "messages") for said in self._said)
+        """Return the messages as canonical JSON."""
+        return tuple(canonical_json(message.canonical(), "messages") for message in self._messages)
 
     def read_system(self, system: object) -> None:
-        """Takes in the system prompt. Raises `ApiError`."""
+        """Add the system prompt. Raises `ApiError`."""
         texts = [
             _text(place, block)
             for place, block in _blocks("system", system)
@@ -74,7 +76,7 @@ class AnthropicHistory:
             self._message_of("system").texts.extend(texts)
 
     def read_message(self, place: str, message: object) -> None:
-        """Takes in a message. Raises `ApiError` that names the wrong member."""
+        """Add a message. Raises `ApiError` that names the wrong member."""
         if not isinstance(message, dict):
             raise bad(place, f"{place} must be an object")
         role = message.get("role")
@@ -83,17 +85,17 @@ class AnthropicHistory:
             raise bad(f"{place}.role", f"{place}.role must be one of {', '.join(_READ)}")
         content = message.get("content")
         if not content and role == "system":
-            return  # It may be there for its settings alone.
+            return  # It may be sent only for the settings in it.
         if content in ("", []):
             self._message_of(str(role))
         for where, block in _blocks(f"{place}.content", content):
             read(self, where, block)
 
     def _message_of(self, role: str) -> _Message:
-        """The message that `role` is saying."""
-        if not self._said or self._said[-1].role != role:
-            self._said.append(_Message(role))
-        return self._said[-1]
+        """Return the last message if it is of this role, otherwise begin one."""
+        if not self._messages or self._messages[-1].role != role:
+            self._messages.append(_Message(role))
+        return self._messages[-1]
 
     def _system(self, place: str, block: Block) -> None:
         self._message_of("system").texts.append(_text(place, block))
@@ -101,30 +103,30 @@ class AnthropicHistory:
     def _user(self, place: str, block: Block) -> None:
         if block.get("type") == "tool_result":
             result = _tool_result(place, block)
-            if result.answers not in self._calls():
+            if result.answered_call not in self._calls():
                 where = f"{place}.tool_use_id"
-                raise bad(where, _LONE.format(where=where, call=result.answers))
-            self._said.append(result)
+                raise bad(where, _LONE.format(where=where, call=result.answered_call))
+            self._messages.append(result)
         else:
             self._message_of("user").texts.append(_text(place, block))
 
     def _calls(self) -> Sequence[object]:
-        """Ids of the calls in the last answer."""
-        answers = (said for said in reversed(self._said) if said.role == "assistant")
+        """Return the ids of the calls in the last assistant message."""
+        answers = (one for one in reversed(self._messages) if one.role == "assistant")
         last = next(answers, None)
         return [] if last is None else [call["id"] for call in last.calls]
 
     def _assistant(self, place: str, block: Block) -> None:
-        said = self._message_of("assistant")
+        message = self._message_of("assistant")
         match block:
             case {"type": "thinking"}:
-                said.thoughts.append(text(f"{place}.thinking", block.get("thinking")))
+                message.thoughts.append(text(f"{place}.thinking", block.get("thinking")))
             case {"type": "redacted_thinking"}:
-                pass  # Sealed by another model.
+                pass  # Only the vendor that encrypted it can read it.
             case {"type": "tool_use"}:
-                said.calls.append(_call(place, block))
+                message.calls.append(_call(place, block))
             case _:
-                said.texts.append(_text(place, block))
+                message.texts.append(_text(place, block))
 
 
 _READ: Mapping[str, Callable[[AnthropicHistory, str, Block], None]] = {
@@ -135,7 +137,7 @@ _READ: Mapping[str, Callable[[AnthropicHistory, str, Block], None]] = {
 
 
 def canonical_history(system: object, messages: object) -> AnthropicHistory:
-    """All that was said. Raises `ApiError` that names the wrong member."""
+    """Return the messages of a request. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages: at least one message is required")
     history = AnthropicHistory()
@@ -160,7 +162,7 @@ def _blocks(place: str, content: object) -> Iterator[tuple[str, Block]]:
 
 
 def _text(place: str, block: Block) -> str:
-    """What a block says; of those that are not plain text, what they say in words."""
+    """Return the text of a block. Blocks of other kinds that contain text are rendered as text."""
     match block:
         case {"type": "text", "text": str(said)}:
             return said
@@ -183,7 +185,7 @@ def _refused(place: str, block: object) -> ApiError:
         case {"type": "text"}:
             return bad(place, f"{place} must hold text")
         case {"type": str(kind)}:
-            return bad(place, f"{place} is of type {kind!r}: {_TAKES}")
+            return bad(place, f"{place} is of type {kind!r}: {_TEXT_ONLY}")
     return bad(place, f"{place} must be an object with a type")
 
 
@@ -194,9 +196,9 @@ def _tool_result(place: str, block: Block) -> _Message:
     content = block.get("content")
     parts = _blocks(f"{place}.content", "" if content is None else content)
     said = "\n".join(_text(where, part) for where, part in parts)
-    # Templates know no failed result.
+    # Chat templates have no form for a failed result.
     shown = f"Error: {said}" if block.get("is_error") is True else said
-    return _Message("tool", texts=[shown], answers=call)
+    return _Message("tool", texts=[shown], answered_call=call)
 
 
 def _call(place: str, block: Block) -> dict[str, object]:

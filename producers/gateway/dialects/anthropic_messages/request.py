@@ -1,8 +1,8 @@
-"""The Anthropic messages dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+"""Requests of the Anthropic messages dialect: HTTP body to `CanonicalRequest`. Pure.
 
-Members that would change the answer and are not supported are refused by name; others that are not
-known are ignored: the vendor's clients send ever more of them. The vendor's later models continue
-no answer that a request begins, and neither does this.
+Unsupported members that would change the answer are refused by name; other unknown members are
+ignored, since the vendor's clients keep adding new ones. The gateway refuses to continue an answer
+that the request begins, as the vendor's later models do.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _NO_PREFILL = (
 
 
 class Prompt(NamedTuple):
-    """What a request would have the model read."""
+    """The part of a request that the model reads."""
 
     messages: tuple[bytes, ...]
     tools: bytes | None
@@ -46,7 +46,7 @@ class Prompt(NamedTuple):
 
 @refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
-    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
     _refuse(request)
     history = canonical_history(request.get("system"), _required(request, "messages"))
@@ -71,7 +71,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
 
 @refuse_deep_nesting
 def prompt(body: bytes) -> Prompt:
-    """Reads what a request to count tokens asks about. Raises `ApiError` (400)."""
+    """Return the prompt of a request to count tokens. Raises `ApiError` (400)."""
     request = read_body(body)
     _refuse(request)
     text("model", _required(request, "model"))
@@ -92,7 +92,7 @@ def _refuse(request: Mapping[str, Any]) -> None:
 
 
 def _thinking(config: object) -> str:
-    """How the agent wants to see thinking: `shown`, `omitted` (its place alone) or `hidden`."""
+    """Return how the agent gets thinking: `shown`, `omitted` (blocks without text) or `hidden`."""
     match config:
         case {"type": "disabled"}:
             return "hidden"
@@ -120,7 +120,7 @@ def _schema(request: Mapping[str, Any]) -> str | None:
     config = request.get("output_config", {})
     if not isinstance(config, dict):
         raise bad("output_config", "output_config must be an object")
-    # `output_format` is what it was called before.
+    # `output_format` is the older name.
     name = "output_format" if "output_format" in request else "output_config.format"
     match request.get("output_format", config.get("format")):
         case None:

@@ -1,6 +1,7 @@
-"""The Anthropic messages dialect, to the agent: whole answers and errors. Pure.
+"""Whole answers and errors of the Anthropic messages dialect. Pure.
 
-A message is called `msg_<turn id>`. Its thinking is signed with the turn id, which nobody checks.
+A message is called `msg_<turn id>`. Clients expect thinking to be signed; the signature is the turn
+id, which the gateway does not check when it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ _TYPES = {
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """The body of a whole answer."""
+    """Return the body of a whole answer."""
     answer = answers[0]
     read = orjson.loads(answer.message or b"{}")
     body = {
@@ -47,20 +48,23 @@ def completion(
 
 
 def error_body(error: ApiError, request_id: str = "") -> bytes:
-    """An error in Anthropic's shape; a prompt that is too long in its words as well."""
+    """Return the body of an error in Anthropic's format.
+
+    A prompt that is too long also gets Anthropic's words, which agents look for.
+    """
     message = error.message
     if error.prompt_lengths is not None:
         message = _TOO_LONG.format(*error.prompt_lengths)
     usual = "api_error" if error.status >= 500 else "invalid_request_error"
-    told: dict[str, object] = {"type": _TYPES.get(error.status, usual), "message": message}
+    shown: dict[str, object] = {"type": _TYPES.get(error.status, usual), "message": message}
     if error.code:
-        told["details"] = {"error_code": error.code, "param": error.param}
-    named = request_id or error.request_id or None
-    return orjson.dumps({"type": "error", "error": told, "request_id": named})
+        shown["details"] = {"error_code": error.code, "param": error.param}
+    known_id = request_id or error.request_id or None
+    return orjson.dumps({"type": "error", "error": shown, "request_id": known_id})
 
 
 def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
-    """The members of a message that has no content yet."""
+    """Return the members of a message that has no content yet."""
     return {
         "id": MESSAGE + turn_id,
         "type": "message",
@@ -73,7 +77,7 @@ def head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
 
 
 def ending(answer: ReplyFinished) -> dict[str, str | None]:
-    """Why a message ended. One with calls ended by them, whatever text came behind."""
+    """Return why a message ended. One with calls ended with them, even if text followed."""
     stop = answer.stop_sequence if answer.finish_reason == "stop" else None
     usual = "end_turn" if stop is None else "stop_sequence"
     reason = _STOP_REASONS.get(answer.finish_reason, usual)
@@ -81,7 +85,7 @@ def ending(answer: ReplyFinished) -> dict[str, str | None]:
 
 
 def prompt_usage(prompt_tokens: int) -> dict[str, object]:
-    """Token counts before anything is sampled; what an engine had cached is not known."""
+    """Return the token counts before sampling; those of the engine's cache are not known."""
     return {
         "input_tokens": prompt_tokens,
         "cache_creation_input_tokens": None,
@@ -91,7 +95,7 @@ def prompt_usage(prompt_tokens: int) -> dict[str, object]:
 
 
 def usage(answer: ReplyFinished) -> dict[str, object]:
-    """Token counts; those of thinking only where the renderer can tell them."""
+    """Return the token counts; those of thinking only if the renderer can count them."""
     counts = prompt_usage(answer.prompt_tokens) | {"output_tokens": answer.completion_tokens}
     if answer.reasoning_tokens is None:
         return counts

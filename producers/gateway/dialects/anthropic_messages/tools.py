@@ -1,7 +1,8 @@
 """Tools of an Anthropic messages request in canonical form, and the input of their calls. Pure.
 
-A call's input is a JSON object there and JSON text here. Text that is no object (a model may sample
-any JSON) travels as `{"$arguments": text}`, so that what comes back is what was sampled.
+A call's input is a JSON object in this dialect and JSON text in canonical form. A model may sample
+text that is not a JSON object. It is sent to the agent as `{"$arguments": text}`, so that the agent
+sends back exactly what was sampled.
 """
 
 import json
@@ -18,9 +19,10 @@ _TEXT = "$arguments"
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
-    """The tools as one JSON array (none without tools), schemas as they were sent, and their names.
+    """Return the tools as one JSON array with schemas as they were sent, and their names.
 
-    Raises `ApiError` for tools that are not the agent's own: no other model knows them.
+    The array is None if there are no tools. Raises `ApiError` for tools that Anthropic defines, as
+    only its own models know them.
     """
     if tools is None or tools == []:
         return None, frozenset()
@@ -35,7 +37,7 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
 
 
 def canonical_choice(choice: object, names: frozenset[str]) -> str:
-    """What `tool_choice` asks for: auto, none, required or a name. Raises `ApiError`."""
+    """Return what `tool_choice` asks for: auto, none, required or a name. Raises `ApiError`."""
     match choice:
         case {"type": "auto" | "none" as kind}:
             return str(kind) if names else "auto"
@@ -54,28 +56,28 @@ def canonical_choice(choice: object, names: frozenset[str]) -> str:
 
 
 def one_tool_call(choice: object) -> bool:
-    """Whether `tool_choice` asks for one call at most. Raises `ApiError`."""
+    """Return whether `tool_choice` asks for at most one call. Raises `ApiError`."""
     wanted = choice.get("disable_parallel_tool_use") if isinstance(choice, dict) else None
     return wanted is not None and flag("tool_choice.disable_parallel_tool_use", wanted)
 
 
 def call_input(arguments: str) -> bytes:
-    """A call's arguments as a JSON object, spelt as they were sampled."""
+    """Return a call's arguments as a JSON object, written as they were sampled."""
     arguments = arguments or "{}"
     try:
         value = orjson.loads(arguments)
-    except orjson.JSONDecodeError:  # what JSON allows and many readers do not: 1e999, "\ud800"
+    except orjson.JSONDecodeError:  # also for JSON that many parsers refuse: 1e999, "\ud800"
         value = None
-    if not isinstance(value, dict) or _is_text(value):
+    if not isinstance(value, dict) or _is_wrapped_text(value):
         return orjson.dumps({_TEXT: arguments})
     return arguments.encode()
 
 
 def call_arguments(place: str, value: object) -> str:
-    """The arguments of a call's input, in the spelling of most models. Raises `ApiError`."""
+    """Return the arguments of a call's input, written as most models do. Raises `ApiError`."""
     if not isinstance(value, dict):
         raise bad(place, f"{place} must be an object")
-    if _is_text(value):
+    if _is_wrapped_text(value):
         return str(value[_TEXT])
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -83,7 +85,7 @@ def call_arguments(place: str, value: object) -> str:
         raise bad(place, f"{place} is nested too deeply") from error
 
 
-def _is_text(value: Mapping[str, object]) -> bool:
+def _is_wrapped_text(value: Mapping[str, object]) -> bool:
     return len(value) == 1 and isinstance(value.get(_TEXT), str)
 
 

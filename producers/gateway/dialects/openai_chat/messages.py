@@ -1,8 +1,8 @@
 """Messages and tools of an OpenAI chat request in canonical form. Pure.
 
-Known members are kept, null and unknown ones dropped, text parts joined; what a text model cannot
-take (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a call that
-the assistant message before it does not have.
+Known members are kept, null and unknown ones dropped, text parts joined. Input that a text model
+cannot read (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a
+call that is not in the assistant message before it.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ _PLAIN_ROLES = ("user", "assistant", "system")
 
 
 def canonical_messages(messages: object) -> tuple[bytes, ...]:
-    """Each message as canonical JSON. Raises `ApiError` that names the wrong member."""
+    """Return each message as canonical JSON. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages must be a list of at least one message")
     read = tuple(
-        _canonical(message)
+        _sorted_json(message)
         if _is_plain(message)
         else canonical_json(_message(f"messages[{n}]", message), f"messages[{n}]")
         for n, message in enumerate(messages)
@@ -32,7 +32,10 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
 
 
 def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
-    """The tools as one JSON array (none without tools), members in their order, and their names."""
+    """Return the tools as one JSON array with members in their order, and their names.
+
+    The array is None if there are no tools. Raises `ApiError` that names the wrong member.
+    """
     if tools is None or tools == []:
         return None, frozenset()
     if not isinstance(tools, list):
@@ -44,7 +47,7 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
 
 
 def _refuse_lone_answers(messages: list[Message]) -> None:
-    """Raises `ApiError` for a tool's answer whose call is not in the assistant message before."""
+    """Raise `ApiError` for a tool's answer whose call is not in the assistant message before."""
     calls: set[str] = set()
     for n, message in enumerate(messages):
         if message["role"] == "assistant":
@@ -55,7 +58,7 @@ def _refuse_lone_answers(messages: list[Message]) -> None:
 
 
 def _is_plain(message: object) -> bool:
-    """Whether a message is canonical but for the order of its two members, as most are."""
+    """Return whether a message, like most, is canonical but for the order of its two members."""
     return (
         type(message) is dict
         and len(message) == 2
@@ -64,7 +67,7 @@ def _is_plain(message: object) -> bool:
     )
 
 
-def _canonical(message: object) -> bytes:
+def _sorted_json(message: object) -> bytes:
     return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
 
 

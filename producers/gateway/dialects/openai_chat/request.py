@@ -1,7 +1,7 @@
-"""The OpenAI chat completions dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+"""Requests of the OpenAI chat completions dialect: HTTP body to `CanonicalRequest`. Pure.
 
-Parameters that would change the answer and are not supported are refused by name; others that are
-not known are ignored.
+Unsupported parameters that would change the answer are refused by name; other unknown parameters
+are ignored.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ MOST_LOGPROBS = 20
 
 @refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
-    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
     refuse(request, _REFUSED)
     tools, tool_names = canonical_tools(request.get("tools"))

@@ -1,7 +1,7 @@
-"""The OpenAI chat completions dialect, to the agent: replies to JSON and server-sent events. Pure.
+"""Answers of the OpenAI chat completions dialect, as JSON and as server-sent events. Pure.
 
-Messages and deltas come as JSON and go out as the same bytes; the only thing read is what must be
-changed. A response is called `chatcmpl-<turn id>`.
+Messages and deltas arrive as JSON and are sent as the same bytes; they are parsed only if something
+in them must change. A response is called `chatcmpl-<turn id>`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """The body of a whole answer with one choice for each of `answers`."""
+    """Return the body of a whole answer with one choice for each of `answers`."""
     choices = [_choice(number, answer, request) for number, answer in enumerate(answers)]
     body = {
         **head(CHAT + turn_id, "chat.completion", created, request),
@@ -31,7 +31,7 @@ def completion(
 
 
 class ChatEvents(OpenAiEvents):
-    """Makes the events of one streamed answer; each method gives bytes to send."""
+    """The events of one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         begin = head(CHAT + turn_id, "chat.completion.chunk", created, request)
@@ -40,12 +40,12 @@ class ChatEvents(OpenAiEvents):
         self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """More of a choice; before its first text it says who speaks."""
+        """Write the next part of a choice. Its first event names the role."""
         shown = _logprobs(piece, self._most, piece.from_token)
         return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """The end of a choice."""
+        """End a choice."""
         reason = orjson.dumps(answer.finish_reason)
         return self._opening(choice) + self._chunk(choice, b"{}", b"null", reason)
 
@@ -79,15 +79,15 @@ def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> di
     }
 
 
-def _logprobs(given: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0) -> bytes:
-    """As JSON, with `most` of the likeliest others in each place; null where there are none."""
-    if given.token_ids is None or given.logprobs is None:
+def _logprobs(source: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0) -> bytes:
+    """Return log-probs as JSON, with `most` likely tokens at each place; null without any."""
+    if source.token_ids is None or source.logprobs is None:
         return b"null"
     if not most:
-        listed = scores_json(given.token_ids, given.logprobs, _SCORE)
+        listed = scores_json(source.token_ids, source.logprobs, _SCORE)
         return b'{"content":%b,"refusal":null}' % listed
     return orjson.dumps(
-        _shown(scores(given.token_ids, given.logprobs, given.tensors, most, from_token) or ())
+        _shown(scores(source.token_ids, source.logprobs, source.tensors, most, from_token) or ())
     )
 
 
@@ -107,7 +107,7 @@ def _token(name: str, logprob: float) -> dict[str, object]:
 
 
 def _with_types(delta: bytes) -> bytes:
-    """Tool calls get the type that clients expect where one begins."""
+    """Return the delta with the `type` that clients expect where a tool call begins."""
     if b'"tool_calls"' not in delta:
         return delta
     read = orjson.loads(delta)

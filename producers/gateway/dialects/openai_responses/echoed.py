@@ -1,7 +1,7 @@
 """Parameters of a Responses request that its answer repeats, and their types. Pure.
 
-Clients read the answer by the vendor's types, so what has another type is refused. Members of an
-object that are not known are repeated as they are.
+Clients parse the answer by the vendor's types, so a value of another type is refused. Unknown
+members of an object are repeated as they are.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,10 @@ _INT32 = 2**31 - 1
 
 
 def echoed(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the answer repeats. Raises `ApiError` for what is of another type, or could not be
-    written again."""
+    """Return the parameters that the answer repeats.
+
+    Raises `ApiError` for a value of a wrong type, and for one that cannot be written as JSON again.
+    """
     found = {name: request[name] for name in ECHOED if name in request}
     for name in found:
         if name in _CHECKS:
@@ -81,7 +83,7 @@ _CHECKS: Mapping[str, Check] = {
     "truncation": _truncation,
     "user": text,
 }
-"""Those that nothing else reads."""
+"""Checks of the parameters that no other module reads."""
 ECHOED = (
     "include",
     "instructions",

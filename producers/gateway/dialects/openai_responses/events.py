@@ -1,7 +1,7 @@
-"""The OpenAI Responses dialect, to the agent: a streamed answer as server-sent events. Pure.
+"""Streamed answers of the OpenAI Responses dialect, as server-sent events. Pure.
 
-One item is open at a time, so that agents which know but one follow. A stream that fails says so
-twice: `error`, which the official client raises, and `response.failed`.
+One item is open at a time, because some agents can follow only one. A stream that fails ends with
+two events: `error`, which OpenAI's client raises, and `response.failed`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ from producers.gateway.dialects.openai_responses.response import (
     shown_scores,
     wants_encrypted,
 )
-from producers.gateway.dialects.openai_responses.tools import offered
 from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.dialects.scores import scores
 from producers.gateway.errors import ApiError
@@ -32,23 +31,23 @@ from schemas.records import ReplyFinished
 
 
 class ResponseEvents:
-    """Makes the events of one streamed answer; each method gives bytes to send."""
+    """The events of one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         self._turn_id = turn_id
         self._request = request
         self._states = ResponseStates(turn_id, created, request)
-        self._offered = offered(request.echoed.get("tools", ()))
+        self._offered = request.echoed.get("offered", {})
         self._encrypted = wants_encrypted(request)
         self._write = EventWriter()
         self._open: OpenMessage | OpenReasoning | OpenCall | None = None
         self._items: list[Item] = []
         self._scores: list[Item] = []
         self._begun = False
-        self._silent = True
+        self._has_output = False
 
     def open(self, prompt_tokens: int) -> bytes:
-        """The response, before anything of it."""
+        """Begin the response, without items."""
         self._begun = True
         state = orjson.Fragment(self._states.begun())
         return self._write("response.created", response=state) + self._write(
@@ -56,46 +55,47 @@ class ResponseEvents:
         )
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """More of the items; a call that is open goes on first."""
+        """Write the next part of the items, first that of the call that is open."""
         if self._request.wants_logprobs:
             self._scores += self._scored(piece)
         added = orjson.loads(piece.delta)
         calls = added.get("tool_calls") or ()
         data = b"".join(self._more_of_call(call) for call in calls if "id" not in call)
         if text := added.get("reasoning_content"):
-            data += self._think(text)
+            data += self._add_reasoning(text)
         if text := added.get("content"):
-            data += self._say(text)
-        return data + b"".join(self._call(call) for call in calls if "id" in call)
+            data += self._add_text(text)
+        return data + b"".join(self._open_call(call) for call in calls if "id" in call)
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """The end of the last item; an answer of nothing is an empty message."""
-        data = self._message() if self._silent else b""
+        """End the last item. An empty answer becomes an empty message."""
+        data = b"" if self._has_output else self._open_message()
         if isinstance(self._open, OpenMessage) and self._scores:
-            data += self._say("")
+            # Log-probs behind the last text would be lost with the message.
+            data += self._add_text("")
         return data + self._close("incomplete" if is_cut(answer) else "completed")
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
-        """The end of the response, with all of it."""
+        """End the response, with all of its items."""
         (answer,) = answers
         state = orjson.Fragment(self._states.finished(self._items, answer))
         kind = "response.incomplete" if is_cut(answer) else "response.completed"
         return self._write(kind, response=state)
 
     def failed(self, error: ApiError) -> bytes:
-        """What ends a stream that fails after it began, if only with a sign of life."""
+        """End a stream that failed after it began, even if only a keep-alive was sent."""
         data = b"" if self._begun else self.open(0)
-        told = orjson.loads(error_body(error))["error"]
-        flat = {name: told[name] for name in ("code", "message", "param")}
+        shown = orjson.loads(error_body(error))["error"]
+        flat = {name: shown[name] for name in ("code", "message", "param")}
         state = orjson.Fragment(self._states.failed(self._items, error))
-        data += self._write("error", **flat, error=told)
+        data += self._write("error", **flat, error=shown)
         return data + self._write("response.failed", response=state)
 
     def keep_alive(self) -> bytes:
-        """A comment, which every reader of events skips."""
+        """Write a comment, which every client of event streams skips."""
         return b": keep-alive\n\n"
 
-    def _think(self, text: str) -> bytes:
+    def _add_reasoning(self, text: str) -> bytes:
         if isinstance(self._open, OpenReasoning):
             return self._open.more(text)
         data = self._close("completed")
@@ -104,24 +104,24 @@ class ResponseEvents:
         )
         return data + opened.begin() + opened.more(text)
 
-    def _say(self, text: str) -> bytes:
-        data = self._message()
+    def _add_text(self, text: str) -> bytes:
+        data = self._open_message()
         assert isinstance(self._open, OpenMessage)
         scored, self._scores = self._scores, []
         return data + self._open.more(text, scored)
 
-    def _message(self) -> bytes:
-        """Opens one, unless one is."""
+    def _open_message(self) -> bytes:
+        """Open a message, unless one is open."""
         if isinstance(self._open, OpenMessage):
             return b""
         data = self._close("completed")
-        self._silent = False
+        self._has_output = True
         self._open = opened = OpenMessage(self._write, self._turn_id, len(self._items))
         return data + opened.begin()
 
-    def _call(self, call: dict[str, Any]) -> bytes:
+    def _open_call(self, call: dict[str, Any]) -> bytes:
         data = self._close("completed")
-        self._silent = False
+        self._has_output = True
         self._open = opened = OpenCall(
             self._write, self._turn_id, len(self._items), call, self._offered
         )

@@ -1,7 +1,8 @@
-"""A conversation told in items, put together again as messages. Pure.
+"""A conversation sent as items, put together again as messages. Pure.
 
-What one turn sampled is one message of the assistant. Ids of our own items say what belongs
-together; without them the order does in which a turn is sampled.
+All items that one turn sampled are one message of the assistant. Ids of our own items name their
+turn. Without ids, the order of the items decides: reasoning begins a turn, and so does a message
+right after a message.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ Part = Literal["reasoning", "message", "call"]
 
 
 @dataclass(slots=True)
-class Assistant:
-    """What one turn sampled."""
+class AssistantTurn:
+    """The assistant's message of one turn, while its items are read."""
 
     turn: str | None = None
     last: Part = "reasoning"
@@ -22,9 +23,11 @@ class Assistant:
     texts: list[str] = field(default_factory=list)
     calls: list[Item] = field(default_factory=list)
 
-    def takes(self, part: Part, turn: str | None) -> bool:
-        """Whether the next item is of this turn too. Without ids what could not have been sampled
-        behind the rest is another turn's."""
+    def may_contain(self, part: Part, turn: str | None) -> bool:
+        """Return whether the next item belongs to this turn too.
+
+        Without ids, an item that a model would not sample after the last one begins another turn.
+        """
         if turn is not None and self.turn is not None:
             return turn == self.turn
         match part:
@@ -35,7 +38,7 @@ class Assistant:
         return True
 
     def message(self) -> Item:
-        """In canonical form."""
+        """Return the message in canonical form."""
         read: Item = {"role": "assistant"}
         content = "".join(self.texts)
         if content or not self.calls:
@@ -48,50 +51,53 @@ class Assistant:
 
 
 class ResponsesHistory:
-    """The messages so far. Of one that goes on from a response only the manager knows the calls."""
+    """The messages that were read so far.
+
+    With `continues` the input follows a response, whose calls only the manager knows.
+    """
 
     def __init__(self, continues: bool = False) -> None:
-        self._goes_on = continues
-        self._said: list[Assistant | Item] = []
-        self._assistant: Assistant | None = None
-        self._answering = False
+        self._continues = continues
+        self._messages: list[AssistantTurn | Item] = []
+        self._assistant: AssistantTurn | None = None
+        self._after_tool_answer = False
         self._calls: set[str] = set()
 
-    def assistant(self, part: Part, turn: str | None) -> Assistant:
-        """The message that an item of the assistant belongs to."""
+    def assistant_message(self, part: Part, turn: str | None) -> AssistantTurn:
+        """Return the message that an item of the assistant belongs to."""
         if self._assistant is None or not self._belongs(self._assistant, part, turn):
-            self._assistant = Assistant()
-            self._answering = False
-            self._said.append(self._assistant)
+            self._assistant = AssistantTurn()
+            self._after_tool_answer = False
+            self._messages.append(self._assistant)
         self._assistant.turn = self._assistant.turn or turn
         self._assistant.last = part
         return self._assistant
 
-    def call(self, call: Item, turn: str | None) -> None:
-        """A call of the assistant."""
-        self.assistant("call", turn).calls.append(call)
+    def add_call(self, call: Item, turn: str | None) -> None:
+        """Add a call of the assistant."""
+        self.assistant_message("call", turn).calls.append(call)
         self._calls.add(call["id"])
 
     def may_have_called(self, call_id: str) -> bool:
-        """Whether a call of that id was made, as far as can be told."""
-        return self._goes_on or call_id in self._calls
+        """Return whether there is, or may be, an earlier call with this id."""
+        return self._continues or call_id in self._calls
 
-    def answer(self, message: Item) -> None:
-        """A tool's answer."""
-        self._said.append(message)
-        self._answering = True
+    def add_tool_answer(self, message: Item) -> None:
+        """Add a tool's answer."""
+        self._messages.append(message)
+        self._after_tool_answer = True
 
-    def add(self, message: Item) -> None:
-        """A message of somebody else."""
-        self._said.append(message)
+    def add_message(self, message: Item) -> None:
+        """Add a message of another role."""
+        self._messages.append(message)
         self._assistant = None
 
     def messages(self) -> list[Item]:
-        """All of them."""
-        return [one.message() if isinstance(one, Assistant) else one for one in self._said]
+        """Return all messages in canonical form."""
+        return [one.message() if isinstance(one, AssistantTurn) else one for one in self._messages]
 
-    def _belongs(self, assistant: Assistant, part: Part, turn: str | None) -> bool:
-        """Some agents put each answer right behind its call, between items of one turn."""
-        if self._answering:
+    def _belongs(self, assistant: AssistantTurn, part: Part, turn: str | None) -> bool:
+        # Some agents put each tool's answer right after its call, between items of one turn.
+        if self._after_tool_answer:
             return turn is not None and turn == assistant.turn
-        return assistant.takes(part, turn)
+        return assistant.may_contain(part, turn)

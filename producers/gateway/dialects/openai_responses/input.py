@@ -1,9 +1,9 @@
 """The input of a Responses request as canonical messages. Pure.
 
-What one turn sampled comes as several items (reasoning, messages, calls) and is one assistant
-message here, as it was sampled; the ids of our own items tell turns apart. What a text model cannot
-take, items of tools that OpenAI's servers run, and an output before its call are refused with 400,
-never dropped. Only reasoning that another server encrypted is, since nobody here can read it.
+The items of one turn (reasoning, messages, calls) become one assistant message, as it was sampled.
+Input that a text model cannot read, items of tools that OpenAI's servers run, and an output before
+its call are refused with 400, never dropped. Only reasoning that another server encrypted is
+dropped, since no process here can read it.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +26,9 @@ _TEXT_PARTS = ("input_text", "output_text", "text")
 
 
 def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]:
-    """Each message as canonical JSON. Raises `ApiError` that names the wrong member.
+    """Return each message as canonical JSON. Raises `ApiError` that names the wrong member.
 
-    `continues`: it stands behind a response, whose calls are not known here.
+    `continues`: the input follows a response, whose calls the gateway does not know.
     """
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
@@ -41,7 +41,7 @@ def canonical_input(value: object, continues: bool = False) -> tuple[bytes, ...]
 
 
 def additional_tools(value: object) -> list[object]:
-    """Tools that come with the input instead of with the request."""
+    """Return the tools that are sent inside the input instead of as a parameter."""
     items = value if isinstance(value, list) else []
     return [tool for item in items if _brings_tools(item) for tool in item["tools"]]
 
@@ -63,10 +63,10 @@ def _message(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> 
     role = item.get("role")
     if role == "assistant":
         content = _content(f"{place}.content", item.get("content"))
-        history.assistant("message", turn_of_item(item)).texts.append(content)
+        history.assistant_message("message", turn_of_item(item)).texts.append(content)
     elif isinstance(role, str) and role in _ROLES:
         content = _content(f"{place}.content", item.get("content"))
-        history.add({"role": _ROLES[role], "content": content})
+        history.add_message({"role": _ROLES[role], "content": content})
     else:
         where = f"{place}.role"
         raise bad(where, f"{where} must be one of assistant, {', '.join(_ROLES)}")
@@ -74,19 +74,19 @@ def _message(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> 
 
 def _reasoning(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     if text := reasoning_text(item):
-        history.assistant("reasoning", turn_of_item(item)).reasoning.append(text)
+        history.assistant_message("reasoning", turn_of_item(item)).reasoning.append(text)
 
 
 def _function_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     name = function_name(_text(place, item, "name"), item.get("namespace"))
     call = tool_call(_text(place, item, "call_id"), name, _text(place, item, "arguments"))
-    history.call(call, turn_of_item(item))
+    history.add_call(call, turn_of_item(item))
 
 
 def _custom_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
     _text(place, item, "name"), _text(place, item, "call_id")
     call = custom_call(item, _text(place, item, "input"))
-    history.call(call, turn_of_item(item))
+    history.add_call(call, turn_of_item(item))
 
 
 def _shell_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
@@ -94,7 +94,7 @@ def _shell_call(place: str, item: Mapping[str, Any], history: ResponsesHistory) 
     action = item.get("action")
     if not isinstance(action, dict):
         raise bad(f"{place}.action", f"{place}.action must be an object")
-    history.call(shell_call(item, action), turn_of_item(item))
+    history.add_call(shell_call(item, action), turn_of_item(item))
 
 
 def _output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
@@ -104,11 +104,11 @@ def _output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> N
     if not history.may_have_called(call):
         where = f"{place}.call_id"
         raise bad(where, f"{where} is {call!r}, but no call of that id stands before this output")
-    history.answer({"role": "tool", "content": content, "tool_call_id": call})
+    history.add_tool_answer({"role": "tool", "content": content, "tool_call_id": call})
 
 
 def _shell_output(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
-    """It calls its call's id its own."""
+    # Agents may send the id of the call as the id of the output.
     named = item if item.get("call_id") is not None else {**item, "call_id": item.get("id")}
     _output(place, named, history)
 
@@ -119,7 +119,7 @@ def _reference(place: str, item: Mapping[str, Any], history: ResponsesHistory) -
 
 
 def _tools(place: str, item: Mapping[str, Any], history: ResponsesHistory) -> None:
-    """They are the request's, see `additional_tools`."""
+    # `request.py` reads them, by `additional_tools`.
     if not _brings_tools(item):
         raise bad(f"{place}.tools", f"{place}.tools must be a list")
 

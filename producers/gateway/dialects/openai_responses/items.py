@@ -1,9 +1,9 @@
-"""Items of the Responses protocol from what was sampled, and back. Pure.
+"""Items of the Responses protocol, made from a sampled message and read back. Pure.
 
-What goes out as items comes back as the very message that was sampled, spelling included: an item's
-id names its turn, and where a custom or shell call was not spelt as expected its id carries the
-spelling. Reasoning goes out as text, and where it is asked for as `encrypted_content` as well,
-which is that text, readable by anybody.
+An agent that sends our items back gives exactly the message that was sampled, in the same spelling:
+an item's id names its turn, and if a custom or shell call was spelt in an unexpected way, its id
+also carries the spelling. Reasoning is sent as text. If the agent asks for it, it is also sent as
+`encrypted_content`, which is the same text and not secret.
 """
 
 import json
@@ -30,12 +30,12 @@ _SPELT = "~"
 
 
 def item_id(kind: str, turn_id: str, index: int) -> str:
-    """Id of a turn's n-th item."""
+    """Return the id of the item at this index in a turn's answer."""
     return f"{_PREFIXES[kind]}_{turn_id}_{index}"
 
 
 def turn_of_item(item: Mapping[str, Any]) -> str | None:
-    """The turn that an item came from, if it is one of ours and says so."""
+    """Return the turn that sampled an item, or None if the item has no id of ours."""
     named = item.get("call_id")
     turn = turn_of_tool_call(named) if isinstance(named, str) else None
     item_name = item.get("id")
@@ -47,7 +47,7 @@ def turn_of_item(item: Mapping[str, Any]) -> str | None:
 
 
 def reasoning_item(name: str, text: str, status: str, encrypted: bool) -> Item:
-    """What the model thought."""
+    """Return an item with reasoning."""
     item: Item = {"id": name, "type": "reasoning", "summary": [], "status": status}
     item["content"] = [{"type": "reasoning_text", "text": text}]
     if encrypted:
@@ -56,7 +56,7 @@ def reasoning_item(name: str, text: str, status: str, encrypted: bool) -> Item:
 
 
 def reasoning_text(item: Mapping[str, Any]) -> str:
-    """What the model thought; empty where only another server can read it."""
+    """Return the text of a reasoning item; empty if only another server can read it."""
     encrypted = item.get("encrypted_content")
     if isinstance(encrypted, str) and encrypted.startswith(_OWN_REASONING):
         own = _unpacked(encrypted.removeprefix(_OWN_REASONING))
@@ -66,12 +66,12 @@ def reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def text_part(text: str, logprobs: Sequence[Item] = ()) -> Item:
-    """The one part of a message."""
+    """Return the only part of a message."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
 def message_item(name: str, content: Sequence[Item], status: str) -> Item:
-    """What the model said."""
+    """Return an item with a message."""
     return {
         "id": name,
         "type": "message",
@@ -88,7 +88,7 @@ def call_item(
     offered: Mapping[str, Offered],
     status: str,
 ) -> Item:
-    """A sampled tool call under the name, and in the form, in which the agent offered the tool."""
+    """Return a sampled call as an item, in the name and form in which its tool was offered."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     tool = offered.get(name, Offered("function", name))
     action = _action(arguments) if tool.kind == LOCAL_SHELL else None
@@ -112,7 +112,7 @@ def call_item(
 
 
 def custom_call(item: Mapping[str, Any], text: str) -> dict[str, object]:
-    """The sampled call that a `custom_tool_call` with this input is."""
+    """Return the call that was sampled for a `custom_tool_call` with this input."""
     spelt = _spelling(item)
     arguments = spelt if spelt is not None and _input(spelt) == text else _wrapped(text)
     name = function_name(str(item["name"]), item.get("namespace"))
@@ -120,7 +120,7 @@ def custom_call(item: Mapping[str, Any], text: str) -> dict[str, object]:
 
 
 def shell_call(item: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, object]:
-    """The sampled call that a `local_shell_call` is."""
+    """Return the call that was sampled for a `local_shell_call`."""
     given = {name: value for name, value in action.items() if value is not None}
     spelt = _spelling(item)
     arguments = spelt if spelt is not None and _action(spelt) == given else _shell(given)
@@ -128,14 +128,16 @@ def shell_call(item: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, 
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> dict[str, object]:
-    """A call in canonical form."""
+    """Return a call in canonical form."""
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
 
 def _input(arguments: str) -> str:
-    """The input of a custom tool; all of the arguments where they hold none, for the tool to
-    complain about."""
+    """Return the input of a custom tool.
+
+    If the arguments have no input, it is the arguments as they are: the tool reports the error.
+    """
     match _object(arguments):
         case {"input": str(text)}:
             return text
@@ -143,12 +145,12 @@ def _input(arguments: str) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Spelt as models are taught to."""
+    """Return arguments with this input, in the spelling that models learn."""
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
 def _action(arguments: str) -> Item | None:
-    """What the local shell is to do; none where the arguments do not say it."""
+    """Return the action of a local shell call, or None if the arguments have no command."""
     match _object(arguments):
         case {"command": list(command), **rest} if all(isinstance(word, str) for word in command):
             known = {name: rest[name] for name, kind in _LIMITS if isinstance(rest.get(name), kind)}

@@ -1,7 +1,8 @@
-"""Items of a streamed response while they are sampled, as the events that tell of them. Pure.
+"""Items of a streamed response while they are sampled, and their events. Pure.
 
-`begin` comes first, then `more` any number of times, then `close`. Text goes on as it comes; a call
-of a custom or shell tool, whose input is wrapped in arguments, comes out when it is whole.
+`begin` is called first, then `more` any number of times, then `close`. Text is sent as it arrives.
+A call of a custom or shell tool is sent when it is complete, since its input is inside its
+arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ _CALL_TEXT = {
 
 
 class EventWriter:
-    """Writes events, each with its number."""
+    """A writer of numbered events."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -38,20 +39,20 @@ class EventWriter:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def delta(self, head: bytes, text: str) -> bytes:
-        """The one that comes a token: behind a `delta_head`."""
+        """Return the event that is sent for each token; `head` is made once by `delta_head`."""
         number = self._number
         self._number += 1
         return b'%b,"sequence_number":%d,"delta":%b}\n\n' % (head, number, orjson.dumps(text))
 
 
 def delta_head(kind: str, place: Mapping[str, object]) -> bytes:
-    """All of a delta that is alike from one to the next."""
+    """Return the part of a delta event that all deltas of an item share."""
     data = orjson.dumps({"type": kind, **place})
     return b"event: %b\ndata: %b" % (kind.encode(), data[:-1])
 
 
 class OpenMessage:
-    """What the model says."""
+    """A message that is being sampled."""
 
     def __init__(self, write: EventWriter, turn_id: str, index: int) -> None:
         self._write = write
@@ -63,14 +64,14 @@ class OpenMessage:
         self._logprobs: list[Item] = []
 
     def begin(self) -> bytes:
-        """The item, and its part without text."""
+        """Begin the item and its part, without text."""
         item = message_item(self._id, [], "in_progress")
         return self._write(_ADDED, output_index=self._index, item=item) + self._write(
             "response.content_part.added", **self._place, part=text_part("")
         )
 
     def more(self, text: str, logprobs: Sequence[Item]) -> bytes:
-        """More of it."""
+        """Write more text."""
         self._texts.append(text)
         if not logprobs:
             return self._write.delta(self._delta, text)
@@ -79,17 +80,17 @@ class OpenMessage:
         return self._write(kind, **self._place, delta=text, logprobs=logprobs)
 
     def close(self, status: str) -> tuple[bytes, Item]:
-        """Its last events, and all of it."""
+        """Return the last events of the item, and the whole item."""
         part = text_part("".join(self._texts), self._logprobs)
         item = message_item(self._id, [part], status)
-        told = {"text": part["text"], "logprobs": self._logprobs}
-        data = self._write("response.output_text.done", **self._place, **told)
+        shown = {"text": part["text"], "logprobs": self._logprobs}
+        data = self._write("response.output_text.done", **self._place, **shown)
         data += self._write("response.content_part.done", **self._place, part=part)
         return data + self._write(_DONE, output_index=self._index, item=item), item
 
 
 class OpenReasoning:
-    """What the model thinks."""
+    """Reasoning that is being sampled."""
 
     def __init__(self, write: EventWriter, turn_id: str, index: int, encrypted: bool) -> None:
         self._write = write
@@ -101,19 +102,19 @@ class OpenReasoning:
         self._texts: list[str] = []
 
     def begin(self) -> bytes:
-        """The item, and its part without text."""
+        """Begin the item and its part, without text."""
         item = reasoning_item(self._id, "", "in_progress", False) | {"content": []}
         return self._write(_ADDED, output_index=self._index, item=item) + self._write(
             "response.content_part.added", **self._place, part=_thought("")
         )
 
     def more(self, text: str) -> bytes:
-        """More of it."""
+        """Write more text."""
         self._texts.append(text)
         return self._write.delta(self._delta, text)
 
     def close(self, status: str) -> tuple[bytes, Item]:
-        """Its last events, and all of it."""
+        """Return the last events of the item, and the whole item."""
         text = "".join(self._texts)
         item = reasoning_item(self._id, text, status, self._encrypted)
         data = self._write("response.reasoning_text.done", **self._place, text=text)
@@ -122,7 +123,7 @@ class OpenReasoning:
 
 
 class OpenCall:
-    """A tool call."""
+    """A tool call that is being sampled."""
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class OpenCall:
         offered: Mapping[str, Offered],
     ) -> None:
         self.number: int = call["index"]
-        """Its place among the turn's calls."""
+        """Index of this call among the turn's calls."""
         self._write = write
         self._turn_id = turn_id
         self._index = index
@@ -144,16 +145,16 @@ class OpenCall:
         self._texts: list[str] = []
 
     def begin(self) -> bytes:
-        """The item without arguments."""
+        """Begin the item, without arguments."""
         return b"" if self._is_held else self._added(self._item("in_progress"))
 
     def more(self, arguments: str) -> bytes:
-        """More of its arguments."""
+        """Write more of the arguments."""
         self._texts.append(arguments)
         return b"" if self._is_held else self._delta(self._item("in_progress"), arguments)
 
     def close(self, status: str) -> tuple[bytes, Item]:
-        """Its last events, and all of it."""
+        """Return the last events of the item, and the whole item."""
         item = self._item(status)
         data = self._whole(item) if self._is_held else b""
         if item["type"] in _CALL_TEXT:

@@ -1,8 +1,8 @@
-"""The OpenAI Responses dialect, from the agent: HTTP body to `CanonicalRequest`. Pure.
+"""Requests of the OpenAI Responses dialect: HTTP body to `CanonicalRequest`. Pure.
 
-Parameters that would change the answer and are not supported are refused by name; others that are
-not known are ignored, and those of the protocol are repeated in the answer. `allowed_tools` are the
-only ones the model is shown. Nothing is kept for `store`, but a response can be gone on from.
+Unsupported parameters that would change the answer are refused by name; other unknown parameters
+are ignored. The answer repeats those of the protocol. The model is shown only the `allowed_tools`.
+`store` stores nothing, but a request can continue a response by its id.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,7 +38,7 @@ _INT32 = 2**31 - 1
 
 @refuse_deep_nesting
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
-    """Reads a request body. Raises `ApiError` (400) that names the wrong parameter."""
+    """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
     refuse(request, _REFUSED)
     tools = _tools(request)
@@ -62,7 +62,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         wants_logprobs=wants_logprobs,
         previous_turn=previous,
         own_messages=len(own),
-        echoed=repeated | {"tools": tools},
+        echoed=repeated | {"tools": tools, "offered": {one.function: one for one in functions}},
     )
 
 
@@ -106,7 +106,9 @@ def _sampling(request: Mapping[str, Any], wants_logprobs: bool) -> Sampling:
     schema = _answer_format(request.get("text", {}))
     if schema is not None:
         more["json_schema"] = schema
-    return sampling({name: request[name] for name in request if name not in _NOT_HERE}, **more)
+    return sampling(
+        {name: request[name] for name in request if name not in _OF_OTHER_DIALECTS}, **more
+    )
 
 
 def _answer_format(value: object) -> str | None:
@@ -125,7 +127,7 @@ def _answer_format(value: object) -> str | None:
 
 
 def _tool_choice(value: object, functions: Collection[Offered]) -> tuple[str, Collection[str]]:
-    """The choice, and the functions that are shown to the model."""
+    """Return the choice, and the names of the functions that the model is shown."""
     names = [tool.function for tool in functions]
     match value:
         case "auto" | "none":
@@ -154,7 +156,7 @@ def _allowed(
 
 
 def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
-    """The function that is meant; without its namespace a tool of any is."""
+    """Return the function that `tool` names; without a namespace it may be in any."""
     if isinstance(tool, dict):
         name = str(tool.get("name", tool.get("type")))
         wanted = function_name(name, tool.get("namespace"))
@@ -164,7 +166,7 @@ def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
     raise bad(place, f"{place} names a tool that is not in tools")
 
 
-_NOT_HERE = ("max_tokens", "max_completion_tokens")
+_OF_OTHER_DIALECTS = ("max_tokens", "max_completion_tokens")
 _REFUSED: Mapping[str, Check] = {
     **NOT_DONE,
     "background": unsupported(False),

@@ -1,8 +1,8 @@
-"""The OpenAI Responses dialect, to the agent: an answer as a response object. Pure.
+"""Answers of the OpenAI Responses dialect, as response objects. Pure.
 
-A response is called `resp_<turn id>`. It has one message item at most where it is not streamed; a
-stream closes it before a call begins, and what the model says behind that is another one. Log-probs
-are those of all tokens, reasoning too: the gateway cannot tell which of them are the text.
+A response is called `resp_<turn id>`. It has at most one message item if it is not streamed. A
+stream closes the message before a call begins; text after the call is another message. Log-probs
+include those of reasoning: the gateway has no tokenizer and cannot find the tokens of the text.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,6 @@ from producers.gateway.dialects.openai_responses.items import (
     reasoning_item,
     text_part,
 )
-from producers.gateway.dialects.openai_responses.tools import offered
 from producers.gateway.dialects.scores import Score, scores
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
@@ -38,24 +37,24 @@ _DEFAULTS: Item = {
     "top_logprobs": 0,
     "truncation": "disabled",
 }
-_UNSEEN = {"include"}
+_NOT_SHOWN = {"include"}
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """The body of a whole answer."""
+    """Return the body of a whole answer."""
     (answer,) = answers
     items = _items(turn_id, request, answer)
     return ResponseStates(turn_id, created, request).finished(items, answer)
 
 
 class ResponseStates:
-    """The states of one response, each as JSON."""
+    """The states of one response, as JSON."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
-        echoed = {name: request.echoed.get(name) for name in ECHOED if name not in _UNSEEN}
+        echoed = {name: request.echoed.get(name) for name in ECHOED if name not in _NOT_SHOWN}
         given = {name: value for name, value in echoed.items() if value is not None}
         head = {
             "id": RESPONSE + turn_id,
@@ -71,17 +70,17 @@ class ResponseStates:
         self._head = orjson.dumps(head)[:-1]
 
     def begun(self) -> bytes:
-        """Nothing was sampled yet."""
+        """Return the response before anything was sampled."""
         return self._state("in_progress", [])
 
     def finished(self, items: Sequence[Item], answer: ReplyFinished) -> bytes:
-        """All of it, whole or cut at the most tokens asked for."""
+        """Return the whole response, complete or cut at the token limit."""
         details = {"reason": "max_output_tokens"} if is_cut(answer) else None
         status = "incomplete" if is_cut(answer) else "completed"
         return self._state(status, items, incomplete_details=details, usage=_usage(answer))
 
     def failed(self, items: Sequence[Item], error: ApiError) -> bytes:
-        """No more will come."""
+        """Return the response after a failure."""
         code = _FAILURES.get(error.status, "server_error")
         return self._state("failed", items, error={"code": code, "message": error.message})
 
@@ -94,17 +93,17 @@ _NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
 
 
 def is_cut(answer: ReplyFinished) -> bool:
-    """Whether it ended because the most tokens asked for were sampled."""
+    """Return whether the answer ended at the token limit of the request."""
     return answer.finish_reason == _CUT
 
 
 def wants_encrypted(request: CanonicalRequest) -> bool:
-    """Whether reasoning is to come in `encrypted_content` as well."""
+    """Return whether the request asks for reasoning in `encrypted_content` also."""
     return ENCRYPTED in request.echoed.get("include", ())
 
 
 def shown_scores(scored: Sequence[Score] | None) -> list[Item]:
-    """Log-probs of tokens in OpenAI's shape."""
+    """Return log-probs of tokens in OpenAI's format."""
     return [
         {
             **_shown_score(one.token, one.logprob),
@@ -128,7 +127,7 @@ def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> li
     if content or not calls:
         name = item_id("message", turn_id, len(items))
         items.append(message_item(name, [_part(request, answer, content)], "completed"))
-    tools = offered(request.echoed.get("tools", ())) if calls else {}
+    tools = request.echoed.get("offered", {})
     for call in calls:
         items.append(call_item(turn_id, len(items), call, tools, "completed"))
     if is_cut(answer):
@@ -145,8 +144,7 @@ def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Ite
 
 
 def _usage(answer: ReplyFinished) -> Item:
-    """What is not known is 0, as in all answers of this protocol: reasoning that a renderer cannot
-    tell, and cached tokens."""
+    # The protocol writes unknown counts as 0: cached tokens, and reasoning of some renderers.
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -157,5 +155,5 @@ def _usage(answer: ReplyFinished) -> Item:
 
 
 def _shown(tool: Any) -> Any:
-    """A function with the members that each has in an answer."""
+    """Return a tool of an answer; a function always has `parameters` and `strict`."""
     return {"parameters": None, "strict": None, **tool} if tool["type"] == "function" else tool

@@ -1,9 +1,9 @@
-"""Tools of a Responses request as functions, the one kind that chat templates know. Pure.
+"""Tools of a Responses request as functions, the only kind that chat templates know. Pure.
 
-A function in a namespace is called `<namespace>__<name>`; what the model calls is told apart by
-`offered` and goes back under its own name and namespace. A custom tool becomes a function with one
-text, `input`; the local shell one with a command. Tools that OpenAI's servers run are not offered:
-those that Codex sends unasked are taken without a word, others are refused.
+A function in a namespace is called `<namespace>__<name>` for the model; its calls are sent to the
+agent under their own name and namespace. A custom tool becomes a function with one text parameter,
+`input`; the local shell becomes one with a command. Tools that OpenAI's servers run are not offered
+to the model: those that Codex always sends are ignored, others are refused.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,26 +19,26 @@ _NOT_OFFERED = ("web_search", "web_search_preview", "image_generation", "tool_se
 
 
 class Offered(NamedTuple):
-    """What an agent calls a tool."""
+    """A tool as the agent offered it."""
 
     kind: str
-    """function, custom or local_shell."""
+    """`function`, `custom` or `local_shell`."""
     name: str
     namespace: str | None = None
 
     @property
     def function(self) -> str:
-        """What the model calls it."""
+        """Return the name under which the model knows the tool."""
         return function_name(self.name, self.namespace)
 
 
 def function_name(name: str, namespace: object) -> str:
-    """The name under which the model knows a tool of a namespace, or of none."""
+    """Return the name under which the model knows a tool, with or without a namespace."""
     return f"{namespace}{_SEPARATOR}{name}" if isinstance(namespace, str) and namespace else name
 
 
 def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, object]]:
-    """Each tool offered as a function. Raises `ApiError` that names the wrong member."""
+    """Return the function of each tool. Raises `ApiError` that names the wrong member."""
     read: dict[str, tuple[Offered, dict[str, object]]] = {}
     for where, namespace, tool in _each(place, tools):
         found = _tool(where, namespace, tool)
@@ -50,26 +50,13 @@ def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, o
 
 
 def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
-    """The functions as one JSON array, members in their order; none without any."""
+    """Return the functions as one JSON array with members in order, or None without any."""
     listed = [{"type": "function", "function": function} for function in functions]
     return ordered_json(listed, "tools") if listed else None
 
 
-def offered(tools: Sequence[Tool]) -> dict[str, Offered]:
-    """Tools that were read before, by the name that the model knows."""
-    found: dict[str, Offered] = {}
-    for _, namespace, tool in _each("tools", tools):
-        kind = tool.get("type")
-        if kind == LOCAL_SHELL:
-            found[LOCAL_SHELL] = Offered(LOCAL_SHELL, LOCAL_SHELL)
-        elif kind in ("function", "custom"):
-            one = Offered(kind, tool["name"], namespace)
-            found[one.function] = one
-    return found
-
-
 def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
-    """Place, namespace and tool, those in namespaces included."""
+    """Yield place, namespace and definition of each tool, also of those in namespaces."""
     if not isinstance(tools, list):
         raise bad(place, f"{place} must be a list")
     for n, tool in enumerate(tools):
@@ -88,13 +75,17 @@ def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
 def _of_namespace(
     place: str, name: str, described: object, tools: object
 ) -> Iterator[tuple[str, str | None, Tool]]:
-    """The namespace's description stands before that of its first tool."""
+    """Yield a namespace's tools; the first one's description begins with the namespace's."""
     for n, (where, inner, tool) in enumerate(_each(f"{place}.tools", tools)):
         if inner is not None or tool["type"] not in ("function", "custom"):
             raise bad(where, f"{where} must be of type function or custom")
         texts = [described, tool.get("description")] if n == 0 else []
-        told = [text for text in texts if isinstance(text, str) and text]
-        yield where, name, {**tool, "description": "\n\n".join(told)} if told else tool
+        described_by = [text for text in texts if isinstance(text, str) and text]
+        yield (
+            where,
+            name,
+            {**tool, "description": "\n\n".join(described_by)} if described_by else tool,
+        )
 
 
 def _tool(
