@@ -1,12 +1,12 @@
-"""The seam between the rollout worker and whatever samples tokens.
+"""The contract between the rollout process and the engine that samples its tokens.
 
-An engine takes token ids and gives token ids, each with its log-probability under the model's raw
-distribution (log-softmax of the logits at temperature 1, whatever the sampling) and with the policy
-version that sampled it, stamped where it was sampled. Token ids travel as little-endian int32
-bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
+An engine takes token ids and returns token ids, each with its log-probability under the model's raw
+distribution (log-softmax of the logits at temperature 1, whatever the sampling parameters) and with
+the policy version that sampled it. Token ids travel as little-endian int32 bytes, log-probabilities
+as little-endian float32 bytes, the form they have on the log.
 
 Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
-engine's own thread, in offset order, at most once a step and request, so it must be quick and must
+engine's own thread, in offset order, at most once a pass and request, so it must be quick and must
 not call a blocking method of the engine. If it raises, that one request ends there and then: it is
 not called again, the error is logged and counted in `EngineHealth.failed_callbacks`, and all other
 requests go on.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 MOST_TOP_LOGPROBS = 20
-"""What OpenAI allows, and what vLLM reports without being told otherwise."""
+"""OpenAI's limit, and the default of vLLM."""
 
 FinishReason = Literal["stop", "length", "abort"]
 PauseMode = Literal["keep", "abort"]
@@ -27,12 +27,13 @@ PauseMode = Literal["keep", "abort"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to draw. `max_tokens` counts the whole completion; temperature 0 is greedy, top-k 0 off.
+    """Parameters of sampling. `max_tokens` counts the whole completion, earlier dispatches too.
 
-    A stop token is sampled, reported with its log-probability, and ends the completion. With a seed
-    the draw at a completion offset depends on seed and offset alone, so a continuation on another
-    engine draws as the first one would have. `top_logprobs`: how many of the most likely tokens to
-    report beside each sampled one. `json_schema`: what the text has to follow.
+    Temperature 0 is greedy, top-k 0 is off. A stop token is sampled, reported with its
+    log-probability, and ends the completion. With a seed, sampling at a completion offset depends
+    on seed and offset alone, so that a continuation on another engine samples what the first engine
+    would have. `top_logprobs` is the number of most likely tokens to report beside each sampled
+    one, `json_schema` a schema that the text must follow.
     """
 
     max_tokens: int
@@ -60,7 +61,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """From completion token `start` to the next span's start, `version` sampled."""
+    """A run of completion tokens, from `start` to the next span's start, sampled by `version`."""
 
     start: int
     version: int
@@ -71,10 +72,10 @@ class TokenChunk:
     """New tokens of one request: `offset` and span starts count in its completion.
 
     `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
-    no tokens (an abort always holds none: all tokens so far came in earlier chunks). Where they
-    were asked for, `top_ids` (int32) and `top_logprobs` (float32) hold a row of `top_logprobs`
-    entries a token, most likely first, under the same raw distribution. An abort with `refused`
-    is of this request's own making: it asks for what the engine only now found it cannot do.
+    no tokens (an abort always holds none: all tokens so far came in earlier chunks). If the request
+    asked for them, `top_ids` (int32) and `top_logprobs` (float32) hold `top_logprobs` entries a
+    token, most likely first, under the same raw distribution. `refused` comes with an abort: the
+    reason why the engine found only now that it cannot do what this request asks for.
     """
 
     offset: int
@@ -94,8 +95,9 @@ ChunkCallback = Callable[[TokenChunk], None]
 class EngineHealth:
     """A snapshot; `error` is set once the engine has failed for good and must be built anew.
 
-    `waiting` counts what was not taken up yet, calls that block included; `reused_tokens`
-    are prompt tokens whose KV was there already; `busy_seconds` is the time spent in steps.
+    `waiting` counts requests that are not sampled yet and queued calls; `kv_rows` is the number
+    of sequences whose KV fits; `reused_tokens` are prompt tokens whose KV was there already;
+    `busy_seconds` is the time spent in passes.
     """
 
     version: int
@@ -113,17 +115,20 @@ class EngineHealth:
 
 
 class Engine(Protocol):
-    """Methods may be called from any thread, those that block not from `on_chunk`.
+    """A sampler of tokens. Call its methods from any thread, but none that blocks from `on_chunk`.
 
-    Blocking ones raise `EngineTimeout` at their deadline. After a failure of the engine itself
+    Blocking methods raise `EngineTimeout` at their deadline. After a failure of the engine itself
     (`health().error`) every request has ended with "abort", and all but `health`, `abort` and
     `close` raise `EngineStateInvalid`.
     """
 
     @property
     def logprob_tolerance(self) -> float:
-        """How far the log-probability of a token may be off when the same is sampled once more:
-        rounding, as its element type has it. A worker serves only with an engine that keeps it."""
+        """Most difference between two log-probabilities of the same token in the same place.
+
+        It covers rounding, which depends on the element type. A worker serves only with an engine
+        that keeps to it.
+        """
 
     def submit(
         self,
@@ -133,7 +138,7 @@ class Engine(Protocol):
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        """Queue a request; also while paused. Does not block. A live `request_id` is ignored.
+        """Queue a request, also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
         Raises `RequestInvalid` (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot
@@ -144,13 +149,13 @@ class Engine(Protocol):
         """End a request, or all, with an "abort" chunk. Does not block; unknown ids are ignored."""
 
     def pause(self, mode: PauseMode) -> None:
-        """Blocks until no step is running. "abort" first ends all requests, "keep" stalls them."""
+        """Block until no pass is running. "abort" ends all requests, "keep" stalls them."""
 
     def resume(self) -> None:
         """Go on. Blocks briefly. Raises `EngineStateInvalid` while asleep."""
 
     def load_weights(self, directory: Path, version: int) -> None:
-        """Take the safetensors of a Hugging Face directory as policy `version`. Blocks.
+        """Load the safetensors of a Hugging Face directory as policy `version`. Blocks.
 
         Only while paused and awake (`EngineStateInvalid`). Raises `WeightsRejected` with nothing
         changed. Kept requests get their KV recomputed under the new weights before they go on, and
@@ -158,7 +163,7 @@ class Engine(Protocol):
         """
 
     def sleep(self) -> int:
-        """Free KV and the device's copy of the weights; returns the bytes freed. Blocks.
+        """Free KV and the device's copy of the weights; return the bytes freed. Blocks.
 
         Only while paused. Kept requests stay; their KV is recomputed after waking.
         """
@@ -167,13 +172,15 @@ class Engine(Protocol):
         """Bring the weights that were there at `sleep` back to the device. Blocks. Stays paused."""
 
     def health(self) -> EngineHealth:
-        """Does not block."""
+        """Return a snapshot. Does not block."""
 
     def close(self) -> None:
         """End all requests with "abort" and stop the thread. Blocks; may be called twice."""
 
 
 def logprob_tolerance(dtype: str) -> float:
-    """That of an element type: some steps of a logit around 20; one not known is taken for the
-    coarsest."""
+    """Return the tolerance of an element type: a few units of rounding of a logit around 20.
+
+    An unknown type gets that of the coarsest.
+    """
     return {"float64": 1e-3, "float32": 1e-3, "float16": 0.1}.get(dtype, 0.5)

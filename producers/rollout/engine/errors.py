@@ -1,4 +1,4 @@
-"""What engines raise, each with the facts somebody needs to act on it."""
+"""Errors that engines raise, each with the facts to act on."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from infra.errors import SeamlessFlowError
 
 
 class EngineError(SeamlessFlowError):
-    """Base of what an engine raises."""
+    """Base of all errors of an engine."""
 
 
 class RequestInvalid(EngineError):
-    """A request that no engine could serve; nothing was queued."""
+    """A request that no engine can serve; nothing was queued."""
 
     def __init__(self, request_id: str, reason: str) -> None:
         self.request_id = request_id
@@ -28,17 +28,17 @@ class PromptTooLong(RequestInvalid):
 
 
 class SamplingUnsupported(RequestInvalid):
-    """The request asks for something that another engine may be able to do, this one is not."""
+    """A request for something that this engine cannot do and another may be able to."""
 
 
 def no_structured_output(request_id: str) -> SamplingUnsupported:
-    """The refusal of an engine that cannot hold its text to a JSON schema."""
+    """Return the refusal of an engine that cannot make its text follow a JSON schema."""
     reason = "this engine has no structured output: answers are plain text"
     return SamplingUnsupported(request_id, reason)
 
 
 class EngineStateInvalid(EngineError):
-    """The call does not fit the engine's `state`: running, asleep, failed, closed."""
+    """A call that does not fit the engine's `state`: running, asleep, failed, closed."""
 
     def __init__(self, call: str, state: str) -> None:
         self.call = call
@@ -47,7 +47,7 @@ class EngineStateInvalid(EngineError):
 
 
 class EngineTimeout(EngineError):
-    """The engine thread did not get to a call in time. The call may still take effect later."""
+    """A call that the engine's thread did not run in time. It may still take effect later."""
 
     def __init__(self, call: str, timeout_s: float) -> None:
         self.call = call
@@ -65,7 +65,7 @@ class WeightsRejected(EngineError):
 
 
 class ModelUnsupported(EngineError):
-    """This engine cannot run the model and give the right distribution."""
+    """A model that this engine cannot run with the right distribution."""
 
     def __init__(self, model_type: str, reason: str) -> None:
         self.model_type = model_type

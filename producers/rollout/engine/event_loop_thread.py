@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, entered from other threads as any `EngineThread`."""
+"""An event loop in its own thread, entered from other threads like any `EngineThread`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class EventLoopThread:
-    """Runs from construction until `close`."""
+    """A running event loop, from construction until `close`."""
 
     def __init__(self, name: str, timeout_s: float) -> None:
         self._loop = asyncio.new_event_loop()
@@ -22,7 +22,7 @@ class EventLoopThread:
         self._thread.post(call, command)
 
     def ask(self, call: str, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """See `EngineThread.ask`; other commands may run while `question` waits."""
+        """See `EngineThread.ask`; other commands run while the coroutine waits."""
         future: Future[T] = Future()
         return self._thread.ask_for(
             future, call, lambda: self._loop.create_task(_answer(future, question()))
@@ -49,5 +49,5 @@ class EventLoopThread:
 async def _answer(future: Future[T], question: Coroutine[Any, Any, T]) -> None:
     try:
         future.set_result(await question)
-    except Exception as error:  # handed to the thread that asked
+    except Exception as error:  # raised again in the thread that asked
         future.set_exception(error)

@@ -1,4 +1,7 @@
-"""One request as the torch engine holds it, when it is finished, and the chunks it gets. Pure."""
+"""One request to an engine: checks, when it is finished, and the chunks it gets. Pure.
+
+The torch engine holds requests as they are, the vLLM engine wraps them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +26,13 @@ from schemas.tokens import TOKEN_BYTES
 TopTokens = tuple[bytes, bytes]
 """The most likely tokens beside one token: ids (int32) and log-probabilities (float32)."""
 
+NO_TOP: TopTokens = (b"", b"")
 _SEED_MASK = 2**64 - 1
 
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """`tokens`: the prompt and what was already sampled elsewhere."""
+    """A request; `tokens` is the prompt and what was already sampled elsewhere."""
 
     request_id: str
     tokens: npt.NDArray[np.int32]
@@ -52,7 +56,7 @@ class Request:
         seed: int,
         on_chunk: ChunkCallback,
     ) -> "Request":
-        """As an engine is given it; not checked yet. Raises `RequestInvalid`."""
+        """Return the request that `submit` is given; not checked. Raises `RequestInvalid`."""
         parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
         tokens = np.concatenate(parts)
         return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
@@ -63,9 +67,9 @@ class Request:
         return len(self.tokens) - self.prompt_length
 
     def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
-        """`schemas`: whether the engine has structured output.
+        """Raise `RequestInvalid`, `PromptTooLong` or `SamplingUnsupported` for a bad request.
 
-        Raises `RequestInvalid`, `PromptTooLong`, `SamplingUnsupported`.
+        `schemas` is true if the engine has structured output.
         """
         if self.prompt_length == 0:
             raise RequestInvalid(self.request_id, "the prompt is empty")
@@ -83,22 +87,22 @@ class Request:
             raise RequestInvalid(self.request_id, reason)
 
     def finish_reason(self, completed: int, last: int, limit: int) -> FinishReason | None:
-        """Of a completion of `completed` tokens that ends with `last`, at a context limit."""
+        """Return why a completion of `completed` tokens that ends with `last` is finished, or None.
+
+        `limit` is the most tokens of prompt and completion.
+        """
         if completed and last in self.stops:
             return "stop"
         full = completed >= self.sampling.max_tokens or self.prompt_length + completed >= limit
         return "length" if full else None
 
     def finished_before_start(self, limit: int) -> FinishReason | None:
-        """A continuation may have nothing left to sample."""
+        """Return the finish reason of a continuation with nothing left to sample, else None."""
         return self.finish_reason(self.completed, int(self.tokens[-1]), limit)
 
 
-NO_TOP: TopTokens = (b"", b"")
-
-
 def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
-    """Little-endian int32 bytes as an array. Raises `RequestInvalid`."""
+    """Return little-endian int32 bytes as an array. Raises `RequestInvalid`."""
     if len(data) % TOKEN_BYTES:
         raise RequestInvalid(request_id, f"{len(data)} bytes are not a run of int32 token ids")
     return np.frombuffer(data, "<i4").astype(np.int32, copy=False)
@@ -113,7 +117,7 @@ def token_chunks(
     version: int,
     limit: int,
 ) -> Iterator[TokenChunk]:
-    """The chunk of each request that got one token."""
+    """Yield a chunk for each request: one token, sampled by `version`."""
     id_bytes, logprob_bytes = tokens.astype("<i4").tobytes(), logprobs.astype("<f4").tobytes()
     values = zip(requests, offsets, tokens.tolist(), tops, strict=True)
     for index, (request, offset, token, top) in enumerate(values):
@@ -129,5 +133,5 @@ def token_chunks(
 
 
 def last_chunk(offset: int, reason: FinishReason) -> TokenChunk:
-    """The end of a request without a further token."""
+    """Return the chunk that ends a request without a further token."""
     return TokenChunk(offset, b"", b"", (), reason)

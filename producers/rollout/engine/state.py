@@ -1,4 +1,4 @@
-"""Whether an engine runs, stands, sleeps or has failed, and what may be asked of it then.
+"""The state of an engine (paused, asleep, failed) and the calls that it allows.
 
 The same in all engines (torch, scripted, vLLM).
 """
@@ -7,7 +7,7 @@ from producers.rollout.engine.errors import EngineStateInvalid
 
 
 class EngineState:
-    """Changed by the engine's own thread alone; any may read it. `error` is set for good."""
+    """Flags that the engine's own thread changes and any thread reads. `error` is set for good."""
 
     def __init__(self) -> None:
         self.paused = False
@@ -15,28 +15,28 @@ class EngineState:
         self.error: str | None = None
 
     def fail(self, reason: str) -> None:
-        """The engine is of no more use."""
+        """Mark the engine as failed; it stays paused."""
         self.error = reason
         self.paused = True
 
     def require_working(self, call: str) -> None:
-        """Raises `EngineStateInvalid` once it has failed, as all of these do."""
+        """Raise `EngineStateInvalid` if the engine has failed. So do all checks below."""
         if self.error is not None:
             raise EngineStateInvalid(call, f"failed ({self.error})")
 
     def require_awake(self, call: str) -> None:
-        """Not asleep."""
+        """Raise `EngineStateInvalid` also if the engine is asleep."""
         self.require_working(call)
         if self.asleep:
             raise EngineStateInvalid(call, "asleep")
 
     def require_paused(self, call: str) -> None:
-        """Paused, awake or not."""
+        """Raise `EngineStateInvalid` also if the engine is running, awake or not."""
         self.require_working(call)
         if not self.paused:
             raise EngineStateInvalid(call, "running")
 
     def require_loadable(self) -> None:
-        """Paused and awake, so that it can take new weights."""
+        """Raise `EngineStateInvalid` unless the engine is paused and awake."""
         self.require_paused("load_weights")
         self.require_awake("load_weights")

@@ -1,4 +1,4 @@
-"""What the scripted engine says: the same tokens for every prompt, from any offset. Pure."""
+"""The answer of the scripted engine: the same tokens for every prompt, from any offset. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -8,18 +8,18 @@ from producers.rollout.engine.contract import FinishReason, SamplingParams
 from schemas.tokens import TOKEN_BYTES, pack
 
 LOGPROB = -0.5
-"""What every token reports; there is no model to be true to."""
+"""The log-probability of every token."""
 
 _LOGPROB_BYTES = np.array([LOGPROB], "<f4").tobytes()
 
 
 @dataclass(frozen=True)
 class Script:
-    """`pattern` (int32 ids, at least one) repeated to `length` tokens, then a stop token.
+    """A pattern (int32 ids, at least one) repeated to `length` tokens, then a stop token.
 
-    Where a request has no stop token, the pattern goes on to its `max_tokens`.
-    `tokens_per_second` is the speed of one request; None: all of it in one step.
-    `breaks_at` is the completion offset at which the engine fails, to try out failures.
+    If a request has no stop token, the pattern goes on to its `max_tokens`. `tokens_per_second` is
+    the speed of one request, None for the whole answer at once. `breaks_at` is the completion
+    offset at which the engine fails, for tests of failures.
     """
 
     pattern: bytes
@@ -38,7 +38,7 @@ class Script:
     def end(
         self, prompt_length: int, offset: int, sampling: SamplingParams, limit: int
     ) -> tuple[int, FinishReason]:
-        """Length of the whole completion of one that goes on from `offset`, and why it ends there.
+        """Return the length of a completion that continues from `offset`, and why it ends there.
 
         `limit` is the most tokens of prompt and completion.
         """
@@ -47,7 +47,7 @@ class Script:
         return (stop, "stop") if stop is not None and stop <= room else (room, "length")
 
     def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
-        """Ids of the completion from `start` to `end`."""
+        """Return the ids of the completion from `start` to `end`."""
         if end <= self.length:
             return self._text[start * TOKEN_BYTES : end * TOKEN_BYTES]
         if stop_token_ids:
@@ -55,7 +55,7 @@ class Script:
         return self._repeated(end)[start * TOKEN_BYTES :]
 
     def _first_stop(self, offset: int, stop_token_ids: tuple[int, ...]) -> int | None:
-        """Where a completion is after its first stop token."""
+        """Return the length of the completion up to and with its first stop token, or None."""
         if not stop_token_ids:
             return None
         if not self._ids.isdisjoint(stop_token_ids):
@@ -71,14 +71,14 @@ class Script:
 
 
 def logprobs(count: int) -> bytes:
-    """Log-probabilities of that many tokens."""
+    """Return the log-probabilities of that many tokens."""
     return _LOGPROB_BYTES * count
 
 
 def most_likely(ids: bytes, count: int) -> tuple[bytes, bytes]:
-    """Ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
+    """Return ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
 
-    The token itself, and behind it the first of the vocabulary: no model says which.
+    They are the token itself and then, for want of a model, the first ones of the vocabulary.
     """
     tokens_N1 = np.frombuffer(ids, "<i4")[:, None]
     others_K = np.arange(count - 1, dtype="<i4")

@@ -17,10 +17,10 @@ from producers.rollout.engine.errors import WeightsRejected
 
 
 def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors for `state` (a model's state dict), on the host, none missing and none besides.
+    """Return exactly the tensors for `state` (a model's state dict), on the host.
 
     Raises `WeightsRejected` if a file cannot be read, names or shapes differ from the model's, a
-    value is not finite, or names that share one tensor in the model come with different values.
+    value is not finite, or names that share one tensor in the model have different values.
     """
     tensors = _load(directory)
     groups = _shared(state)
@@ -54,7 +54,7 @@ def _load(directory: Path) -> dict[str, Tensor]:
 
 
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
-    """The names of a state dict, those of one and the same tensor together."""
+    """Return the names of a state dict, grouped by the tensor that they name."""
     groups: defaultdict[tuple[int, torch.Size], list[str]] = defaultdict(list)
     for name, tensor in state.items():
         groups[tensor.data_ptr(), tensor.shape].append(name)

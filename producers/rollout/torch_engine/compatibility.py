@@ -2,8 +2,8 @@
 by comparing logits.
 
 A model that keeps anything but keys and values of every position (sliding windows, recurrent
-states), or whose positions are scaled by the longest row of a batch, would sample from a wrong
-distribution without any error. Such models are refused when the engine is built.
+states), or scales positions by the longest row of a batch, would sample from a wrong distribution
+without any error. Such models are refused when the engine is built.
 """
 
 import numpy as np

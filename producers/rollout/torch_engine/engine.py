@@ -31,10 +31,11 @@ from producers.rollout.torch_engine.forward import CachedForward
 
 @dataclass(frozen=True, slots=True)
 class TorchEngineSettings:
-    """`max_length` is the context limit (None: the model's own); `kv_bytes` bounds all KV memory.
+    """Settings of the engine; `max_length` is the context limit (None: the model's own).
 
-    `max_rows` beyond `max_running` hold the KV of finished requests for prompts that go on from
-    them. `threads` is torch's intra-op thread count, for the whole process (None: leave it).
+    `kv_bytes` bounds all KV memory. Rows beyond `max_running` hold the KV of finished requests for
+    prompts that continue them. `threads` is torch's intra-op thread count, for the whole process
+    (None: unchanged).
     """
 
     device: str = "cpu"
@@ -54,10 +55,10 @@ class TorchEngine(ThreadedEngine):
     def __init__(
         self, model: PreTrainedModel, settings: TorchEngineSettings, version: int = 0
     ) -> None:
-        """Takes over `model`, whose weights are policy `version`. Raises `ModelUnsupported`."""
+        """Take over `model`, whose weights are policy `version`. Raises `ModelUnsupported`."""
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
-        module: torch.nn.Module = model  # whose `to` is typed
+        module: torch.nn.Module = model  # its `to` is typed
         module.train(False).requires_grad_(False)
         module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
@@ -76,7 +77,7 @@ class TorchEngine(ThreadedEngine):
     def from_directory(
         cls, directory: Path, settings: TorchEngineSettings, version: int = 0
     ) -> "TorchEngine":
-        """An engine for the Hugging Face model in a local directory (safetensors only)."""
+        """Build an engine for the Hugging Face model in a local directory (safetensors only)."""
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         model = AutoModelForCausalLM.from_pretrained(
             directory,
@@ -164,14 +165,14 @@ class TorchEngine(ThreadedEngine):
             self._batch.abort(request_id)
 
     def _take_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
-        """Copy checked tensors into the model. A copy that fails half-way is the engine's end."""
+        """Copy checked tensors into the model. Raises `EngineStateInvalid`."""
         self.state.require_loadable()
         state = self._model.state_dict()
         try:
             for name, tensor in tensors.items():
                 state[name].copy_(tensor)
         except RuntimeError as error:
-            self._fail(error)
+            self._fail(error)  # half of the weights may be new: no token may come from them
             raise
         self._batch.version = version
         self._batch.table.invalidate()

@@ -1,7 +1,7 @@
-"""Drawing one token for every row of a batch, without a Python loop over rows.
+"""Sampling of one token for every row of a batch, without a Python loop over rows.
 
-A row's draw depends on its own logits, parameters, seed and completion offset, never on the rest of
-the batch: one uniform number a token from a counter-based generator, turned into a token by the
+A row's token depends on its own logits, parameters, seed and completion offset, never on the rest
+of the batch: one uniform number a token from a counter-based generator, turned into a token by the
 inverse of the cumulative distribution over the vocabulary in id order.
 """
 
@@ -19,7 +19,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """Parameters of B rows, host-side. `offset_B` is where in its completion a row's token goes."""
+    """Parameters of B rows, on the host. `offset_B`: where in its completion a row's token goes."""
 
     temperature_B: npt.NDArray[np.float32]
     top_p_B: npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ class SamplingBatch:
 def uniforms(
     seed_B: npt.NDArray[np.uint64], offset_B: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Number `offset` of the stream of `seed`, in [0, 1 - 2**-52].
+    """Return number `offset` of the stream of `seed`, in [0, 1 - 2**-52].
 
     SplitMix64 (Steele, Lea, Flood 2014) read at a position, started from a mixed seed so that
     neighbouring seeds do not share a stream.
@@ -47,10 +47,10 @@ def _mix(state_B: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
-    """Token ids int64[B] and their raw log-probabilities float32[B]."""
+    """Return token ids int64[B] and their raw log-probabilities float32[B]."""
     logprobs_BV = torch.log_softmax(logits_BV, dim=-1, dtype=torch.float32)
     weights_BV = _filtered(_tempered(logprobs_BV, batch), batch)
-    tokens_B = _drawn(weights_BV, uniforms(batch.seed_B, batch.offset_B))
+    tokens_B = _sampled(weights_BV, uniforms(batch.seed_B, batch.offset_B))
     greedy_B = batch.temperature_B == 0
     if greedy_B.any():
         chosen_B = torch.from_numpy(greedy_B).to(logits_BV.device)
@@ -59,14 +59,14 @@ def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
 
 
 def most_likely(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` most likely tokens int64[R, count], best first; their raw log-probabilities."""
+    """Return the most likely tokens int64[R, count], best first, and their log-probabilities."""
     logprobs_RV = torch.log_softmax(logits_RV, dim=-1, dtype=torch.float32)
     top = logprobs_RV.topk(count, dim=-1)
     return top.indices, top.values
 
 
-def _drawn(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
-    """The first token at which the cumulative weight passes the uniform share of the total."""
+def _sampled(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
+    """Return the first token at which the cumulative weight passes the uniform share of all."""
     cumulative_BV = weights_BV.cumsum(dim=-1, dtype=torch.float64)
     share_B1 = torch.from_numpy(uniform_B).to(weights_BV.device)[:, None] * cumulative_BV[:, -1:]
     tokens_B = torch.searchsorted(cumulative_BV, share_B1, right=True)[:, 0]
@@ -74,7 +74,7 @@ def _drawn(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
 
 
 def _tempered(logprobs_BV: Tensor, batch: SamplingBatch) -> Tensor:
-    """Probabilities at each row's temperature; greedy rows are left at 1, they do not draw."""
+    """Return probabilities at each row's temperature; greedy rows, which need none, at 1."""
     if (batch.temperature_B == 1).all():
         return logprobs_BV.exp()
     temperature_B = np.where(batch.temperature_B == 0, np.float32(1), batch.temperature_B)
@@ -84,7 +84,7 @@ def _tempered(logprobs_BV: Tensor, batch: SamplingBatch) -> Tensor:
 
 
 def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:
-    """Zero what top-k and then top-p leave out, in the rows that ask for it."""
+    """Return the weights with zeros for tokens that top-k and then top-p leave out."""
     rows = np.flatnonzero((batch.top_k_B > 0) | (batch.top_p_B < 1))
     if rows.size == 0:
         return weights_BV
@@ -102,6 +102,6 @@ def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:
 
 
 def _nucleus(ordered_RV: Tensor, top_p_R1: Tensor) -> Tensor:
-    """True for the shortest leading run, of at least one, that holds `top_p` of a row's weight."""
+    """Return True for the shortest leading run, of at least one, with `top_p` of the weight."""
     cumulative_RV = ordered_RV.cumsum(dim=-1, dtype=torch.float64)
     return (cumulative_RV - ordered_RV) < top_p_R1 * cumulative_RV[:, -1:]

@@ -1,7 +1,7 @@
-"""Calls to a vLLM server, each with a deadline. Owned by the event loop that made it.
+"""The HTTP client of a vLLM server; every call has a deadline.
 
-`/pause`, `/collective_rpc` and their like belong to its development mode: no one but this process
-should reach the server.
+`/pause`, `/collective_rpc` and others belong to vLLM's development mode and can do anything: only
+this process may reach the server.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -27,14 +27,14 @@ from producers.rollout.vllm_engine.protocol import (
 
 _CONNECT_S = 10.0
 _IDLE_S = 2.0
-"""How long an idle connection is kept. Must be well below what the server keeps one (5 s unless
-told otherwise): a call over a connection that the server just closed fails."""
+"""Life of an idle connection here. Must be well below that in the server (5 s by default): a call
+over a connection that the server just closed fails."""
 
 _JSON = {"content-type": "application/json"}
 
 
 class ServerFailed(EngineError):
-    """A call to the server that did not do what it had to."""
+    """A call to the server that failed."""
 
     def __init__(self, call: str, reason: str) -> None:
         self.call = call
@@ -43,7 +43,10 @@ class ServerFailed(EngineError):
 
 
 class VllmClient:
-    """`timeout_s` bounds every call; `stall_timeout_s` how long a stream may be silent."""
+    """A client that belongs to the event loop that made it.
+
+    `timeout_s` bounds every call, `stall_timeout_s` the silence within a stream.
+    """
 
     def __init__(self, url: str, timeout_s: float, stall_timeout_s: float) -> None:
         self._http = httpx.AsyncClient(
@@ -57,24 +60,24 @@ class VllmClient:
         self._stream_timeout = httpx.Timeout(stall_timeout_s, connect=_CONNECT_S)
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def context_length(self) -> int:
-        """Most tokens of prompt and completion."""
+        """Return the most tokens of prompt and completion."""
         models = (await self._call("GET", "/v1/models")).json()
         return int(models["data"][0]["max_model_len"])
 
     async def end_all(self) -> None:
-        """No step runs when it returns; what was under way ends with "abort"."""
+        """Stop sampling; all requests in the server end with "abort". Returns when none runs."""
         await self._call("POST", "/pause", params={"mode": "abort", "clear_cache": "false"})
 
     async def resume(self) -> None:
-        """Steps go on."""
+        """Let the server sample again."""
         await self._call("POST", "/resume")
 
     async def load(self, directory: Path, label: str) -> None:
-        """New weights under a new label, and no KV of the old ones."""
+        """Load new weights under a new label, and drop the KV of the old ones."""
         reload = {"method": "reload_policy", "kwargs": {"weights_path": str(directory.absolute())}}
         await self._call("POST", "/collective_rpc", json=reload)
         reset = await self._call("POST", "/reset_prefix_cache")
@@ -83,19 +86,19 @@ class VllmClient:
         await self.label(label)
 
     async def label(self, label: str) -> None:
-        """What tokens are said to be sampled by from here on."""
+        """Set the version with which the server labels tokens from here on."""
         await self._call("POST", "/update_weight_version", json={"new_version": label})
 
     async def sleep(self) -> None:
-        """The device's memory is freed; weights go to the host's."""
+        """Free the device's memory; the weights move to the host's."""
         await self._call("POST", "/sleep", params={"level": 1})
 
     async def wake(self) -> None:
-        """Back to the device; the server takes requests again."""
+        """Move the weights back to the device; the server accepts requests again."""
         await self._call("POST", "/wake_up")
 
     async def probe(self) -> None:
-        """One token, so that a model that the server cannot run is found out at once."""
+        """Sample one token. Raises `ServerFailed`, at once for a model that vLLM cannot run."""
         body = generate("probe", [0], 0, 1, SamplingParams(1), "probe")
         try:
             async with self.generate(body, 0) as answer:
@@ -105,16 +108,17 @@ class VllmClient:
             raise ServerFailed("the probe", str(error)) from error
 
     async def health(self) -> None:
-        """Raises `ServerFailed` if its engine is dead."""
+        """Raise `ServerFailed` if the engine in the server is dead."""
         await self._call("GET", "/health")
 
     @asynccontextmanager
     async def generate(
         self, body: bytes, top: int
     ) -> AsyncIterator[AsyncIterator[list[TokenEvent]]]:
-        """Pieces as they come, all that came at once together. Leaving early ends the request.
+        """Yield the stream of one request: lists of events, those that arrived together in one.
 
-        Raises `RequestRefused`, `ServerFailed`, `AnswerInvalid`.
+        Leaving the context early ends the request in the server. Raises `RequestRefused`,
+        `ServerFailed`, `AnswerInvalid`.
         """
         try:
             async with self._http.stream(

@@ -1,9 +1,9 @@
-"""An engine in a process and a Python environment of its own: a vLLM server, spoken to over HTTP.
+"""The engine for GPUs: a vLLM server in its own process and Python environment, called over HTTP.
 
-It is started here (or runs already), watched, and ended with the engine. This is the outside:
-methods check what they can in the caller's thread, the rest is done on an event loop (`VllmLoop`).
-What it does otherwise than other engines: a seed is refused on a CPU, and a text under a JSON
-schema comes in one chunk, its log-probabilities those among the tokens that the schema allows.
+The server is started here (or runs already), watched, and ended with the engine. Methods check what
+they can in the caller's thread, the rest runs on an event loop (`VllmLoop`). Two differences from
+the other engines: on a CPU it refuses seeds, and a text under a JSON schema comes in one chunk,
+with log-probabilities among the tokens that the schema allows.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ class VllmEngine:
     def __init__(
         self, settings: VllmSection, capacity: int, directory: Path, version: int, log_file: Path
     ) -> None:
-        """Serves the Hugging Face model in `directory` as policy `version`. Blocks until it does.
+        """Serve the Hugging Face model in `directory` as policy `version`. Blocks until it does.
 
-        The model's files are kept beside the log while it runs. Raises `VllmNotStarted`,
+        The model's files are linked beside the log while the server runs. Raises `VllmNotStarted`,
         `WeightsRejected`.
         """
         model = read_model(directory)
-        # Told nothing, vLLM would make half precision of float32.
+        # By default vLLM would load float32 weights in half precision.
         dtype = model.dtype if settings.dtype == "auto" else settings.dtype
         settings = settings.model_copy(update={"dtype": dtype})
         self._settings = settings
@@ -68,7 +68,7 @@ class VllmEngine:
 
     @property
     def server(self) -> VllmServer | None:
-        """The child process, where one was started."""
+        """The child process, or None if the server was not started here."""
         return self._server
 
     @property
@@ -107,7 +107,7 @@ class VllmEngine:
 
     def sleep(self) -> int:
         self._thread.ask("sleep", self._loop.sleep)
-        return 0  # the server does not tell; on a CPU it frees nothing
+        return 0  # the server does not report it; on a CPU it frees nothing
 
     def wake(self) -> None:
         self._thread.ask("wake", self._loop.wake)
@@ -137,14 +137,14 @@ class VllmEngine:
             self._stop_server()
 
     async def _start(self, directory: Path, version: int) -> VllmLoop:
-        """On the event loop: the server serves the version, and has sampled a token."""
+        """Make the server serve the version and sample one token. On the event loop."""
         settings, server = self._settings, self._server
         url = server.url if server else settings.url or ""
         client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
         try:
             there = await client.context_length()
             loop = VllmLoop(client, version, min(there, settings.max_length or there))
-            if server is None:
+            if server is None:  # it may have served another version, for another process
                 await client.end_all()
                 await client.load(directory, str(version))
                 await client.resume()

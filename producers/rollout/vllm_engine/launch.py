@@ -1,7 +1,7 @@
-"""How a vLLM server is started: its command line and its environment. Pure.
+"""The command line and the environment of a vLLM server. Pure.
 
-vLLM pins other versions of many libraries than this process has, so it runs in an environment of
-its own, on the loopback interface, without a look at the network.
+vLLM pins other versions of many libraries than this process has, so it runs in its own Python
+environment. It listens on the loopback interface and downloads nothing.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,16 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
 }
 _KEEP_ALIVE_S = 3600
-"""Of an idle connection: so that it is never the server that ends one, which a call might meet."""
+"""Life of an idle connection in the server: so long that the client always closes it first, since
+a call over a connection that the server just closed fails."""
 
 _NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""What belongs to the Python that runs here, not to the server's."""
+"""Variables of the Python that runs this process, which would mislead the server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A process to start, with the whole of its environment."""
+    """A process to start, with its whole environment."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -39,11 +40,13 @@ class Launch:
 def launch(
     settings: VllmSection, capacity: int, model: Path, port: int, environment: Mapping[str, str]
 ) -> Launch:
-    """A server of the Hugging Face model in a directory; `environment` is this process's own."""
+    """Return how to start a server of the Hugging Face model in directory `model`.
+
+    `environment` is this process's own.
+    """
     kept = {name: text for name, text in environment.items() if name not in _NOT_INHERITED}
-    # /pause, /collective_rpc and /sleep are there only in this mode.
     own = {
-        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /collective_rpc or /sleep
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
         "VLLM_HOST_IP": HOST,
         "PYTHONPATH": str(INSIDE),
@@ -64,9 +67,9 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--max-num-seqs": capacity,
         "--max-model-len": settings.max_length,
         "--kv-cache-memory-bytes": settings.kv_bytes,
-        # The log-probabilities of the model itself, whatever the temperature.
+        # Log-probabilities of the model's own distribution, whatever the temperature.
         "--logprobs-mode": "raw_logprobs",
-        "--max-logprobs": MOST_TOP_LOGPROBS + 1,
+        "--max-logprobs": MOST_TOP_LOGPROBS + 1,  # the sampled token counts among them
         "--generation-config": "vllm",
         "--worker-extension-cls": EXTENSION,
     }
@@ -83,11 +86,12 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
 
 
 def _few_threads(number: int) -> dict[str, str]:
-    """Told nothing, a server binds itself to the first cores, each server to the same ones.
+    """Return the variables that let several servers share the cores of a machine.
 
-    It also samples in a process apart from the one that schedules ("mp", which it takes instead of
-    "uni" unless the last of these is "0"). Both wait for each other without sleep, and where there
-    are two cores, no answer leaves the server before all are sampled.
+    By default each server binds itself to the first cores, all to the same ones. It also samples in
+    another process than the one that schedules ("mp", which it uses instead of "uni" unless the
+    last variable is "0"). Both busy-wait for each other, and on two cores no answer leaves the
+    server before all are sampled.
     """
     return {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

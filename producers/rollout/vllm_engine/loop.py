@@ -1,9 +1,9 @@
-"""The requests of the vLLM engine, on its event loop; no other thread touches them.
+"""The live requests of the vLLM engine, on its event loop; no other thread touches them.
 
-A pause is a barrier: the server ends what is under way, and every stream is read to its end, so all
-tokens so far have come when it stands, and a call to the server lives under one version. Kept
-requests go on by a new call with their tokens so far: their KV is computed anew. What the server
-says of the versions at the end of each call is compared, never guessed.
+A pause is a barrier: the server ends all calls, and every stream is read to its end. So all tokens
+sampled so far have arrived when `pause` returns, and a call to the server lives under one version.
+Kept requests continue by a new call with their tokens so far, which recomputes their KV. The
+versions that the server reports at the end of each call are compared with the loaded one.
 """
 
 import asyncio
@@ -23,13 +23,14 @@ from producers.rollout.vllm_engine.protocol import AnswerInvalid, RequestRefused
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 
 AGAIN_S = 0.5
-"""A call that reached the server just behind a pause waits there: the pause is asked again."""
+"""Time after which a pause is sent again: a call that reached the server just behind the first one
+waits there instead of ending."""
 
 _log = logging.getLogger(__name__)
 
 
 class VllmLoop:
-    """The public attributes may be read from any thread, for `health`."""
+    """The state behind `VllmEngine`. Any thread may read the public attributes, for `health`."""
 
     def __init__(self, client: VllmClient, version: int, limit: int) -> None:
         self.client = client
@@ -43,10 +44,11 @@ class VllmLoop:
         self.reused_tokens = 0
         self.busy_s = 0.0
         self._busy_since_s = 0.0
-        self._steps = asyncio.Lock()
+        self._changes = asyncio.Lock()
+        """Held during a change of state, so that a resume cannot overtake a pause."""
 
     def accept(self, request: VllmRequest) -> None:
-        """Queues a request; one whose id is live is ignored."""
+        """Send a request, or keep it while paused; one whose id is live is ignored."""
         if request.request_id in self.live:
             return
         self.live[request.request_id] = request
@@ -58,15 +60,15 @@ class VllmLoop:
             self._send(request)
 
     def abort(self, request_id: str | None) -> None:
-        """Ends one request, or all; unknown ids are ignored. The server hears of it by itself."""
+        """End one request, or all; unknown ids are ignored. Closed streams end it in the server."""
         ids = list(self.live) if request_id is None else [request_id]
         for each in ids:
             if each in self.live:
                 self._end(self.live[each], "abort")
 
     async def pause(self, mode: PauseMode) -> None:
-        """All tokens so far have been delivered when it returns."""
-        async with self._steps:
+        """Stop sampling; when it returns, all tokens sampled so far have been delivered."""
+        async with self._changes:
             self.state.require_working("pause")
             self.state.paused = True
             with self._failing():
@@ -80,8 +82,8 @@ class VllmLoop:
                 self.abort(None)
 
     async def resume(self) -> None:
-        """Kept requests are sent again."""
-        async with self._steps:
+        """Sample again; kept requests are sent again."""
+        async with self._changes:
             self.state.require_awake("resume")
             with self._failing():
                 await self.client.resume()
@@ -91,31 +93,31 @@ class VllmLoop:
                     self._send(request)
 
     async def load(self, directory: Path, version: int) -> None:
-        """Checked weights. A server that cannot take them may hold half of them: it is given up."""
-        async with self._steps:
+        """Load checked weights. Fails the engine if the server cannot: it may hold half of them."""
+        async with self._changes:
             self.state.require_loadable()
             with self._failing():
                 await self.client.load(directory, str(version))
             self.version = version
 
     async def sleep(self) -> None:
-        """Frees what can be freed."""
-        async with self._steps:
+        """Free what the server can free."""
+        async with self._changes:
             self.state.require_paused("sleep")
             with self._failing():
                 await self.client.sleep()
             self.state.asleep = True
 
     async def wake(self) -> None:
-        """The server takes calls again; none is made before `resume`."""
-        async with self._steps:
+        """Undo `sleep`; no request is sent before `resume`."""
+        async with self._changes:
             self.state.require_working("wake")
             with self._failing():
                 await self.client.wake()
             self.state.asleep = False
 
     async def stop(self) -> None:
-        """Ends all requests, and waits for the connections to be closed."""
+        """End all requests, and wait for the connections to be closed."""
         self.state.paused = True
         streams = list(self.streams.values())
         self.abort(None)
@@ -123,7 +125,7 @@ class VllmLoop:
         await self.client.close()
 
     def fail(self, reason: str) -> None:
-        """The server is of no more use: all requests end."""
+        """Mark the engine as failed and end all requests; only the first reason counts."""
         if self.state.error is None:
             _log.error("vLLM failed: %s", reason)
             self.state.fail(reason)
@@ -131,7 +133,7 @@ class VllmLoop:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the server had something to do."""
+        """Seconds in which the server had a request to sample."""
         under_way = time.monotonic() - self._busy_since_s if self.streams else 0.0
         return self.busy_s + under_way
 
@@ -149,7 +151,7 @@ class VllmLoop:
                 self.busy_s += time.monotonic() - self._busy_since_s
 
     async def _stream(self, request: VllmRequest) -> None:
-        """One call, to its end. Everything that can go wrong with it ends here."""
+        """Read one call to its end. Raises nothing: an error ends the request or the engine."""
         version = self.version
         body = request.next_call(self.limit, salt=f"version {version}")
         try:
@@ -176,7 +178,7 @@ class VllmLoop:
             if chunk is not None:
                 self._deliver(request, chunk)
         if reason is None or (reason == "abort" and not self.state.paused):
-            raise AnswerInvalid(f"a stream that ended with {reason}, which nobody asked for")
+            raise AnswerInvalid(f"a stream that ended with {reason}, without an abort or a pause")
 
     def _deliver(self, request: VllmRequest, chunk: TokenChunk) -> None:
         if not self._is_live(request):
@@ -197,8 +199,9 @@ class VllmLoop:
         self._deliver(request, replace(chunk, refused=refused) if refused else chunk)
 
     def _cancel(self, request: VllmRequest) -> None:
-        """Closes the connection, which ends the request in the server."""
+        """Close the connection, which ends the request in the server."""
         stream = self.streams.get(request.request_id)
+        # A callback may have raised within the stream's own task, which then ends by itself.
         if stream is not None and stream is not asyncio.current_task():
             stream.cancel()
 
@@ -207,7 +210,7 @@ class VllmLoop:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """What goes wrong with a call that changes the server's state is the engine's end."""
+        """Fail the engine if a call within fails: the server's state is unknown then."""
         try:
             yield
         except SeamlessFlowError as error:

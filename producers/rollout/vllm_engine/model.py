@@ -1,4 +1,4 @@
-"""What a Hugging Face directory says of its model: facts, and the form of its tensors."""
+"""Facts about the model in a Hugging Face directory, and the shapes of its tensors."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from producers.rollout.engine.errors import WeightsRejected
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """`shapes`: of every tensor, by name."""
+    """Facts that the engine needs before vLLM has loaded the model; `shapes` by tensor name."""
 
     vocabulary: int
     dtype: str
@@ -22,7 +22,7 @@ class ModelFacts:
 
 
 def read_model(directory: Path) -> ModelFacts:
-    """Raises `WeightsRejected`."""
+    """Return the facts from `config.json` and the tensor files. Raises `WeightsRejected`."""
     try:
         whole = json.loads((directory / "config.json").read_bytes())
         config = {**whole, **whole.get("text_config", {})}
@@ -33,9 +33,9 @@ def read_model(directory: Path) -> ModelFacts:
 
 
 def require_same(directory: Path, wanted: ModelFacts) -> None:
-    """Raises `WeightsRejected` unless it holds just the tensors of a model, in their shapes.
+    """Raise `WeightsRejected` unless a directory holds exactly the model's tensors, in its shapes.
 
-    An engine that gets fewer would go on with old values in those that are missing.
+    An engine that gets fewer tensors would go on with old values in those that are missing.
     """
     found = _shapes(directory)
     names = wanted.shapes.keys()
@@ -49,9 +49,10 @@ def require_same(directory: Path, wanted: ModelFacts) -> None:
 
 
 def keep(directory: Path, target: Path) -> None:
-    """Makes `target` a second name of all files in a directory; what was there is deleted.
+    """Link all files of a directory into `target`; what was in `target` is deleted.
 
-    Old weights are deleted once newer ones are there, and a server takes a while to start.
+    The trainer deletes old weights once it has published newer ones, perhaps before the server has
+    started and read them.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -63,7 +64,7 @@ def keep(directory: Path, target: Path) -> None:
 
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
-    """From the headers of the safetensors files alone."""
+    """Return the shape of each tensor, read from the headers of the safetensors files alone."""
     found: dict[str, tuple[int, ...]] = {}
     files = sorted(directory.glob("*.safetensors"))
     if not files:

@@ -1,7 +1,7 @@
-"""What is said to a vLLM server to sample, and what it answers: ids in, ids out. Pure.
+"""The requests and answers of vLLM's `/inference/v1/generate`: ids in, ids out. Pure.
 
-The only file that knows the form of `/inference/v1/generate`. Its stream is server-sent events: a
-JSON object with new tokens each, then one with the usage, then `[DONE]`.
+The only file that knows their form. An answer is a stream of server-sent events: JSON objects with
+new tokens each, then one with the usage, then `[DONE]`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from schemas.tokens import TOKEN_BYTES
 
 GENERATE = "/inference/v1/generate"
 UNLIKELY = -9999.0
-"""What the server says of a token that its model gave no probability, or NaN."""
+"""The log-probability that the server reports for a probability of 0, or NaN."""
 
 _SEEDS = 2**63
 _DATA = b"data: "
@@ -25,7 +25,7 @@ _END = b"[DONE]"
 
 
 class AnswerInvalid(SeamlessFlowError):
-    """The server said what its protocol does not foresee, or that it failed."""
+    """An answer that the protocol does not allow, or the report of a failure of the server."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
@@ -33,7 +33,7 @@ class AnswerInvalid(SeamlessFlowError):
 
 
 class RequestRefused(SeamlessFlowError):
-    """The server does not do what this one request asks for."""
+    """A request that asks for something the server does not do; it serves others."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -42,10 +42,10 @@ class RequestRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """One event of a stream: new tokens, and at the end how it ended.
+    """One event of a stream: new tokens, and with the last ones how the stream ended.
 
-    `versions` are the labels of the weights that sampled the stream's tokens, told with the last
-    ones; `cached_tokens` (with the usage) are those of the prompt whose KV was there.
+    `versions`, with the last tokens, are the labels of the weights that sampled the stream;
+    `cached_tokens`, with the usage, the prompt tokens whose KV was there.
     """
 
     token_ids: bytes = b""
@@ -58,7 +58,7 @@ class TokenEvent:
 
     @property
     def count(self) -> int:
-        """Number of tokens."""
+        """The number of tokens."""
         return len(self.token_ids) // TOKEN_BYTES
 
 
@@ -70,11 +70,10 @@ def generate(
     sampling: SamplingParams,
     salt: str,
 ) -> bytes:
-    """The body of a call that goes on from `tokens`, of which `completed` were sampled before.
+    """Return the body of a call that continues `tokens`, of which `completed` were sampled before.
 
-    `room` is how many more fit into the context. Every parameter is named: what a server is not
-    told it takes from its model's `generation_config.json`. `salt` keeps its KV apart from that of
-    other weights.
+    `room` is how many more fit into the context. Every parameter is given: for others the server
+    uses its model's `generation_config.json`. `salt` keeps its KV apart from that of other weights.
     """
     parameters: dict[str, Any] = {
         "max_tokens": min(sampling.max_tokens - completed, room),
@@ -88,7 +87,7 @@ def generate(
         "stop_token_ids": list(sampling.stop_token_ids),
         "ignore_eos": True,
         "detokenize": False,
-        # The sampled token counts among them, so one more than are wanted.
+        # The sampled token counts among them: ask for one more.
         "logprobs": sampling.top_logprobs + 1 if sampling.top_logprobs else 0,
     }
     if sampling.seed is not None:
@@ -107,13 +106,13 @@ def generate(
 
 
 class EventSplitter:
-    """Takes a stream apart, however its bytes were cut on the way."""
+    """A splitter of a stream into events, however its bytes were cut on the way."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The data of the events that are complete, the end mark left out."""
+        """Yield the data of each event that is now complete, except the end mark."""
         *events, self._rest = (self._rest + data).split(b"\n\n")
         for event in events:
             if event.startswith(_DATA) and event != _DATA + _END:
@@ -121,7 +120,7 @@ class EventSplitter:
 
 
 def token_event(event: bytes, top_logprobs: int) -> TokenEvent:
-    """What an event says. Raises `AnswerInvalid`, `RequestRefused`."""
+    """Return the parsed event. Raises `AnswerInvalid`, `RequestRefused`."""
     try:
         answer = orjson.loads(event)
         if "error" in answer:
@@ -136,7 +135,7 @@ def token_event(event: bytes, top_logprobs: int) -> TokenEvent:
 
 
 def explanation(status: int, body: bytes) -> str:
-    """What a call was refused for."""
+    """Return the reason that the body of an HTTP error gives."""
     try:
         answer = orjson.loads(body)
         return str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
@@ -145,7 +144,7 @@ def explanation(status: int, body: bytes) -> str:
 
 
 def _failure(error: Mapping[str, Any]) -> SeamlessFlowError:
-    """What is found wrong with a request comes in its stream, like a failure of the server."""
+    """Return the error that an event reports: a fault of the request, or one of the server."""
     reason = str(error["message"])
     return RequestRefused(reason) if 400 <= error["code"] < 500 else AnswerInvalid(reason)
 
@@ -170,7 +169,8 @@ def _tokens(choice: Mapping[str, Any], top_logprobs: int) -> TokenEvent:
 
 
 def _top(entry: Mapping[str, Any], count: int) -> list[tuple[int, float]]:
-    """The most likely tokens; the sampled one comes first in the answer, likely or not."""
+    """Return the most likely tokens, most likely first."""
+    # The server lists the sampled token first, even if it is not among the most likely.
     rows = {each["token_id"]: each["logprob"] for each in entry["top_logprobs"]}
     likely = sorted(rows.items(), key=lambda row: -row[1])[:count]
     if len(likely) < count:

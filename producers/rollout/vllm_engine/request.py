@@ -1,9 +1,9 @@
-"""One request as the vLLM engine holds it, and the chunks that events of an answer become. Pure.
+"""One request of the vLLM engine, and the chunks that events of its answers become. Pure.
 
-A request may be sent several times: a pause ends what is under way in the server, and going on is a
-new call with all tokens so far. A text under a grammar cannot go on so, since the server follows a
-grammar from its beginning only: its tokens are held until all of them are there, and a call that
-was ended is begun anew.
+A request may be sent several times: a pause ends the call, and to continue is a new call with all
+tokens so far. A text under a grammar cannot be continued so, since the server follows a grammar
+from its beginning only: its tokens are held back until all have arrived, and after a pause its call
+begins anew.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent, ge
 
 @dataclass(eq=False, slots=True)
 class VllmRequest:
-    """`tokens`: the prompt and all that was given to the caller, or to the engine before."""
+    """A live request; `tokens` is the prompt and the completion delivered so far.
+
+    `held` are events of the current call that wait for its end.
+    """
 
     request: Request
     tokens: list[int]
@@ -27,12 +30,12 @@ class VllmRequest:
 
     @classmethod
     def of(cls, request: Request) -> "VllmRequest":
-        """One that was not sent yet."""
+        """Return a request that was not sent yet."""
         return cls(request, request.tokens.tolist())
 
     @property
     def request_id(self) -> str:
-        """The caller's name for it."""
+        """The caller's id for it."""
         return self.request.request_id
 
     @property
@@ -41,18 +44,18 @@ class VllmRequest:
         return len(self.tokens) - self.request.prompt_length
 
     def check(self, vocabulary: int, limit: int, seeds: bool) -> None:
-        """Raises `RequestInvalid` and its kinds; `seeds`: whether the server may be given one."""
+        """Raise `RequestInvalid` or a subclass; `seeds` is true if the server accepts a seed."""
         self.request.check(vocabulary, limit, schemas=True)
         sampling = self.request.sampling
         if sampling.seed is not None and not seeds:
-            reason = "this engine cannot draw by a seed: vLLM on a CPU does not survive it"
+            reason = "this engine cannot sample by a seed: vLLM on a CPU does not survive it"
             raise SamplingUnsupported(self.request_id, reason)
         if sampling.json_schema is not None and self.completed:
             reason = "this engine cannot go on with a text that follows a JSON schema"
             raise SamplingUnsupported(self.request_id, reason)
 
     def next_call(self, limit: int, salt: str) -> bytes:
-        """The body of a call for the rest. Every call has an id that none had before."""
+        """Return the body of a call for the rest, under an id that no call had before."""
         self.calls += 1
         self.held.clear()
         return generate(
@@ -65,9 +68,9 @@ class VllmRequest:
         )
 
     def add_events(self, events: Sequence[TokenEvent], version: int) -> TokenChunk | None:
-        """The chunk for new events, if there is something to say now.
+        """Add new events; return the chunk to deliver now, or None.
 
-        A call that was aborted leaves the request as it is after the tokens that came.
+        The end of an aborted call gives no finish reason: the request continues by another call.
         """
         reason = finish_reason(events, version)
         if self.request.sampling.json_schema is not None:
@@ -95,9 +98,9 @@ class VllmRequest:
 
 
 def finish_reason(events: Sequence[TokenEvent], version: int) -> FinishReason | None:
-    """How a call ended, if it did.
+    """Return how a call ended, or None if it goes on.
 
-    Raises `AnswerInvalid` for an end that is none, and if other weights than `version` sampled.
+    Raises `AnswerInvalid` for an unknown reason, and if other weights than `version` sampled.
     """
     for event in events:
         if event.finish_reason is None:
