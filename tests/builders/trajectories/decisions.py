@@ -5,7 +5,7 @@ from typing import Any
 from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.prompt_renderer import Messages
-from schemas.records import RoleAcquired, Sampling
+from schemas.records import Record, RoleAcquired, Sampling
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids
 
@@ -66,3 +66,8 @@ def context(known: RolloutFleet | None = None, now_ms: int = 100, **more: Any) -
     return Context(
         known or fleet_with("w"), lambda policy: OneTokenAMessage(), 5, 1, now_ms, 1_000, **more
     )
+
+
+def kinds(records: list[Record]) -> list[str]:
+    """Return the names of the records' classes."""
+    return [type(record).__name__ for record in records]

@@ -1,18 +1,15 @@
-"""What follows from commands, deadlines and departures, without any I/O."""
+"""Decisions of commands, without any I/O."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from consumers.trajectories.decisions import deadlines, dispatch
 from consumers.trajectories.decisions.decide import decide
-from consumers.trajectories.decisions.fleet import Departure
 from consumers.trajectories.sessions.addressing import Command
 from schemas import records as r
-from schemas.records import Record, Sampling
+from schemas.records import Sampling
 from schemas.topics import SESSIONS
-from tests.builders.records import control
 from tests.builders.records.commands import (
     assign_reward,
     cancel_turn,
@@ -23,21 +20,14 @@ from tests.builders.records.commands import (
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import (
     closed,
-    completed,
     dispatched,
-    failed,
     joined,
     opened,
-    progressed,
     rewarded,
     started,
 )
-from tests.builders.trajectories.decisions import context, fleet_with
+from tests.builders.trajectories.decisions import context, fleet_with, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
-
-
-def kinds(records: list[Record]) -> list[str]:
-    return [type(record).__name__ for record in records]
 
 
 def refusal(built: SessionBuilder | None, command: Command, **more: Any) -> tuple[int, str]:
@@ -178,43 +168,6 @@ def test_a_turn_too_large_for_the_log_is_refused(huge: dict[str, Any]) -> None:
     assert refusal(session_after(), request_turn(**huge)) == (413, "request_too_large")
 
 
-@pytest.mark.parametrize(
-    ("retry", "joins"),
-    [
-        ({"idempotency_key": "k"}, True),
-        ({"retry_count": 1}, True),
-        ({"retry_count": 0}, False),
-        ({"idempotency_key": "other", "retry_count": 1}, False),
-    ],
-)
-def test_a_retry_joins_but_an_equal_body_alone_is_a_new_sample(
-    retry: dict[str, Any], joins: bool
-) -> None:
-    built = session_after(started("a", body_hash=b"body", idempotency_key="k"), dispatched("a"))
-
-    decision = decide(built.session, request_turn("b", **retry), context())
-
-    assert kinds(decision.events)[0] == ("TurnJoined" if joins else "TurnStarted")
-
-
-def test_a_failed_turn_is_not_joined() -> None:
-    built = session_after(started("a", idempotency_key="k"), failed("a"))
-
-    decision = decide(built.session, request_turn("b", idempotency_key="k"), context())
-
-    assert kinds(decision.events)[0] == "TurnStarted"
-
-
-def test_a_retry_joins_the_latest_turn_of_its_key() -> None:
-    built = session_after(started("a", idempotency_key="k"), failed("a"))
-    built.apply(started("b", idempotency_key="k", body_hash=b"body"))
-
-    (event,) = decide(built.session, request_turn("c", idempotency_key="k"), context()).events
-
-    assert isinstance(event, r.TurnJoined)
-    assert event.turn_id == "b"
-
-
 def test_a_client_that_left_cancels_its_turn_unless_a_retry_waits_elsewhere() -> None:
     built = session_after(started("a"), dispatched("a"))
     left = cancel_turn()
@@ -247,90 +200,3 @@ def test_the_last_reward_finalizes_a_closed_session() -> None:
         "RewardAssigned",
         "SessionFinalized",
     ]
-
-
-def test_a_reward_that_never_comes_does_not_hold_the_session_for_ever() -> None:
-    """Holds invariant I8."""
-    built = session_after(closed(await_reward_until_ms=9_000))
-
-    assert deadlines.due_ms(built.session) == 9_000
-    assert deadlines.overdue(built.session, context(now_ms=8_999)).events == []
-    assert kinds(deadlines.overdue(built.session, context(now_ms=9_000)).events) == [
-        "SessionFinalized"
-    ]
-
-
-def test_a_turn_past_its_deadline_fails_and_its_worker_is_told() -> None:
-    """Holds invariant I8."""
-    built = session_after(started(), dispatched())
-
-    decision = deadlines.overdue(built.session, context(now_ms=60_000))
-
-    assert kinds(decision.events) == ["TurnFailed"]
-    assert kinds([prompt for _, prompt in decision.prompts]) == ["CancelGeneration"]
-
-
-def test_a_turn_without_progress_goes_to_a_worker_again() -> None:
-    built = session_after(started(), dispatched(), progressed(ids(7)))
-    fleet = fleet_with("v")
-
-    assert deadlines.due_ms(built.session) == 1_020
-    decision = deadlines.overdue(built.session, context(fleet, now_ms=1_020))
-
-    (event,) = decision.events
-    assert isinstance(event, r.TurnDispatched)
-    assert (event.dispatch, event.from_offset, event.worker) == (2, 1, "v")
-
-
-def test_an_idle_session_is_closed_by_an_event() -> None:
-    decision = deadlines.overdue(session_after().session, context(now_ms=100_000))
-
-    assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
-
-
-def test_a_takeover_repeats_the_dispatch_that_may_have_been_lost() -> None:
-    built = session_after(started(), dispatched(), progressed(ids(7)))
-
-    ((slot, generate),) = dispatch.repeated(built.session, built.turn(), context())
-
-    assert isinstance(generate, r.GenerateTurn)
-    assert (slot, generate.dispatch, generate.completion_ids) == (0, 1, ids(7))
-
-
-def test_the_next_turn_goes_to_the_worker_that_has_its_prefix() -> None:
-    built = session_after(started(), dispatched(worker="v"), completed(ids(7), worker="v"))
-    parent = replace(started("b"), parent_turn="a")
-
-    decision = dispatch.first(built.session, parent, b"", context(fleet_with("u", "v")))
-
-    (event,) = decision.events
-    assert isinstance(event, r.TurnDispatched)
-    assert event.worker == "v"
-
-
-def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> None:
-    fleet = fleet_with("w")
-    assert fleet.choose("p", None, None) is not None
-
-    leaving = control.assigned("w", "train", 2, epoch=0, incarnation="t")
-    fleet.apply(leaving, 0)
-    assert fleet.choose("p", None, None) is None
-
-    released = control.released("w", assignment=2)
-    assert fleet.apply(released, 0) == Departure("w", at_once=False)
-
-
-def test_a_pinned_session_only_gets_workers_of_its_version() -> None:
-    fleet = fleet_with("w")
-
-    assert fleet.choose("p", None, 3) is None
-    assert fleet.choose("p", None, 4) is not None
-
-
-def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
-    fleet = fleet_with("w")
-    fleet.apply(control.claimed(3), 0)
-    lost = control.lost("w", epoch=2)
-
-    assert fleet.apply(lost, 0) is None
-    assert fleet.routable("w", "i")

@@ -1,11 +1,12 @@
-"""Workers that a manager learns of from a heartbeat it found when it started."""
+"""Workers that turns may go to, also those known only by a heartbeat from before the start."""
 
 from typing import Any
 
 from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, RolloutFleet
 from schemas.records import WorkerHeartbeat
+from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
-from tests.builders.trajectories.decisions import acquired
+from tests.builders.trajectories.decisions import acquired, fleet_with
 
 STARTED = 1_000_000
 
@@ -78,4 +79,32 @@ def test_a_heartbeat_moves_no_worker_that_took_its_role_meanwhile() -> None:
 
     fleet.apply(beat(STARTED - 1_000, incarnation="h"), STARTED + 2)
 
+    assert fleet.routable("w", "i")
+
+
+def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> None:
+    fleet = fleet_with("w")
+    assert fleet.choose("p", None, None) is not None
+
+    leaving = control.assigned("w", "train", 2, epoch=0, incarnation="t")
+    fleet.apply(leaving, 0)
+    assert fleet.choose("p", None, None) is None
+
+    released = control.released("w", assignment=2)
+    assert fleet.apply(released, 0) == Departure("w", at_once=False)
+
+
+def test_a_pinned_session_only_gets_workers_of_its_version() -> None:
+    fleet = fleet_with("w")
+
+    assert fleet.choose("p", None, 3) is None
+    assert fleet.choose("p", None, 4) is not None
+
+
+def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
+    fleet = fleet_with("w")
+    fleet.apply(control.claimed(3), 0)
+    lost = control.lost("w", epoch=2)
+
+    assert fleet.apply(lost, 0) is None
     assert fleet.routable("w", "i")

@@ -11,7 +11,7 @@ from schemas.records import Record
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import cancelled, completed, dispatched, failed, started
-from tests.builders.trajectories.decisions import context
+from tests.builders.trajectories.decisions import context, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 ANSWERED_MS = 1_000
@@ -125,3 +125,40 @@ def test_the_key_of_another_request_is_refused(other: dict[str, Any]) -> None:
 
     assert isinstance(event, r.CommandRefused)
     assert (event.status, event.reason) == (422, "idempotency_key_reused")
+
+
+@pytest.mark.parametrize(
+    ("retry", "joins"),
+    [
+        ({"idempotency_key": "k"}, True),
+        ({"retry_count": 1}, True),
+        ({"retry_count": 0}, False),
+        ({"idempotency_key": "other", "retry_count": 1}, False),
+    ],
+)
+def test_a_retry_joins_but_an_equal_body_alone_is_a_new_sample(
+    retry: dict[str, Any], joins: bool
+) -> None:
+    built = session_after(started("a", body_hash=b"body", idempotency_key="k"), dispatched("a"))
+
+    decision = decide(built.session, request_turn("b", **retry), context())
+
+    assert kinds(decision.events)[0] == ("TurnJoined" if joins else "TurnStarted")
+
+
+def test_a_failed_turn_is_not_joined() -> None:
+    built = session_after(started("a", idempotency_key="k"), failed("a"))
+
+    decision = decide(built.session, request_turn("b", idempotency_key="k"), context())
+
+    assert kinds(decision.events)[0] == "TurnStarted"
+
+
+def test_a_retry_joins_the_latest_turn_of_its_key() -> None:
+    built = session_after(started("a", idempotency_key="k"), failed("a"))
+    built.apply(started("b", idempotency_key="k", body_hash=b"body"))
+
+    (event,) = decide(built.session, request_turn("c", idempotency_key="k"), context()).events
+
+    assert isinstance(event, r.TurnJoined)
+    assert event.turn_id == "b"

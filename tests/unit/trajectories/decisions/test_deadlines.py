@@ -1,0 +1,47 @@
+"""Deadlines that pass, each with the event that it leads to."""
+
+from consumers.trajectories.decisions import deadlines
+from schemas import records as r
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import closed, dispatched, progressed, started
+from tests.builders.trajectories.decisions import context, fleet_with, kinds
+from tests.builders.trajectories.session_builder import session_after
+
+
+def test_a_reward_that_never_comes_does_not_hold_the_session_for_ever() -> None:
+    """Holds invariant I8."""
+    built = session_after(closed(await_reward_until_ms=9_000))
+
+    assert deadlines.due_ms(built.session) == 9_000
+    assert deadlines.overdue(built.session, context(now_ms=8_999)).events == []
+    assert kinds(deadlines.overdue(built.session, context(now_ms=9_000)).events) == [
+        "SessionFinalized"
+    ]
+
+
+def test_a_turn_past_its_deadline_fails_and_its_worker_is_told() -> None:
+    """Holds invariant I8."""
+    built = session_after(started(), dispatched())
+
+    decision = deadlines.overdue(built.session, context(now_ms=60_000))
+
+    assert kinds(decision.events) == ["TurnFailed"]
+    assert kinds([prompt for _, prompt in decision.prompts]) == ["CancelGeneration"]
+
+
+def test_a_turn_without_progress_goes_to_a_worker_again() -> None:
+    built = session_after(started(), dispatched(), progressed(ids(7)))
+    fleet = fleet_with("v")
+
+    assert deadlines.due_ms(built.session) == 1_020
+    decision = deadlines.overdue(built.session, context(fleet, now_ms=1_020))
+
+    (event,) = decision.events
+    assert isinstance(event, r.TurnDispatched)
+    assert (event.dispatch, event.from_offset, event.worker) == (2, 1, "v")
+
+
+def test_an_idle_session_is_closed_by_an_event() -> None:
+    decision = deadlines.overdue(session_after().session, context(now_ms=100_000))
+
+    assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
