@@ -87,11 +87,15 @@ def started(workers: Iterable[str], step: int = 0, **changes: Any) -> r.StepStar
     return r.StepStarted(step=step, workers=tuple(workers), **own)
 
 
-def committed(step: int = 0, groups: Iterable[str] = (), **changes: Any) -> r.StepCommitted:
-    """Return the commit of groups whose sessions do not matter, unless `changes` holds groups."""
-    members = tuple(r.StepGroup(group_id=group) for group in groups)
-    own: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, "groups": members}
-    return r.StepCommitted(step=step, **{**own, **changes})
+def committed(
+    step: int = 0, groups: Iterable[str | r.StepGroup] = (), **changes: Any
+) -> r.StepCommitted:
+    """Return the commit of a step; a group that is given by its id has no sessions."""
+    members = (
+        group if isinstance(group, r.StepGroup) else r.StepGroup(group_id=group) for group in groups
+    )
+    own: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, **changes}
+    return r.StepCommitted(step=step, groups=tuple(members), **own)
 
 
 def published(version: int = 0, **changes: Any) -> r.WeightsPublished:

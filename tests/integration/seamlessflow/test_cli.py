@@ -15,11 +15,11 @@ from infra.broker.broker import Broker
 from infra.kafka.producer import Producer
 from infra.kafka.topics import create_topics, partition_counts
 from infra.settings import KafkaSettings
-from schemas.records import Task
 from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
+from tests.builders.records.tasks import task
 from tests.builders.trajectories.session_builder import SessionBuilder
 from tests.waiting import until
 
@@ -83,8 +83,8 @@ def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
     created(cluster, [TASKS, CONTROL])
     producer = Producer(cluster, "test")
     for number in range(3):
-        task = Task(policy="p", payload=b"{}", issued_at_ms=number, deadline_ms=number)
-        producer.send(TASKS.name, task, key="one")
+        one = task(issued_at_ms=number)
+        producer.send(TASKS.name, one, key="one")
     producer.close()
     listed = run("topics", "list")
     assert listed.exception is None, listed.exception

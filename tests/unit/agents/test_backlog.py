@@ -1,8 +1,8 @@
 from infra.kafka.client import Received
 from producers.agents.backlog import Backlog
-from schemas.records import Task
+from tests.builders.records.tasks import task
 
-TASK = Task(policy="default", payload=b"{}", issued_at_ms=0, deadline_ms=1)
+TASK = task()
 
 
 def received(partition: int, offset: int) -> Received:

@@ -12,7 +12,7 @@ from infra.inbox import Inbox
 from infra.kafka.client import Received
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
-from schemas.records import RunFinished
+from tests.builders.records import control
 from tests.waiting import until
 
 WAIT_S = 0.1
@@ -22,7 +22,7 @@ LIMIT = 6
 
 
 def received(offset: int) -> Received:
-    record = RunFinished(at_ms=0, steps=1, reason="")
+    record = control.finished()
     return Received("control", 0, offset, 0, None, (), record)
 
 

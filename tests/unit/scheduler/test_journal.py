@@ -14,6 +14,7 @@ from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
+from tests.builders.records.tasks import task
 from tests.builders.scheduler.inputs import fold
 
 NOW = 1_000_000
@@ -208,12 +209,10 @@ def test_a_leader_is_not_silent_while_nobody_could_hear_it() -> None:
 
 
 def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
-    task = r.Task(
-        policy="policy", group_id="run-0", sample=1, payload=b"", issued_at_ms=0, deadline_ms=0
-    )
+    issued = task(group_id="run-0", sample=1)
     script = Script(control=[[control.claimed(), control.admitted("run-0")]])
     found = read(script)
-    found.note_issued([task])
+    found.note_issued([issued])
     assert found.view.issued == {"run-0": {1: 0}}
 
     script.later(CONTROL_LOG, control.dropped("run-0"))

@@ -22,7 +22,7 @@ from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.records import LetterParser
-from tests.unit.rollout.roles.test_roles import policy
+from tests.builders.rollout.roles import policy
 
 
 class Spoilt(SeamlessFlowError):

@@ -8,97 +8,33 @@ import pytest
 from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Rejoin, Release
 from producers.rollout.roles.roles import TRAINER_SILENT_MS, RolloutRoles, concerns
 from schemas import records as r
-from schemas.records import Record, Sampling
+from schemas.records import Record
+from tests.builders.records import control, fleet
+from tests.builders.records.prompts import INCARNATION, WORKER
+from tests.builders.rollout.roles import policy
 
-WORKER, MINE = "worker-0", "inc-1"
+MINE = INCARNATION
 
 
 def heartbeat(
     process: str = "rollout", role: str = "none", at_ms: int = 100, incarnation: str = MINE
 ) -> r.WorkerHeartbeat:
-    return r.WorkerHeartbeat(
-        worker=WORKER,
-        incarnation=incarnation,
-        process=process,
-        role=role,
-        assignment=-1,
-        state="asleep",
-        at_ms=at_ms,
-    )
+    return fleet.heartbeat(WORKER, process, role=role, incarnation=incarnation, at_ms=at_ms)
 
 
-def policy(version: int = 0) -> r.PolicyWeights:
-    return r.PolicyWeights(
-        policy="policy",
-        version=version,
-        step=version,
-        directory=f"v{version}",
-        manifest_sha256="sha",
-        tokenizer_directory="tokenizer",
-        tokenizer_hash="hash",
-        renderer=b"{}",
-        max_context=100,
-        overrides=Sampling(),
-        at_ms=1,
-    )
+def published(version: int, **changes: Any) -> r.WeightsPublished:
+    place = {"directory": f"v{version}", "manifest_sha256": "sha"}
+    return control.published(version, **place, **changes)
 
 
-def published(version: int) -> r.WeightsPublished:
-    return r.WeightsPublished(
-        at_ms=1,
-        policy="policy",
-        version=version,
-        step=version,
-        lineage="l",
-        directory=f"v{version}",
-        manifest_sha256="sha",
-    )
-
-
-def assigned(
-    assignment: int, role: str = "rollout", epoch: int = 1, **changes: Any
-) -> r.RoleAssigned:
-    fields: dict[str, Any] = {
-        "epoch": epoch,
-        "at_ms": 1,
-        "assignment": assignment,
-        "worker": WORKER,
-        "incarnation": MINE if role == "rollout" else "trainer-inc",
-        "role": role,
-        "slot": 4 if role == "rollout" else None,
-        "reason": "test",
-        "deadline_ms": 1_000,
-    }
-    return r.RoleAssigned(**{**fields, **changes})
-
-
-def train_acquired(at_ms: int) -> r.RoleAcquired:
-    return r.RoleAcquired(
-        at_ms=at_ms, worker=WORKER, incarnation="t", role="train", assignment=1, took_ms=1
-    )
-
-
-def train_released(at_ms: int) -> r.RoleReleased:
-    return r.RoleReleased(
-        at_ms=at_ms,
-        worker=WORKER,
-        incarnation="t",
-        role="train",
-        assignment=1,
-        free_bytes=1,
-        took_ms=1,
-    )
+def assigned(number: int, role: str = "rollout", **changes: Any) -> r.RoleAssigned:
+    incarnation, slot = (MINE, 4) if role == "rollout" else ("trainer-inc", None)
+    own = {"incarnation": incarnation, "slot": slot, **changes}
+    return control.assigned(**{"worker": WORKER, "role": role, "assignment": number, **own})
 
 
 def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r.WorkerLost:
-    return r.WorkerLost(
-        epoch=epoch,
-        at_ms=5_000,
-        worker=WORKER,
-        incarnation=incarnation,
-        process=process,
-        reason="no_heartbeat",
-    )
+    return control.lost(WORKER, process, incarnation=incarnation, epoch=epoch, at_ms=5_000)
 
 
 def fed(*records: Record) -> RolloutRoles:
@@ -149,12 +85,17 @@ def test_one_step_at_a_time() -> None:
 def test_a_trainer_that_holds_its_role_is_waited_for() -> None:
     roles = fed(policy(), heartbeat("train", "train"), heartbeat(), assigned(1))
     assert roles.next_move() is None
-    roles.apply(train_released(200))
+    roles.apply(control.released(WORKER, "train", 1, incarnation="t", at_ms=200))
     assert isinstance(roles.next_move(), Acquire)
 
 
 def test_an_old_heartbeat_of_the_trainer_does_not_outweigh_a_newer_event() -> None:
-    roles = fed(policy(), heartbeat(), train_acquired(500), heartbeat("train", "none", 400))
+    roles = fed(
+        policy(),
+        heartbeat(),
+        control.acquired(WORKER, "train", 1, incarnation="t", at_ms=500),
+        heartbeat("train", "none", 400),
+    )
     roles.apply(assigned(1))
     assert roles.next_move() is None
     roles.apply(heartbeat("train", "none", 600))
@@ -191,7 +132,7 @@ def test_only_a_newer_assignment_of_the_newest_scheduler_is_obeyed() -> None:
     for stale in (assigned(5, "train"), assigned(4, "train"), assigned(9, "train", epoch=0)):
         roles.apply(stale)
         assert roles.next_move() is None
-    roles.apply(r.SchedulerClaimed(epoch=2, scheduler="s", at_ms=1))
+    roles.apply(control.claimed(2))
     roles.apply(assigned(6, "train", epoch=1))
     assert roles.next_move() is None
     roles.apply(assigned(6, "train", epoch=2))
@@ -200,9 +141,7 @@ def test_only_a_newer_assignment_of_the_newest_scheduler_is_obeyed() -> None:
 
 
 def test_a_scheduler_known_from_fleet_outweighs_an_older_one() -> None:
-    known = r.WorkerAssignment(
-        worker=WORKER, incarnation="x", role="train", epoch=7, assignment=1, at_ms=1
-    )
+    known = fleet.assignment(worker=WORKER, role="train", epoch=7)
     roles = fed(policy(), known, heartbeat(), assigned(2, epoch=6))
     assert roles.next_move() is None
 
@@ -251,15 +190,7 @@ def test_the_fleet_record_of_known_weights_changes_nothing() -> None:
 
 def test_weights_of_another_policy_do_not_concern_it() -> None:
     roles = holding(0)
-    other = r.WeightsPublished(
-        at_ms=1,
-        policy="other",
-        version=9,
-        step=9,
-        lineage="l",
-        directory="v9",
-        manifest_sha256="sha",
-    )
+    other = published(9, policy="other")
     assert not concerns(other, WORKER, "policy")
     roles.apply(other)
     assert roles.next_move() is None

@@ -238,7 +238,7 @@ def test_a_worker_beyond_the_last_slot_is_warned_of() -> None:
 
 
 def test_after_the_run_nothing_is_decided() -> None:
-    state = fold(control.claimed(), r.RunFinished(at_ms=0, steps=1, reason=""), control.joined("b"))
+    state = fold(control.claimed(), control.finished(), control.joined("b"))
     one_step = scheduler_settings(RunSection(steps=1))
 
     assert not decide(View(state, Fleet()), rules_for(one_step), 0)

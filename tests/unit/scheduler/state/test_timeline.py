@@ -59,9 +59,9 @@ def test_changes_of_role_steps_and_handed_back_turns_are_counted() -> None:
 
 def test_loading_weights_is_a_pause() -> None:
     paused = r.GenerationPaused(
-        at_ms=20, worker="w", incarnation="1", mode="keep", running=1, reason="weights"
+        at_ms=20, worker="w", incarnation="i", mode="keep", running=1, reason="weights"
     )
-    resumed = r.GenerationResumed(at_ms=30, worker="w", incarnation="1", version=1, paused_ms=10)
+    resumed = r.GenerationResumed(at_ms=30, worker="w", incarnation="i", version=1, paused_ms=10)
 
     assert spans(*RUN[:3], paused, resumed, control.completed(at_ms=40))[1:] == [
         (ROLLOUT, 10, 20),
@@ -71,9 +71,7 @@ def test_loading_weights_is_a_pause() -> None:
 
 
 def test_a_lost_worker_does_nothing() -> None:
-    lost = r.WorkerLost(
-        epoch=1, at_ms=50, worker="w", incarnation="1", process="rollout", reason="no_heartbeat"
-    )
+    lost = control.lost("w", at_ms=50)
 
     assert spans(*RUN[:3], lost, control.completed(at_ms=90))[-1] == (ROLLOUT, 10, 50)
 

@@ -9,6 +9,7 @@ from schemas.records import Record
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
 from seamlessflow.verification.verify import Verification
+from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
 
 FIELDS = [
@@ -33,59 +34,22 @@ FIELDS = [
 ]
 
 
-def committed(step: int, *sessions: str, version: int | None = None, **more: Any) -> Record:
-    fields: dict[str, Any] = {"lineage": "l", **more}
-    return r.StepCommitted(
-        at_ms=0,
-        step=step,
-        version=step + 1 if version is None else version,
-        groups=(r.StepGroup(group_id=f"g-{step}", sessions=sessions),),
-        **fields,
-    )
-
-
-def completed(step: int, at_ms: int = 0, **more: Any) -> r.StepCompleted:
-    fields: dict[str, Any] = {"lineage": "l", "version": step + 1, "took_ms": 1, **more}
-    return r.StepCompleted(at_ms=at_ms, step=step, **fields)
+def committed(step: int, *sessions: str, **changes: Any) -> Record:
+    group = r.StepGroup(group_id=f"g-{step}", sessions=sessions)
+    return control.committed(step, [group], **changes)
 
 
 def ready(group: str, *sessions: str) -> r.GroupReady:
-    return r.GroupReady(
-        at_ms=0,
-        group_id=group,
-        sessions=sessions,
-        reward_mean=0,
-        reward_std=0,
-        trainable_tokens=0,
-    )
-
-
-def dropped(group: str, reason: str) -> r.GroupDropped:
-    return r.GroupDropped(at_ms=0, group_id=group, reason=reason)
+    return control.ready(group, sessions=sessions)
 
 
 def admitted(at_ms: int, purpose: str = "train") -> r.GroupAdmitted:
-    return r.GroupAdmitted(
-        epoch=1,
-        at_ms=at_ms,
-        group_id="g",
-        task_id="t",
-        version=0,
-        deadline_ms=9,
-        purpose=purpose,
-    )
+    return control.admitted(at_ms=at_ms, purpose=purpose)
 
 
 def usage(from_ms: int, to_ms: int, idle_ms: int) -> r.WorkerUsage:
-    return r.WorkerUsage(
-        at_ms=to_ms,
-        worker="w",
-        incarnation="i",
-        process="rollout",
-        from_ms=from_ms,
-        decoding_ms=to_ms - from_ms - idle_ms,
-        idle_ms=idle_ms,
-    )
+    busy_ms = to_ms - from_ms - idle_ms
+    return control.usage(at_ms=to_ms, from_ms=from_ms, decoding_ms=busy_ms, idle_ms=idle_ms)
 
 
 def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
@@ -94,9 +58,9 @@ def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
     )
 
 
-def rewards(control: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
+def rewards(log: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
     sessions = {name: facts(reward) for name, reward in known.items()}
-    return [step.rewards for step in step_facts(control, sessions)]
+    return [step.rewards for step in step_facts(log, sessions)]
 
 
 def test_a_trajectory_says_what_its_session_earned_and_sampled() -> None:
@@ -118,40 +82,40 @@ def test_a_trajectory_that_is_repeated_counts_once() -> None:
 
 
 def test_a_step_has_the_rewards_of_all_sessions_of_its_groups() -> None:
-    control = [committed(0, "a", "b"), committed(1, "c")]
-    assert rewards(control, a=0.0, b=1.0, c=0.25) == [(0.0, 1.0), (0.25,)]
+    log = [committed(0, "a", "b"), committed(1, "c")]
+    assert rewards(log, a=0.0, b=1.0, c=0.25) == [(0.0, 1.0), (0.25,)]
 
 
 def test_groups_that_a_filter_dropped_count_for_the_step_they_were_picked_for() -> None:
-    control = [
+    log = [
         committed(0, "a"),
         ready("x", "b", "c"),
-        dropped("x", "filtered"),
+        control.dropped("x", "filtered"),
         ready("y", "d"),
-        dropped("y", "stale"),
+        control.dropped("y", "stale"),
         committed(1, "e"),
         committed(2, "f"),
     ]
-    found = rewards(control, a=0.0, b=1.0, c=1.0, d=0.0, e=0.5, f=0.5)
+    found = rewards(log, a=0.0, b=1.0, c=1.0, d=0.0, e=0.5, f=0.5)
     assert found == [(0.0,), (0.5, 1.0, 1.0), (0.5,)]
 
 
 def test_groups_that_a_filter_dropped_before_a_skipped_step_count_for_none() -> None:
-    skipped = r.StepSkipped(at_ms=0, step=0, reason="no_trainable_tokens")
-    control = [ready("x", "a"), dropped("x", "filtered"), skipped, committed(1, "b")]
-    assert rewards(control, a=0.0, b=1.0) == [(1.0,)]
+    skipped = control.skipped(reason="no_trainable_tokens")
+    log = [ready("x", "a"), control.dropped("x", "filtered"), skipped, committed(1, "b")]
+    assert rewards(log, a=0.0, b=1.0) == [(1.0,)]
 
 
 def test_a_step_done_again_counts_once_with_what_its_filter_had_dropped() -> None:
-    control = [
+    log = [
         ready("x", "a"),
-        dropped("x", "filtered"),
+        control.dropped("x", "filtered"),
         committed(0, "b", version=1),
-        completed(0, at_ms=5, metrics={"loss": 1.0}),
+        control.completed(0, at_ms=5, metrics={"loss": 1.0}),
         committed(0, "b", version=2, lineage="m"),
-        completed(0, at_ms=9, metrics={"loss": 2.0}, version=2, lineage="m"),
+        control.completed(0, at_ms=9, metrics={"loss": 2.0}, version=2, lineage="m"),
     ]
-    [step] = step_facts(control, {"a": facts(0.0), "b": facts(1.0)})
+    [step] = step_facts(log, {"a": facts(0.0), "b": facts(1.0)})
 
     assert (step.version, step.rewards, step.at_ms) == (2, (1.0, 0.0), 9)
     assert step.metrics == {"loss": 2.0}
@@ -173,25 +137,25 @@ def test_a_mean_is_not_known_where_a_reward_is_not() -> None:
 
 
 def test_the_first_and_the_last_ten_steps_are_told() -> None:
-    control = [committed(step, f"s{step}") for step in range(25)]
+    log = [committed(step, f"s{step}") for step in range(25)]
     sessions = {f"s{step}": facts(float(step)) for step in range(25)}
 
-    told = summary(control, sessions, LauncherFacts(), None)
+    told = summary(log, sessions, LauncherFacts(), None)
 
     assert (told["reward_first10"], told["reward_last10"]) == (4.5, 19.5)
     assert told["steps"] == 25
 
 
 def test_every_figure_of_a_run() -> None:
-    control: list[Record] = [
-        r.SchedulerClaimed(epoch=1, scheduler="s", at_ms=0),
+    log: list[Record] = [
+        control.claimed(),
         admitted(500, "eval"),
         admitted(1_000),
         committed(0, "a"),
-        completed(0, 3_000, metrics={"tokens_trained": 20, "staleness_max": 0}),
+        control.completed(0, at_ms=3_000, metrics={"tokens_trained": 20, "staleness_max": 0}),
         committed(1, "b"),
-        completed(
-            1, 4_500, metrics={"tokens_trained": 8, "staleness_max": 1, "mismatch_max": 2e-5}
+        control.completed(
+            1, at_ms=4_500, metrics={"tokens_trained": 8, "staleness_max": 1, "mismatch_max": 2e-5}
         ),
     ]
     sessions = {
@@ -205,7 +169,7 @@ def test_every_figure_of_a_run() -> None:
     )
     checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
 
-    told = summary(control, sessions, measured, checked)
+    told = summary(log, sessions, measured, checked)
 
     assert told == {
         "reward_first10": 0.5,
@@ -231,26 +195,28 @@ def test_every_figure_of_a_run() -> None:
 
 
 def test_steps_of_a_lost_lineage_are_in_no_figure() -> None:
-    control: list[Record] = [
+    log: list[Record] = [
         committed(0, "a"),
-        completed(0, metrics={"tokens_trained": 100, "staleness_max": 7, "mismatch_max": 1.0}),
+        control.completed(
+            0, metrics={"tokens_trained": 100, "staleness_max": 7, "mismatch_max": 1.0}
+        ),
         committed(0, "a", version=2, lineage="m"),
-        completed(
+        control.completed(
             0,
             version=2,
             lineage="m",
             metrics={"tokens_trained": 10, "staleness_max": 0, "mismatch_max": 1e-6},
         ),
     ]
-    told = summary(control, {"a": facts(1.0)}, LauncherFacts(), None)
+    told = summary(log, {"a": facts(1.0)}, LauncherFacts(), None)
 
     assert (told["steps"], told["tokens_trained"], told["max_staleness"]) == (1, 10, 0)
     assert told["logprob_mismatch_max"] == 1e-6
 
 
-@pytest.mark.parametrize("control", [[], [committed(0, "a")]], ids=["nothing", "not completed"])
-def test_what_is_not_known_is_null(control: list[Record]) -> None:
-    told = summary(control, {}, LauncherFacts(), None)
+@pytest.mark.parametrize("log", [[], [committed(0, "a")]], ids=["nothing", "not completed"])
+def test_what_is_not_known_is_null(log: list[Record]) -> None:
+    told = summary(log, {}, LauncherFacts(), None)
 
     unknown = {name for name, value in told.items() if value is None}
     assert unknown == {
@@ -268,17 +234,22 @@ def test_what_is_not_known_is_null(control: list[Record]) -> None:
 
 
 def test_idle_shares_are_those_of_the_training() -> None:
-    control: list[Record] = [
+    log: list[Record] = [
         usage(0, 900, idle_ms=900),
         admitted(1_000),
         usage(1_000, 2_000, idle_ms=250),
         committed(0, "a"),
-        completed(0, 2_500),
+        control.completed(0, at_ms=2_500),
         usage(2_000, 3_000, idle_ms=1_000),
     ]
-    assert summary(control, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.5}
+    assert summary(log, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.5}
 
 
 def test_training_shorter_than_a_report_has_an_idle_share_all_the_same() -> None:
-    control = [admitted(1_000), committed(0, "a"), completed(0, 1_500), usage(900, 2_900, 500)]
-    assert summary(control, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.25}
+    log = [
+        admitted(1_000),
+        committed(0, "a"),
+        control.completed(0, at_ms=1_500),
+        usage(900, 2_900, 500),
+    ]
+    assert summary(log, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.25}

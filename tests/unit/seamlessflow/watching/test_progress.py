@@ -7,6 +7,7 @@ from schemas import records as r
 from schemas.records import Record
 from seamlessflow.watching.display import LiveDisplay, PlainDisplay, headline, panel, sparkline
 from seamlessflow.watching.progress import RunProgress
+from tests.builders.records import control, fleet
 
 SINCE = 1_000_000
 
@@ -19,67 +20,23 @@ def progress(*records: Record, total: int = 20) -> RunProgress:
 
 
 def step(number: int, reward: float = 0.5, at_ms: int = SINCE, **metrics: float) -> r.StepCompleted:
-    return r.StepCompleted(
-        at_ms=at_ms,
-        step=number,
-        lineage="l",
-        version=number + 1,
-        took_ms=1,
-        metrics={"reward_mean": reward, **metrics},
-    )
+    return control.completed(number, at_ms=at_ms, metrics={"reward_mean": reward, **metrics})
 
 
-def acquired(worker: str, role: str, at_ms: int = SINCE, version: int = 3) -> r.RoleAcquired:
-    return r.RoleAcquired(
-        at_ms=at_ms,
-        worker=worker,
-        incarnation="i",
-        role=role,
-        assignment=1,
-        version=version,
-        took_ms=1,
-    )
+def acquired(worker: str, role: str, **changes: Any) -> r.RoleAcquired:
+    return control.acquired(worker, role, 1, **{"at_ms": SINCE, "version": 3, **changes})
 
 
 def assigned(worker: str, role: str) -> r.RoleAssigned:
-    return r.RoleAssigned(
-        epoch=1,
-        at_ms=SINCE,
-        assignment=2,
-        worker=worker,
-        incarnation="i",
-        role=role,
-        reason="a batch is ready",
-        deadline_ms=0,
-    )
+    return control.assigned(worker, role, 2, at_ms=SINCE, reason="a batch is ready")
 
 
 def weights(version: int, policy: str = "p") -> r.PolicyWeights:
-    return r.PolicyWeights(
-        policy=policy,
-        version=version,
-        step=version,
-        directory="d",
-        manifest_sha256="",
-        tokenizer_directory="t",
-        tokenizer_hash="",
-        renderer=b"",
-        max_context=1,
-        overrides=r.Sampling(),
-        at_ms=0,
-    )
+    return fleet.weights(policy=policy, version=version, step=version)
 
 
 def group(name: str, at_ms: int = SINCE, purpose: str = "train") -> r.GroupAdmitted:
-    return r.GroupAdmitted(
-        epoch=1,
-        at_ms=at_ms,
-        group_id=name,
-        task_id="t",
-        version=0,
-        deadline_ms=0,
-        purpose=purpose,
-    )
+    return control.admitted(name, at_ms=at_ms, purpose=purpose)
 
 
 def text_of(shown: RenderableType) -> str:
@@ -101,7 +58,7 @@ def test_who_rolls_out_with_which_version() -> None:
 
 
 def test_a_step_is_trained_and_then_waited_for() -> None:
-    started = r.StepStarted(epoch=1, at_ms=SINCE, step=4, gang="g", gang_epoch=1, workers=("w1",))
+    started = control.started(["w1"], 4, at_ms=SINCE)
     seen = progress(acquired("w1", "train"), started)
     assert seen.doing == {"w1": "training step 5"}
     seen.apply(step(4))
@@ -137,11 +94,11 @@ def test_the_time_left_follows_the_pace_of_the_last_steps() -> None:
 
 
 def test_groups_come_and_go() -> None:
-    ready = r.GroupReady(at_ms=SINCE, group_id="a", reward_mean=0, reward_std=0, trainable_tokens=1)
+    ready = control.ready("a", at_ms=SINCE)
     seen = progress(group("a"), group("b"), group("e", purpose="eval"), ready)
     assert (seen.running_groups, seen.ready_groups) == ({"b"}, {"a"})
-    seen.apply(r.GroupConsumed(at_ms=SINCE, group_id="a", step=0))
-    seen.apply(r.GroupDropped(at_ms=SINCE, group_id="b", reason="expired"))
+    seen.apply(control.consumed("a", at_ms=SINCE))
+    seen.apply(control.dropped("b", "expired", at_ms=SINCE))
     assert (seen.running_groups, seen.ready_groups) == (set(), set())
 
 
@@ -151,28 +108,19 @@ def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
 
 
 def usage(at_ms: int) -> r.WorkerUsage:
-    return r.WorkerUsage(
-        at_ms=at_ms,
-        worker="w0",
-        incarnation="i",
-        process="rollout",
-        from_ms=at_ms - 1_000,
-        tokens=100,
-    )
+    return control.usage("w0", at_ms=at_ms, from_ms=at_ms - 1_000, tokens=100)
 
 
 def test_a_run_is_finished_when_the_trainer_says_so() -> None:
-    finished = r.RunFinished(at_ms=SINCE, steps=20, reason="all steps are done")
+    finished = control.finished(20, at_ms=SINCE)
     assert progress(finished, total=20).is_finished
     assert not progress(finished, total=21).is_finished
 
 
 def test_what_goes_wrong_is_noticed() -> None:
     stalled = r.ProgressStalled(at_ms=SINCE, what="learning", detail="equal rewards", since_ms=0)
-    lost = r.WorkerLost(
-        epoch=1, at_ms=SINCE, worker="w0", incarnation="i", process="rollout", reason="silent"
-    )
-    joined = r.WorkerJoined(epoch=1, at_ms=SINCE, worker="w0", incarnation="i", process="rollout")
+    lost = control.lost("w0", at_ms=SINCE, reason="silent")
+    joined = control.joined("w0", at_ms=SINCE)
     seen = progress(stalled, joined, lost)
     assert list(seen.notices) == ["learning stalled: equal rewards", "rollout of w0 lost: silent"]
     shown = text_of(panel(seen, "demo", "training"))
@@ -180,9 +128,7 @@ def test_what_goes_wrong_is_noticed() -> None:
 
 
 def test_processes_of_an_earlier_start_are_not_missed() -> None:
-    lost = r.WorkerLost(
-        epoch=1, at_ms=SINCE, worker="w0", incarnation="old", process="rollout", reason="silent"
-    )
+    lost = control.lost("w0", at_ms=SINCE, incarnation="old")
     seen = progress(acquired("w0", "rollout"), lost)
     assert list(seen.notices) == []
     assert seen.serving == {"w0": 3}

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from infra.rendering.settings import RendererError, RendererSettings
 from infra.weights.manifest import verify
 from infra.weights.versions import versions
-from schemas.records import WeightsPublished
 from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.records import control
 from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
@@ -200,15 +200,7 @@ def test_weights_that_are_gone_are_written_again_under_a_new_number(
     settings: TrainerSettings,
 ) -> None:
     state = ControlState("policy")
-    lost = WeightsPublished(
-        at_ms=0,
-        policy="policy",
-        version=7,
-        step=7,
-        lineage="a",
-        directory=str(settings.data_dir / "gone"),
-        manifest_sha256="",
-    )
+    lost = control.published(7, directory=str(settings.data_dir / "gone"))
     state.apply(lost, 0)
     todo = resume_from(state, Origin(6, 6, "a"), "b")
     first = first_weights(Publication(settings), settings.weights_dir, state, todo, StubBackend())

@@ -6,6 +6,7 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record, StepGroup
+from tests.builders.records import control
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin, StepNotRecorded, resume_from, surviving
 
@@ -13,53 +14,22 @@ from trainer.recovery.resume import Origin, StepNotRecorded, resume_from, surviv
 def committed(
     step: int, version: int, lineage: str = "a", parent: str = "", *groups: str
 ) -> r.StepCommitted:
-    members = tuple(
-        StepGroup(group_id=name, sessions=(f"{name}.0.0",)) for name in groups or (f"g-{step}",)
-    )
-    return r.StepCommitted(
-        at_ms=0, step=step, lineage=lineage, parent_lineage=parent, version=version, groups=members
-    )
+    named = groups or (f"g-{step}",)
+    members = tuple(StepGroup(group_id=name, sessions=(f"{name}.0.0",)) for name in named)
+    return control.committed(step, members, version=version, lineage=lineage, parent_lineage=parent)
 
 
 def admitted(group: str, purpose: str = "train") -> r.GroupAdmitted:
-    return r.GroupAdmitted(
-        epoch=1, at_ms=0, group_id=group, task_id="t", version=2, deadline_ms=50, purpose=purpose
-    )
+    return control.admitted(group, purpose=purpose, version=2, deadline_ms=50)
 
 
 def ready(group: str) -> r.GroupReady:
-    return r.GroupReady(
-        at_ms=0,
-        group_id=group,
-        sessions=(f"{group}.0.1",),
-        reward_mean=0,
-        reward_std=0,
-        trainable_tokens=1,
-    )
-
-
-def dropped(group: str) -> r.GroupDropped:
-    return r.GroupDropped(at_ms=0, group_id=group, reason="expired")
-
-
-def expired(group: str) -> r.GroupExpired:
-    return r.GroupExpired(epoch=1, at_ms=0, group_id=group)
+    return control.ready(group, sessions=(f"{group}.0.1",))
 
 
 def published(version: int, step: int, policy: str = "tiny") -> r.WeightsPublished:
-    return r.WeightsPublished(
-        at_ms=0,
-        policy=policy,
-        version=version,
-        step=step,
-        lineage="a",
-        directory=f"/w/{version}",
-        manifest_sha256="x",
-    )
-
-
-def skipped(step: int) -> r.StepSkipped:
-    return r.StepSkipped(at_ms=0, step=step, reason="no_groups")
+    place = {"directory": f"/w/{version}", "manifest_sha256": "x"}
+    return control.published(version, step=step, policy=policy, **place)
 
 
 def folded(*records: Record) -> ControlState:
@@ -96,13 +66,15 @@ def test_after_a_second_crash_the_newest_record_of_each_step_counts() -> None:
 
 
 def test_groups_recorded_as_ready_keep_their_sessions() -> None:
-    found = resume_from(folded(ready("g-8"), ready("g-9"), dropped("g-9")), Origin(), "b")
+    found = resume_from(
+        folded(ready("g-8"), ready("g-9"), control.dropped("g-9", "expired")), Origin(), "b"
+    )
     assert found.fixed == {"g-8": ("g-8.0.1",)}
     assert "g-9" in found.settled
 
 
 def test_a_skipped_step_is_skipped_again() -> None:
-    state = folded(published(0, 0), committed(0, 1), skipped(1), committed(2, 2))
+    state = folded(published(0, 0), committed(0, 1), control.skipped(1), committed(2, 2))
     found = resume_from(state, Origin(), "b")
     assert [commit and commit.version for commit in found.again.values()] == [1, None, 2]
     assert state.steps_of == {0: 0, 1: 2, 2: 3}
@@ -121,9 +93,9 @@ def test_a_checkpoint_carries_the_history_and_forgets_what_is_over() -> None:
         admitted("g-5"),
         admitted("g-6"),
         ready("g-5"),
-        expired("g-6"),
-        dropped("g-7"),
-        skipped(4),
+        control.expired("g-6"),
+        control.dropped("g-7", "expired"),
+        control.skipped(4),
     )
     state.settle(2)
     back = ControlState.from_json(json.loads(json.dumps(state.to_json())))
@@ -135,7 +107,13 @@ def test_a_checkpoint_carries_the_history_and_forgets_what_is_over() -> None:
 
 
 def test_repeated_records_change_nothing() -> None:
-    records = [*FOUR_STEPS, admitted("g-9"), ready("g-9"), expired("g-9"), expired("g-8")]
+    records = [
+        *FOUR_STEPS,
+        admitted("g-9"),
+        ready("g-9"),
+        control.expired("g-9"),
+        control.expired("g-8"),
+    ]
     once, twice = folded(*records), folded(*records, *records)
     twice.offset = once.offset
     assert twice == once

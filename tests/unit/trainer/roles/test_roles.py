@@ -3,51 +3,31 @@ word.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from schemas import records as r
 from schemas.records import Record
+from tests.builders.records import control
 from trainer.roles.roles import TrainerRoles
 
 
-def assigned(
-    role: str = "train",
-    number: int = 1,
-    epoch: int = 1,
-    incarnation: str = "me",
-    gang_epoch: int = 7,
-) -> r.RoleAssigned:
-    return r.RoleAssigned(
-        epoch=epoch,
-        at_ms=0,
-        assignment=number,
-        worker="w",
-        incarnation=incarnation,
-        role=role,
-        gang_epoch=gang_epoch if role == "train" else 0,
-        reason="",
-        deadline_ms=99,
-    )
-
-
-def rollout(record: type[r.RoleAcquired] | type[r.RoleReleased]) -> Record:
-    fields = {"at_ms": 0, "worker": "w", "incarnation": "x", "role": "rollout", "assignment": 0}
-    if record is r.RoleReleased:
-        return r.RoleReleased(**fields, free_bytes=1, took_ms=1)  # type: ignore[arg-type]
-    return r.RoleAcquired(**fields, took_ms=1)  # type: ignore[arg-type]
+def assigned(role: str = "train", number: int = 1, **changes: Any) -> r.RoleAssigned:
+    own = {"incarnation": "me", "gang_epoch": 7 if role == "train" else 0, **changes}
+    return control.assigned("w", role, number, **own)
 
 
 def lost(process: str, incarnation: str = "me", epoch: int = 1) -> r.WorkerLost:
-    return r.WorkerLost(
-        epoch=epoch, at_ms=0, worker="w", incarnation=incarnation, process=process, reason=""
-    )
+    return control.lost("w", process, incarnation=incarnation, epoch=epoch)
+
+
+ROLLOUT_ACQUIRED = control.acquired(incarnation="x")
+ROLLOUT_RELEASED = control.released(incarnation="x")
 
 
 def started(step: int = 0, gang_epoch: int = 7, epoch: int = 1) -> r.StepStarted:
-    return r.StepStarted(
-        epoch=epoch, at_ms=0, step=step, gang="g", gang_epoch=gang_epoch, workers=("w",)
-    )
+    return control.started(["w"], step, gang_epoch=gang_epoch, epoch=epoch)
 
 
 def fed(*records: Record) -> TrainerRoles:
@@ -70,14 +50,14 @@ def test_a_free_device_is_taken_at_once() -> None:
 
 
 def test_the_device_is_taken_only_after_rollout_gave_it_up() -> None:
-    roles = fed(rollout(r.RoleAcquired), assigned())
+    roles = fed(ROLLOUT_ACQUIRED, assigned())
     assert roles.due() is None
-    roles.apply(rollout(r.RoleReleased))
+    roles.apply(ROLLOUT_RELEASED)
     assert roles.due() == "acquire"
 
 
 def test_a_rollout_process_that_died_holds_nothing() -> None:
-    assert fed(rollout(r.RoleAcquired), assigned(), lost("rollout", "x")).due() == "acquire"
+    assert fed(ROLLOUT_ACQUIRED, assigned(), lost("rollout", "x")).due() == "acquire"
 
 
 def test_the_device_is_given_up_when_the_worker_is_to_roll_out() -> None:
@@ -108,15 +88,13 @@ def test_an_old_or_foreign_assignment_changes_nothing(record: r.RoleAssigned) ->
 
 
 def test_decisions_of_a_deposed_scheduler_are_ignored() -> None:
-    claim = r.SchedulerClaimed(epoch=2, scheduler="s", at_ms=0)
+    claim = control.claimed(2)
     assert fed(claim, assigned()).due() is None
 
 
 def test_an_assignment_that_timed_out_is_forgotten() -> None:
-    late = r.AssignmentTimedOut(
-        epoch=1, at_ms=0, assignment=1, worker="w", role="train", waited_ms=1
-    )
-    roles = fed(rollout(r.RoleAcquired), assigned(), late, rollout(r.RoleReleased))
+    late = control.timed_out(assignment=1)
+    roles = fed(ROLLOUT_ACQUIRED, assigned(), late, ROLLOUT_RELEASED)
     assert roles.due() is None
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from schemas import records as r
 from schemas.records import Record, StepGroup
+from tests.builders.records import control
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.advantages import grpo
 from trainer.data.batch import Batch, BatchRules
@@ -65,18 +66,12 @@ def names(batch: Batch | SkippedStep | None) -> list[str]:
 
 
 def admitted(name: str, version: int = 0, deadline_ms: int = 9) -> r.GroupAdmitted:
-    return r.GroupAdmitted(
-        epoch=1, at_ms=0, group_id=name, task_id="t", version=version, deadline_ms=deadline_ms
-    )
-
-
-def expired(name: str) -> r.GroupExpired:
-    return r.GroupExpired(epoch=1, at_ms=0, group_id=name)
+    return control.admitted(name, version=version, deadline_ms=deadline_ms)
 
 
 def committed(step: int, *groups: str) -> r.StepCommitted:
     members = tuple(StepGroup(group_id=g, sessions=(f"{g}.0.0", f"{g}.1.0")) for g in groups)
-    return r.StepCommitted(at_ms=0, step=step, lineage="a", version=step + 1, groups=members)
+    return control.committed(step, members)
 
 
 def test_a_batch_is_due_when_enough_groups_are_ready() -> None:
@@ -122,7 +117,7 @@ def test_a_recorded_step_is_put_together_as_it_was_recorded() -> None:
 
 
 def test_a_recorded_skip_is_skipped_again() -> None:
-    world = World(r.StepSkipped(at_ms=0, step=0, reason="no_groups"))
+    world = World(control.skipped())
     assert world.next(0) == SkippedStep(0)
 
 
@@ -131,7 +126,7 @@ def test_a_step_is_trained_with_what_there_is_when_no_group_will_come() -> None:
     world.group("g-0")
     for number in range(5):
         name = f"lost-{number}"
-        world.apply(admitted(name), expired(name))
+        world.apply(admitted(name), control.expired(name))
     world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
     world.apply(*world.told)
     assert names(world.next()) == ["g-0"]
@@ -140,7 +135,7 @@ def test_a_step_is_trained_with_what_there_is_when_no_group_will_come() -> None:
 def test_a_step_is_skipped_when_every_group_was_lost() -> None:
     world = World()
     for number in range(6):
-        world.apply(admitted(f"lost-{number}"), expired(f"lost-{number}"))
+        world.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
     assert world.next() is None
     world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
     assert world.next() is None, "before it is on the log, a group may still come"
@@ -151,14 +146,14 @@ def test_a_step_is_skipped_when_every_group_was_lost() -> None:
 def test_nothing_is_skipped_while_groups_are_under_way() -> None:
     world = World()
     for number in range(6):
-        world.apply(admitted(f"lost-{number}"), expired(f"lost-{number}"))
+        world.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
     world.apply(*world.loader.expirations(now_ms=EXPIRY_QUIET_MS), admitted("g-9"))
     assert world.next() is None
 
 
 def test_sessions_have_time_to_arrive_before_a_deadline_counts() -> None:
     world = World()
-    world.apply(expired("g-0"), now_ms=1000)
+    world.apply(control.expired("g-0"), now_ms=1000)
     world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=1000 + EXPIRY_QUIET_MS)
     assert world.loader.expirations(1000 + EXPIRY_QUIET_MS) == []
     assert len(world.loader.expirations(1000 + 2 * EXPIRY_QUIET_MS)) == 1
@@ -166,13 +161,13 @@ def test_sessions_have_time_to_arrive_before_a_deadline_counts() -> None:
 
 def test_a_busy_topic_does_not_put_a_deadline_off_for_ever() -> None:
     world = World()
-    world.apply(expired("g-0"), now_ms=0)
+    world.apply(control.expired("g-0"), now_ms=0)
     world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=EXPIRY_LATEST_MS)
     assert len(world.loader.expirations(EXPIRY_LATEST_MS)) == 1
 
 
 def test_a_deadline_that_passed_while_no_trainer_ran_still_counts() -> None:
-    world = World(admitted("g-0"), expired("g-0"))
+    world = World(admitted("g-0"), control.expired("g-0"))
     (dropped,) = world.loader.expirations(EXPIRY_QUIET_MS)
     assert isinstance(dropped, r.GroupDropped)
 
