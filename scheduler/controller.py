@@ -39,6 +39,7 @@ from schemas.records import (
 from schemas.topics import CONTROL, FLEET, fleet_key
 
 TICK_S = 0.1
+"""Time after which the scheduler decides even without a record, since deadlines pass too."""
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
 _log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class Controller:
         while not stopped() and not finished(self._journal.view.state, self._settings):
             self._journal.poll(TICK_S)
             self._producer.check()
+            # Before deciding: readers would ignore a decision of an epoch that is over.
             self._check_claim()
             if self._journal.complete:
                 self._act()
@@ -142,6 +144,7 @@ class Controller:
                 _log.log(_level(record), "%s", record)
             elif isinstance(record, Task):
                 tasks.append(record)
+        # Only own records on `control` change the state, so only these are waited for.
         if control:
             self._journal.note_sent(control)
         if tasks:
@@ -208,4 +211,5 @@ def _level(record: Record) -> int:
 def _key(topic: str, record: Record) -> str | None:
     if topic == FLEET.name:
         return fleet_key(record)
+    # `control` has one partition, so its records need no key.
     return record.group_id if isinstance(record, Task) else None

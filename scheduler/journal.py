@@ -83,6 +83,7 @@ class Journal:
 
     def catch_up(self) -> None:
         """Read both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""
+        # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING)
         self._read_to_end(CONTROL_LOG, self._restore())
         self.view = replace(self.view, contact=Contact(0, self._clock()))
@@ -97,6 +98,7 @@ class Journal:
         self._keep_contact(any(item.topic == FLEET.name for item in received))
         for item in received:
             self._apply(item)
+        # Time without contact does not count: the producer sends the record after an outage.
         waited_ms = self.view.contact.waited_ms(self._unread_since_ms)
         if self._unread and waited_ms > 1000 * self._read_back_s:
             name = type(self._unread[0]).__name__
@@ -194,6 +196,7 @@ class Journal:
         elif item.offset > self.offset:
             self.offset = item.offset
             self.view = replace(self.view, state=state.apply(self.view.state, record))
+            # Own records come back in the order of sending, among those of other processes.
             if self._unread and self._unread[0] == record:
                 self._unread.popleft()
         self._note_leader(record, now_ms)

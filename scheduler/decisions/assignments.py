@@ -62,6 +62,7 @@ def new_assignments(
         if want.role == "rollout" and slot is None:
             without_slot.append(want.worker)
             continue
+        # Numbers grow over all workers: a process ignores those older than the last it obeyed.
         number += 1
         training = want.role == "train"
         timeout_s = limits.gang_timeout_s if training else limits.assignment_timeout_s
@@ -103,6 +104,7 @@ def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[
     if waiting is None or not snapshot.gang or snapshot.gang != training:
         return []
     step, batch = waiting
+    # A gang that was formed anew after a loss has another epoch and starts the same step again.
     if batch.started_epoch == gang.epoch or not _all_acquired(snapshot):
         return []
     return [
@@ -152,6 +154,7 @@ def _free_slots(state: State, moving: set[str]) -> Iterator[int]:
     taken = {
         worker.assignment.slot
         for name, worker in state.workers.items()
+        # A worker that moves frees its slot.
         if worker.assignment is not None and name not in moving
     }
     return (slot for slot in range(PROMPTS.partitions) if slot not in taken)

@@ -40,6 +40,7 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
     for (name, process), latest in fleet.heartbeats.items():
         worker = state.workers.get(name)
         counted = worker is not None and process in worker.processes
+        # A replaced incarnation is lost first; the new one joins once that was read back.
         if not counted and latest.alive(now_ms, timeout_ms):
             found.append(
                 WorkerJoined(

@@ -36,6 +36,8 @@ def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     """Return how many dropped groups are not replaced in this step."""
     stall_ms = milliseconds(settings.scheduler.stall_s)
     waits = max(0, now_ms - max(state.steps.ended_ms, state.claimed_ms)) // stall_ms
+    # Each further stall time without a step allows as many replacements again, so that a run of
+    # groups that are all dropped goes on slowly instead of stopping.
     refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
     return max(0, state.ledger.dropped_in_step - refill * (1 + waits))
 
@@ -65,6 +67,7 @@ def evaluations(
     version, ledger = state.steps.version, state.ledger
     if version is None or not state.rollouts_began or version % settings.evaluation.every:
         return []
+    # Groups of this version that are on the log already are not admitted again.
     begun = ledger.eval_admitted if ledger.eval_version == version else 0
     if ledger.eval_version > version:
         return []
@@ -166,6 +169,7 @@ def _task(
 ) -> r.Task:
     row, evaluates = source.by_id[group.task_id], group.purpose == EVAL
     failure = group.failures.get(sample)
+    # Computed from the log alone, never from the clock: a repeat has to be the same record.
     issued_ms = group.admitted_ms + attempt * _attempt_ms(settings)
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = min(issued_ms, failure.at_ms)

@@ -124,6 +124,7 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
         for role in worker.processes
         if role in worker.tags
         and retry_ms(worker.failures.get(role)) <= now_ms
+        # Rollout without weights could not be acquired and would only time out.
         and (weights or role != "rollout")
     }
     given = worker.assignment
@@ -143,6 +144,7 @@ def _gang(state: State) -> frozenset[str]:
         worker = state.workers.get(name)
         if worker is None or worker.role != "train" or worker.assignment is None:
             return frozenset()
+        # The same role under a newer assignment belongs to another gang.
         if worker.assignment.number != number:
             return frozenset()
     return frozenset(state.steps.gang.members)

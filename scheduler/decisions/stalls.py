@@ -36,6 +36,7 @@ def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tu
 
 def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
     ledger = state.ledger
+    # While a batch waits or trains, rollout may rest because no credit is free.
     if state.steps.waiting is not None or not state.rollouts_began or not ledger.moved_ms:
         return []
     quiet = now_ms - ledger.moved_ms >= milliseconds(settings.scheduler.stall_s)

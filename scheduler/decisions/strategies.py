@@ -112,11 +112,13 @@ def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset
     least = snapshot.gang_size or len(able)
     most = max(least, min(least + snapshot.helpers, len(able)))
     here = {worker.name for worker in able}
+    # Without a fixed size a gang of all grows by new workers, but only between steps.
     fits = snapshot.under_way or least <= len(snapshot.gang) <= most
     if snapshot.gang and snapshot.gang <= here and fits:
         return snapshot.gang
     if len(able) < least or not able:
         return frozenset()
+    # Those that hold training come first among equals: they need no switch.
     best = sorted(able, key=lambda worker: (-worker.ratio, worker.role != "train", worker.name))
     size = least
     while size < most and gates.helper_pays(snapshot, size):

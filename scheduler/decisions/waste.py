@@ -14,8 +14,11 @@ from scheduler.state.state import State
 from schemas.records import PlanWarning
 
 MEASURED_STEPS = 8
+"""Steps before the first warning, so that a few slow ones at the start do not count."""
 REPEAT_CHANGE = 0.1
+"""Change of a share after which its warning is given again."""
 SETTLED_MS = 30_000
+"""Time that workers have to join before missing tags are warned of."""
 
 
 def predicted_idle(
@@ -31,6 +34,7 @@ def predicted_idle(
 
 def workers_that_train(workers: int, rollout: float, train: float) -> int:
     """Return the least number of workers that must train so that `multiplexed` leaves none idle."""
+    # The small amount keeps an exact quotient from being rounded up.
     return max(1, ceil(workers * train / (rollout + train) - 1e-9))
 
 
@@ -65,6 +69,7 @@ def _step_time(
     strategy: str, workers: int, gang: int, rollout: float, train: float, lag: int
 ) -> float:
     """Return the wall time of a step."""
+    # `alone`: the gang's time for training. `together`: the time of a step if no worker waits.
     alone, together = train / gang, (rollout + train) / workers
     if strategy == "colocated":
         return together

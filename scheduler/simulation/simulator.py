@@ -94,7 +94,9 @@ class Simulation:
 
     def append(self, record: Record) -> None:
         """Append a record to `control`; scheduler, workers and trainer read it at once."""
-        if isinstance(record, r.StepCompleted):
+        if isinstance(
+            record, r.StepCompleted
+        ):  # costs are folded at the step, so usage comes first
             self._append_usage(record.at_ms)
         self._log.append(record)
         self._view = replace(self._view, state=state.apply(self._view.state, record))
@@ -133,6 +135,7 @@ class Simulation:
         self.after(TICK_MS, self._tick)
 
     def _decide(self) -> None:
+        # As the process does: decide again until nothing follows from what was just written.
         while decided := decide(self._view, self._rules, round(self.now)):
             for _, record in decided:
                 if isinstance(record, r.Task):

@@ -116,6 +116,7 @@ class SimulatedTrainer:
         self._step = step + 1
         for record in self._step_records(step, batch, round(took)):
             self._simulation.append(record)
+        # The next batch may have become ready during the step.
         self._announce(self._run.groups_per_step)
         self._end_run()
 

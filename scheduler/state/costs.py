@@ -69,6 +69,7 @@ def _switched(costs: Costs, record: r.RoleAcquired) -> Costs:
     """Add a switch, unless the worker held no role before."""
     if record.worker not in costs.releasing:
         return costs
+    # A switch is two records: the release of the old role, then the acquisition of the new one.
     took = costs.releasing[record.worker] + record.took_ms
     known = costs.switch.get(record.role, Rolling())
     return replace(

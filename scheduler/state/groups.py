@@ -53,6 +53,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         before = ledger.eval_admitted if record.version == ledger.eval_version else 0
         return replace(begun, eval_version=record.version, eval_admitted=before + 1)
     begun = replace(begun, admitted=ledger.admitted + 1)
+    # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
         return replace(begun, drawn=ledger.drawn + 1)
     place = ledger.again.index(record.task_id)
@@ -119,6 +120,7 @@ def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
 
 def _consumed(ledger: Ledger, record: r.GroupConsumed) -> Ledger:
     group = ledger.groups.get(record.group_id)
+    # With a commit before it the group ends when the weights are published.
     if group is None or group.trained_version is not None:
         return ledger
     ended = _ended(ledger, [record.group_id], record.at_ms)
@@ -126,6 +128,8 @@ def _consumed(ledger: Ledger, record: r.GroupConsumed) -> Ledger:
 
 
 def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
+    # Credits return here and not at the commit: a group admitted in between would still be sampled
+    # with the old weights.
     over = [
         name
         for name, group in ledger.groups.items()

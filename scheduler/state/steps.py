@@ -75,6 +75,7 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
             )
             return replace(steps, batches={**steps.batches, record.step: batch})
         case r.StepCommitted():
+            # A resumed trainer commits earlier steps again.
             return replace(steps, committed=max(steps.committed, record.step + 1))
         case r.StepCompleted() | r.StepSkipped():
             return _over(steps, record.step, record.at_ms)

@@ -144,6 +144,7 @@ class _TimelineFold:
             case r.RoleAcquired():
                 state = ROLLOUT if record.role == ROLLOUT else WAITING
                 self._enter(record.worker, state, record.at_ms)
+                # The first role of a worker, or the same role again, is not a switch.
                 before = self.last_role.get(record.worker, record.role)
                 self.switches += before != record.role
                 self.last_role[record.worker] = record.role

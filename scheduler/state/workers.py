@@ -103,6 +103,7 @@ def _changed(workers: Workers, name: str, change: Callable[[Worker], Worker]) ->
 
 def _lost(worker: Worker, record: r.WorkerLost) -> Worker:
     known = worker.processes.get(record.process)
+    # The loss of an earlier incarnation does not concern the present one.
     if known is None or known.incarnation != record.incarnation:
         return worker
     left = {name: of for name, of in worker.processes.items() if name != record.process}
@@ -140,6 +141,7 @@ def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:
 def _released(worker: Worker, record: r.RoleReleased) -> Worker:
     given = worker.assignment
     left = replace(worker, held=NO_ROLE) if worker.held == record.role else worker
+    # A release under the assignment of that very role: the process gave it up by itself.
     unasked = given is not None and (given.number, given.role) == (record.assignment, record.role)
     return _failed(left, record.at_ms) if unasked else left
 

@@ -1,4 +1,4 @@
-"""A log that can be waited on, and workers that take their roles: for tests of the scheduler."""
+"""Doubles for tests of the scheduler: a log to wait on, and workers that acquire their roles."""
 
 import threading
 import time
@@ -31,24 +31,24 @@ class Log:
         self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING, **tasks})
 
     def write(self, *records: Record) -> None:
-        """Appends to `control`."""
+        """Append to `control`."""
         for record in records:
             self._producer.send(CONTROL.name, record)
         self._producer.flush(LIMIT_S)
 
     def keep(self, record: Record) -> None:
-        """Writes to `fleet`."""
+        """Write to `fleet`."""
         self._producer.send(FLEET.name, record, key=fleet_key(record))
         self._producer.flush(LIMIT_S)
 
     def all(self, kind: type[R]) -> list[R]:
-        """The records of a kind read so far."""
+        """Return the records of a kind read so far."""
         return [record for record in self.records if isinstance(record, kind)]
 
     def wait(
         self, kind: type[R], fits: Callable[[R], bool] = lambda record: True, count: int = 1
     ) -> list[R]:
-        """Reads until there are `count` records that fit; fails after `LIMIT_S`."""
+        """Read until `count` records fit and return them; fail after `LIMIT_S`."""
         deadline = time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
             found = [record for record in self.all(kind) if fits(record)]
@@ -58,13 +58,13 @@ class Log:
         raise AssertionError(f"no {count} {kind.__name__} that fit: {self.all(kind)}")
 
     def close(self) -> None:
-        """Ends the clients."""
+        """Close the clients."""
         self._producer.close()
         self._reader.close()
 
 
 class FakeWorker:
-    """Both processes of a worker: heartbeats of life, and every role taken at once.
+    """Both processes of a worker: they send heartbeats and acquire each role at once.
 
     Those in `refuses` are never acquired.
     """
@@ -87,14 +87,14 @@ class FakeWorker:
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
 
-    def fall_silent(self) -> None:
-        """No sign of life any more."""
+    def stop_heartbeats(self) -> None:
+        """Send no heartbeat any more."""
         self._stop.set()
         self._thread.join(LIMIT_S)
 
     def close(self) -> None:
-        """Ends the clients as well."""
-        self.fall_silent()
+        """Stop the heartbeats and close the clients."""
+        self.stop_heartbeats()
         self._producer.close()
         self._reader.close()
 
@@ -103,12 +103,12 @@ class FakeWorker:
         while not self._stop.is_set():
             if time.monotonic() >= due:
                 due = time.monotonic() + 0.2
-                self._give_sign()
+                self._send_heartbeats()
             for item in self._reader.poll(0.05):
                 if isinstance(item.record, r.RoleAssigned) and item.record.worker == self.name:
                     self._obey(item.record)
 
-    def _give_sign(self) -> None:
+    def _send_heartbeats(self) -> None:
         for process in self._tags:
             sign = r.WorkerHeartbeat(
                 worker=self.name,

@@ -1,4 +1,4 @@
-"""A scheduler whose Kafka goes away: it waits, takes nobody for lost, and ends when asked to."""
+"""A scheduler during an outage of Kafka: it waits, loses no worker, and ends when asked to."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ END_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """`python -m scheduler` and what it says."""
+    """A process `python -m scheduler` and its log."""
 
     process: subprocess.Popen[bytes]
     file: Path
@@ -33,7 +33,7 @@ class Scheduler:
         return self.file.read_text()
 
     def says(self, words: str) -> None:
-        """Waits until it does."""
+        """Wait until the log has these words."""
         until(lambda: words in self.words or self.process.poll() is not None, words)
         assert words in self.words
 

@@ -1,4 +1,4 @@
-"""The scheduler process on a real broker: claims, take-over, gangs, tasks."""
+"""The scheduler process on a real broker: claims, takeovers, gangs, tasks."""
 
 import os
 import signal
@@ -34,16 +34,16 @@ class Running:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return self._thread.is_alive()
 
     def ended_within(self, seconds: float) -> bool:
-        """Whether it ends in that time."""
+        """Return True if it ends in that time."""
         self._thread.join(seconds)
         return not self.alive
 
     def stop(self) -> None:
-        """Asks it to end and waits for it."""
+        """Ask it to end and wait until it has."""
         self._stop.set()
         self._thread.join(LIMIT_S)
         assert not self.alive
@@ -61,7 +61,7 @@ Join = Callable[..., FakeWorker]
 
 @pytest.fixture
 def log(kafka: KafkaSettings) -> Iterator[Log]:
-    """The log, with weights published."""
+    """Return the log, with weights published."""
     log = Log(kafka)
     log.write(
         r.WeightsPublished(
@@ -80,7 +80,7 @@ def log(kafka: KafkaSettings) -> Iterator[Log]:
 
 @pytest.fixture
 def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Start]:
-    """Starts a scheduler with tasks; all are stopped at the end."""
+    """Return a function that starts a scheduler with tasks; all are stopped at the end."""
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(f'{{"id": "task-{number}"}}\n' for number in range(10)))
     begun: list[Running] = []
@@ -102,7 +102,7 @@ def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def join(kafka: KafkaSettings) -> Iterator[Join]:
-    """Starts a worker; all are stopped at the end."""
+    """Return a function that starts a worker; all are stopped at the end."""
     with ExitStack() as stack:
 
         def join(name: str, *tags: str, refuses: tuple[str, ...] = ()) -> FakeWorker:
@@ -224,7 +224,7 @@ def test_a_worker_without_a_sign_of_life_is_lost(log: Log, start: Start, join: J
     worker = join("a", "rollout")
     start(heartbeat_timeout_s=1)
     log.wait(r.RoleAcquired)
-    worker.fall_silent()
+    worker.stop_heartbeats()
 
     (lost,) = log.wait(r.WorkerLost)
     assert (lost.worker, lost.process, lost.reason) == ("a", "rollout", "no_heartbeat")

@@ -1,4 +1,4 @@
-"""Catching up with `control` and `fleet`, and reading one's own records back."""
+"""The journal: it catches up with `control` and `fleet`, and waits for its own records."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ READ_BACK_S = 10
 
 
 class Script:
-    """Gives the batches of whichever partition was added, then nothing."""
+    """A reader that returns the batches of the partitions that were added, then nothing."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Script:
         self._next = {CONTROL_LOG: 0, FLEET_LOG: 0}
 
     def later(self, partition: Partition, *records: Record) -> None:
-        """One more batch."""
+        """Add one more batch."""
         self._batches[partition].append(records)
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
@@ -66,7 +66,7 @@ class Script:
 
 
 class Time:
-    """A clock that stands until it is moved."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now_ms = NOW
@@ -82,7 +82,7 @@ def read(script: Script, time: Time | None = None) -> Journal:
 
 
 def pass_time(found: Journal, time: Time, seconds: int) -> None:
-    """Nothing comes meanwhile."""
+    """Poll once a second without any record."""
     for _ in range(seconds):
         time.now_ms += 1_000
         found.poll(0)
@@ -97,8 +97,8 @@ def test_records_behind_the_end_that_come_with_the_last_ones_are_taken_in() -> N
 def test_heartbeats_read_at_start_count_as_of_when_they_were_written() -> None:
     beats = [heartbeat("w", at_ms=1), heartbeat("w", at_ms=1_001)]
 
-    (sign,) = read(Script(fleet=beats)).view.fleet.heartbeats.values()
-    assert sign.seen_ms == 1_001
+    (latest,) = read(Script(fleet=beats)).view.fleet.heartbeats.values()
+    assert latest.seen_ms == 1_001
 
 
 def test_heartbeats_read_later_count_as_of_now() -> None:
@@ -107,8 +107,8 @@ def test_heartbeats_read_later_count_as_of_now() -> None:
     script.later(FLEET_LOG, heartbeat("w", at_ms=2))
     found.poll(0)
 
-    (sign,) = found.view.fleet.heartbeats.values()
-    assert sign.seen_ms == NOW
+    (latest,) = found.view.fleet.heartbeats.values()
+    assert latest.seen_ms == NOW
 
 
 def snapshot(offset: int) -> r.SchedulerSnapshot:
@@ -194,7 +194,7 @@ def test_a_fleet_that_writes_nothing_is_no_outage() -> None:
     assert found.view.contact.since_ms == 0
 
 
-def test_a_leader_is_not_silent_while_nobody_could_hear_it() -> None:
+def test_a_leader_is_not_absent_while_kafka_is_away() -> None:
     script, time = Script(control=[[control.claimed(1, at_ms=NOW)]]), Time()
     found = read(script, time)
     script.away = True

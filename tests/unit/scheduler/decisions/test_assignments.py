@@ -1,4 +1,4 @@
-"""From wanted roles to records: decisions over lists of events."""
+"""Assignments and starts of steps, decided over lists of events."""
 
 from scheduler.decisions.decide import View, decide
 from scheduler.decisions.snapshot import FIRST_RETRY_MS
@@ -25,7 +25,7 @@ ROLLER = control.joined("a", tags=("rollout",))
 def decided(
     *records: Record, now_ms: int = 0, settings: SchedulerSettings | None = None
 ) -> list[Record]:
-    """What is decided about workers and steps after these records."""
+    """Return the decisions about workers and steps after these records."""
     settings = settings or scheduler_settings(scheduler=SchedulerSection(min_dwell_s=0))
     known = fold(control.claimed(), control.published(0), *records)
     fleet = fleet_of(
@@ -61,7 +61,7 @@ def test_assignments_are_numbered_on() -> None:
     assert [given.assignment for given in found if isinstance(given, r.RoleAssigned)] == [8, 9]
 
 
-def test_nobody_rolls_out_before_there_are_weights() -> None:
+def test_no_worker_rolls_out_before_there_are_weights() -> None:
     view = View(fold(control.claimed(), ROLLER), fleet_of(heartbeat("a", tags=("rollout",))))
 
     assert not decide(view, rules_for(), 0)

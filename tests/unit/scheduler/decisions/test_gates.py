@@ -1,4 +1,4 @@
-"""When an optional move pays."""
+"""Optional changes of role: made only if they pay."""
 
 from dataclasses import replace
 
@@ -47,13 +47,13 @@ def test_a_worker_leaves_after_waiting_as_long_as_the_switch_takes() -> None:
     assert not may_leave(replace(NOW, missing=0, now_ms=1_149), IDLE)
 
 
-def test_a_worker_leaves_when_nobody_else_rolls_out() -> None:
+def test_a_worker_leaves_when_no_other_rolls_out() -> None:
     alone = replace(NOW, workers=(IDLE,), costs=MeanCosts(group=1, to_train=9e9, to_rollout=9e9))
 
     assert may_leave(alone, IDLE)
 
 
-def test_costs_nobody_measured_are_measured_by_moving() -> None:
+def test_costs_that_were_not_measured_are_measured_by_moving() -> None:
     assert may_leave(replace(NOW, costs=MeanCosts()), IDLE)
 
 

@@ -12,7 +12,7 @@ def test_decoding_is_bound_by_bandwidth_and_training_by_the_peak() -> None:
     assert attainable(device, "rollout") == 16 * 4e12
 
 
-def test_a_device_nobody_described_is_as_good_at_both() -> None:
+def test_a_device_with_unknown_figures_is_as_good_at_both() -> None:
     assert attainable({}, "train") == attainable({}, "rollout") == 1
 
 

@@ -1,4 +1,4 @@
-"""Standing still is told, once."""
+"""Stalls: each is reported once."""
 
 from scheduler.decisions.stalls import stalled
 from scheduler.settings import SchedulerSection
@@ -15,7 +15,7 @@ def what(state: State, now_ms: int) -> list[str]:
     return [record.what for record in stalled(state, SETTINGS, now_ms)]
 
 
-def test_a_batch_without_a_gang_is_told() -> None:
+def test_a_batch_without_a_gang_is_reported() -> None:
     """Holds invariant I8."""
     state = fold(*BEGUN, control.batch_ready(at_ms=5))
 
@@ -23,7 +23,7 @@ def test_a_batch_without_a_gang_is_told() -> None:
     assert what(state, 10_005) == ["gang"]
 
 
-def test_a_step_that_does_not_end_is_told() -> None:
+def test_a_step_that_does_not_end_is_reported() -> None:
     state = fold(
         *BEGUN,
         control.assigned("w", "train", 1, gang_epoch=1),
@@ -34,7 +34,7 @@ def test_a_step_that_does_not_end_is_told() -> None:
     assert what(state, 10_000) == ["step"]
 
 
-def test_groups_that_do_not_move_are_told() -> None:
+def test_groups_that_do_not_move_are_reported() -> None:
     state = fold(
         *BEGUN,
         control.admitted("run-0", at_ms=5),
@@ -46,7 +46,7 @@ def test_groups_that_do_not_move_are_told() -> None:
     assert what(state, 10_009) == ["rollout"]
 
 
-def test_an_exhausted_refill_is_told_at_once() -> None:
+def test_an_exhausted_refill_is_reported_at_once() -> None:
     run, refill = SETTINGS.run, SETTINGS.pacing.refill
     most = run.groups_per_step * (run.lag + 1 + int(refill))
     lost: list[Record] = []
@@ -61,8 +61,8 @@ def test_an_exhausted_refill_is_told_at_once() -> None:
     assert what(fold(*BEGUN, *lost), 2) == ["refill"]
 
 
-def test_what_was_told_is_not_told_again() -> None:
+def test_a_stall_that_was_reported_is_not_reported_again() -> None:
     state = fold(*BEGUN, control.batch_ready(at_ms=5))
-    (told,) = stalled(state, SETTINGS, 10_005)
+    (reported,) = stalled(state, SETTINGS, 10_005)
 
-    assert not stalled(apply(state, told), SETTINGS, 20_000)
+    assert not stalled(apply(state, reported), SETTINGS, 20_000)

@@ -1,4 +1,4 @@
-"""Which roles each strategy wants."""
+"""Strategies: the roles that each one wants."""
 
 import pytest
 

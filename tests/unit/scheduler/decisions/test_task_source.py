@@ -17,10 +17,12 @@ def rows(count: int) -> list[str]:
     return [f'{{"id": "t{number}"}}' for number in range(count)]
 
 
-def test_an_epoch_draws_every_task_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+def test_a_pass_draws_every_task_once_in_an_order_of_its_own(tmp_path: Path) -> None:
     source = read(write(tmp_path, *rows(20)))
 
-    first, second = ([source.draw(20 * epoch + n).task_id for n in range(20)] for epoch in (0, 1))
+    first, second = (
+        [source.draw(20 * finished + n).task_id for n in range(20)] for finished in (0, 1)
+    )
     assert sorted(first) == sorted(second) == sorted(f"t{number}" for number in range(20))
     assert first != second
 

@@ -1,4 +1,4 @@
-"""What is measured from `control`."""
+"""Costs measured from `control`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Signs of life: whose heartbeat says that a process lives."""
+"""The fleet: heartbeats that keep a process a member, and contact with Kafka."""
 
 from scheduler.decisions import membership
 from scheduler.decisions.contact import OUTAGE_MS, Contact
@@ -8,7 +8,7 @@ from tests.builders.records.fleet import heartbeat
 from tests.builders.scheduler.inputs import fleet_of, fold
 
 NOW, TIMEOUT = 100_000, 10_000
-HEARD = Contact(0, NOW)
+CONTACT = Contact(0, NOW)
 
 
 def test_a_process_that_gave_a_sign_joins() -> None:
@@ -32,26 +32,26 @@ def test_a_process_with_a_clock_behind_lives_once_its_heartbeat_moves() -> None:
 def test_a_process_that_says_it_failed_is_lost() -> None:
     fleet = fleet_of(heartbeat("w", at_ms=NOW, state="failed"), now_ms=NOW)
 
-    assert reasons(fleet, HEARD) == ["failed"]
+    assert reasons(fleet, CONTACT) == ["failed"]
 
 
-def test_a_silent_process_is_lost() -> None:
+def test_a_process_without_heartbeats_is_lost() -> None:
     fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
 
     assert not reasons(fleet, Contact(0, NOW + TIMEOUT))
     assert reasons(fleet, Contact(0, NOW + TIMEOUT + 1)) == ["no_heartbeat"]
 
 
-def test_silence_does_not_grow_while_nothing_could_be_heard() -> None:
+def test_a_process_is_not_lost_while_kafka_is_away() -> None:
     fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
 
-    assert not reasons(fleet, HEARD, now_ms=NOW + 10 * TIMEOUT)
+    assert not reasons(fleet, CONTACT, now_ms=NOW + 10 * TIMEOUT)
 
 
 def test_after_an_outage_a_process_has_the_full_time_again() -> None:
     fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
     back_ms = NOW + 10 * TIMEOUT
-    back = HEARD.renewed(back_ms)
+    back = CONTACT.renewed(back_ms)
     on_time = listened(back, back_ms + TIMEOUT)
 
     assert not reasons(fleet, back, back_ms)
@@ -60,23 +60,23 @@ def test_after_an_outage_a_process_has_the_full_time_again() -> None:
     assert reasons(fleet, on_time.renewed(late), late) == ["no_heartbeat"]
 
 
-def test_a_pause_too_short_for_an_outage_counts_as_silence() -> None:
-    assert HEARD.renewed(NOW + OUTAGE_MS).waited_ms(NOW) == OUTAGE_MS
-    assert HEARD.renewed(NOW + OUTAGE_MS + 1).waited_ms(NOW) == 0
+def test_a_pause_too_short_for_an_outage_counts_as_waiting() -> None:
+    assert CONTACT.renewed(NOW + OUTAGE_MS).waited_ms(NOW) == OUTAGE_MS
+    assert CONTACT.renewed(NOW + OUTAGE_MS + 1).waited_ms(NOW) == 0
 
 
-def test_contact_is_lost_until_something_is_heard() -> None:
+def test_contact_is_lost_until_kafka_answers() -> None:
     later = NOW + OUTAGE_MS + 1
 
-    assert HEARD.lost(later)
-    assert not HEARD.renewed(later).lost(later)
+    assert CONTACT.lost(later)
+    assert not CONTACT.renewed(later).lost(later)
 
 
 def test_a_new_incarnation_replaces_the_old_one_before_it_joins() -> None:
     fleet = fleet_of(heartbeat("w", incarnation="2", at_ms=NOW), now_ms=NOW)
     before, after = fold(control.joined("w")), fold()
 
-    assert reasons(fleet, HEARD) == ["replaced"]
+    assert reasons(fleet, CONTACT) == ["replaced"]
     assert not membership.joined(before, fleet, NOW, TIMEOUT)
     assert [x.incarnation for x in membership.joined(after, fleet, NOW, TIMEOUT)] == ["2"]
 
@@ -93,13 +93,13 @@ def test_what_still_comes_from_a_replaced_incarnation_is_ignored() -> None:
 
 
 def reasons(fleet: Fleet, contact: Contact, now_ms: int = NOW) -> list[str]:
-    """Why the process of "w" is lost."""
+    """Return the reasons for which the process of "w" is lost."""
     lost = membership.lost(fold(control.joined("w")), fleet, contact, now_ms, TIMEOUT)
     return [record.reason for record in lost]
 
 
 def listened(contact: Contact, until_ms: int) -> Contact:
-    """Something is heard every second."""
+    """Return the contact after an answer every second."""
     for now_ms in range(contact.last_ms, until_ms, 1_000):
         contact = contact.renewed(now_ms)
     return contact.renewed(until_ms)

@@ -1,4 +1,4 @@
-"""The timeline read from `control`, and its picture."""
+"""The timeline folded from `control`, and its chart."""
 
 from dataclasses import replace
 from pathlib import Path

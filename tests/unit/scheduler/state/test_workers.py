@@ -1,4 +1,4 @@
-"""The fold over who has which role."""
+"""The fold of workers and their roles."""
 
 import pytest
 
