@@ -1,8 +1,8 @@
-"""One configuration of a whole run on one machine; every process's settings follow from it.
+"""Configuration of a whole run on one machine; the settings of every process follow from it.
 
-Its sections are the processes' own settings, under the same names: what `run.lag` in the file says
-is what `SEAMLESSFLOW_RUN__LAG` would say to the trainer alone. Environment variables win over the
-file. Importable without torch, Kafka or renderers. `children.py` makes environments of it.
+Its sections are the settings of the processes, under the same names: `run.lag` in the file is what
+`SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
+Importable without torch, Kafka or renderers. `processes/specs.py` makes environments of it.
 """
 
 import secrets
@@ -42,29 +42,29 @@ class ConfigRejected(SeamlessFlowError):
 class WorkerSection(Section):
     """A worker of the run: a rollout process, a trainer process, or both on the same device."""
 
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Its id")
+    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
     tags: tuple[Literal["rollout", "train"], ...] = Field(
         ("rollout",), min_length=1, description="Roles it can take"
     )
     device: str | None = Field(
         None,
-        description="Device of both its processes, such as cuda:1; none: as rollout.torch "
-        "and trainer say",
+        description="Device of both its processes, such as cuda:1; if not set, those of "
+        "rollout.torch and trainer",
     )
     environment: dict[str, str] = Field(
         default_factory=dict,
-        description="Further environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
+        description="More environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
     )
 
 
 class BrokerSection(Section):
-    """The embedded Kafka, where `kafka` names no other."""
+    """The embedded Kafka; not used if `kafka` names another."""
 
     heap_mb: int = Field(384, ge=128, description="Most memory of its Java heap, in MiB")
 
 
 class RunConfig(BaseSettings):
-    """Everything that `seamlessflow train --config FILE` reads."""
+    """All settings that `seamlessflow train --config FILE` reads."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix=ENV_PREFIX, env_nested_delimiter="__"
@@ -72,7 +72,7 @@ class RunConfig(BaseSettings):
 
     out: Path = Field(
         Path(".seamlessflow/run"),
-        description="Directory of all that the run leaves; a run resumes from what lies there",
+        description="Directory for everything that the run writes; a run in it is resumed",
     )
     workers: tuple[WorkerSection, ...] = Field(
         (WorkerSection(id="w0", tags=("rollout", "train")),),
@@ -83,13 +83,13 @@ class RunConfig(BaseSettings):
         default_factory=PolicySection, description="The initial model and how it is sampled"
     )
     run: RunSection = Field(
-        default_factory=RunSection, description="What is trained, and how much of it"
+        default_factory=RunSection, description="Length and size of the training"
     )
     pacing: PacingSection = Field(
         default_factory=PacingSection, description="The tasks, and when they are issued"
     )
     evaluation: EvaluationSection = Field(
-        default_factory=EvaluationSection, description="Tasks that only measure"
+        default_factory=EvaluationSection, description="Tasks for evaluation only"
     )
     agents: AgentsSection = Field(
         default_factory=AgentsSection, description="The agent and its reward"
@@ -98,27 +98,28 @@ class RunConfig(BaseSettings):
         default_factory=TrainerSection, description="How the policy is trained"
     )
     rollout: RolloutSection = Field(
-        default_factory=RolloutSection, description="How it is sampled; the same for all workers"
+        default_factory=RolloutSection,
+        description="How the policy is sampled; the same for all workers",
     )
     scheduler: SchedulerSection = Field(
-        default_factory=SchedulerSection, description="How roles are given to workers"
+        default_factory=SchedulerSection, description="How roles are assigned to workers"
     )
     manager: ManagerSection = Field(
         default_factory=ManagerSection, description="The trajectory manager"
     )
     gateway: GatewaySection = Field(
         default_factory=lambda: GatewaySection(secret=_new_secret()),
-        description="The gateway; a secret and a free port are found where none is given",
+        description="The gateway; a secret and a free port are chosen if they are not set",
     )
     broker: BrokerSection = Field(default_factory=BrokerSection, description="The embedded Kafka")
     kafka: KafkaSettings | None = Field(
-        None, description="Another Kafka to use; none: an embedded one, its data in OUT/kafka"
+        None, description="Kafka to use; if not set, an embedded one with its data in OUT/kafka"
     )
     telemetry: TelemetrySettings = Field(
         default_factory=TelemetrySettings, description="Where traces and metrics go"
     )
     start_timeout_s: float = Field(
-        180, gt=0, description="Seconds in which all processes have to be ready"
+        180, gt=0, description="Seconds after which all processes must be ready"
     )
 
     @field_validator("gateway", mode="before")
@@ -146,32 +147,32 @@ class RunConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment variables before what the file says."""
+        """Give environment variables precedence over the file."""
         return env_settings, init_settings
 
     @property
     def kafka_dir(self) -> Path:
-        """Data of the embedded Kafka."""
+        """Directory for the data of the embedded Kafka."""
         return self.out / "kafka"
 
     @property
     def logs_dir(self) -> Path:
-        """A log file a process."""
+        """Directory for the log files of all processes."""
         return self.out / "logs"
 
     @property
     def weights_dir(self) -> Path:
-        """Published weights, a directory a version."""
+        """Directory for published weights, one folder for each version."""
         return self.trainer.weights_dir or self.out / "weights"
 
     @property
     def trained_dir(self) -> Path:
-        """What every step trained on."""
+        """Directory for the tokens that each step trained on."""
         return self.trainer.trained_dir or self.out / "trained"
 
 
 def load(path: Path) -> RunConfig:
-    """The configuration in a YAML or TOML file. Raises `ConfigRejected`.
+    """Read the configuration from a YAML or TOML file. Raises `ConfigRejected`.
 
     Relative paths in it are relative to the working directory.
     """
@@ -179,7 +180,7 @@ def load(path: Path) -> RunConfig:
 
 
 def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
-    """The configuration of these values and the environment. Raises `ConfigRejected`."""
+    """Make the configuration from values and the environment. Raises `ConfigRejected`."""
     if wrong := unread():
         raise ConfigRejected(path, "\n".join(["not valid:", *wrong]))
     try:
@@ -189,7 +190,7 @@ def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
 
 
 def require_files(config: RunConfig) -> None:
-    """Raises `ConfigRejected` where model or tasks of a training are not there."""
+    """Raise `ConfigRejected` if the model or the tasks of a training are missing."""
     if not (config.policy.model / "config.json").is_file():
         reason = f"policy.model: {config.policy.model} is no Hugging Face model directory"
         raise ConfigRejected(None, reason)

@@ -1,6 +1,6 @@
-"""The demo's agent: the unmodified `openai` client, a tool, and a reward at the end.
+"""Agent of the demo: the unmodified `openai` client, a tool, and a reward at the end.
 
-It knows nothing of training, tokens or Kafka; `producers/agents` runs it as
+It uses nothing of training, tokens or Kafka; `producers/agents` runs it as
 `seamlessflow.demo.agent:run`.
 """
 
@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 from seamlessflow.demo.task import LOOKUP, LookupTask, look_up, lookup_call, question, reward
 
 MAX_TOKENS = 16
-"""Most tokens of one answer; a right one has six."""
+"""Most tokens of one answer; a right answer has six."""
 
 MAX_TURNS = 2
 
@@ -22,7 +22,7 @@ TOOLS = [cast(ChatCompletionFunctionToolParam, LOOKUP)]
 
 
 class ModelEndpoint(Protocol):
-    """What the agent needs of `producers.agents.harness.session.AgentSession`."""
+    """Part of `producers.agents.harness.session.AgentSession` that the agent needs."""
 
     @property
     def base_url(self) -> str: ...
@@ -38,10 +38,10 @@ class ModelEndpoint(Protocol):
 
 
 async def run(task: LookupTask, session: ModelEndpoint) -> float:
-    """Plays one episode and gives its reward.
+    """Play one episode and return its reward.
 
-    Whatever the model says ends in a reward: an answer out of form is worth 0. Errors of the
-    endpoint are raised as the client's own, for they are not the model's fault.
+    An answer in a wrong form ends the episode with a reward of 0. Raises the errors of the client:
+    a failure of the endpoint is not the model's.
     """
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
@@ -50,10 +50,10 @@ async def run(task: LookupTask, session: ModelEndpoint) -> float:
     for _ in range(MAX_TURNS):
         answer = await _answer(client, session.model, transcript)
         transcript.append(answer)
-        told = _use_tool(task, answer)
-        if told is None:
+        result = _use_tool(task, answer)
+        if result is None:
             break
-        transcript.append(told)
+        transcript.append(result)
     return reward(task, transcript)
 
 
@@ -70,10 +70,10 @@ async def _answer(
 
 
 def _use_tool(task: LookupTask, answer: Mapping[str, object]) -> Mapping[str, object] | None:
-    """The tool's message; None where the answer is not just one call of it that makes sense."""
+    """Return the tool's message, or None if the answer is not exactly one valid call of it."""
     arguments = lookup_call(answer)
-    told = None if arguments is None else look_up(task, arguments)
-    if told is None:
+    found = None if arguments is None else look_up(task, arguments)
+    if found is None:
         return None
     calls = cast(list[Mapping[str, object]], answer["tool_calls"])
-    return {"role": "tool", "tool_call_id": calls[0]["id"], "content": told}
+    return {"role": "tool", "tool_call_id": calls[0]["id"], "content": found}

@@ -1,4 +1,4 @@
-"""The demo as a run configuration like any other; imports neither torch nor renderers."""
+"""Run configuration of the demo. Imports neither torch nor renderers."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ MAX_CONTEXT = 512
 KV_BYTES = 256 * 1024**2
 RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
-"""vLLM computes no narrower attention on a CPU; with half as many heads the model is as large."""
+"""vLLM supports no narrower heads on a CPU; half as many heads keep the size of the model."""
 START_TIMEOUT_S = {"torch": 120, "vllm": 600}
-"""A server of vLLM is ready after half a minute, two on two busy cores after several."""
+"""One vLLM server starts in half a minute, two of them on two busy cores in several."""
 WORKERS = ({"id": "w0", "tags": ["rollout"]}, {"id": "w1", "tags": ["rollout", "train"]})
 GROUPS = {"groups_per_step": 8, "group_size": 8}
 AGENTS = {"callable": "seamlessflow.demo.agent:run", "name": "demo", "concurrency": 128}
@@ -23,10 +23,9 @@ VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
 
 
 def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
-    """Two workers on one machine: `w0` rolls out, `w1` rolls out and trains in turns.
+    """Return a run with two workers: `w0` rolls out, `w1` rolls out and trains in turns.
 
-    Environment variables win over what stands here, as they do over a file. Raises
-    `ConfigRejected`.
+    Environment variables override it, as they do a file. Raises `ConfigRejected`.
     """
     return parse(
         {

@@ -1,5 +1,4 @@
-"""Whole episodes of the demo's task as a demonstrator plays them: what the tokenizer and the
-warm-up learn from."""
+"""Episodes of the demo's task as a demonstrator plays them, to train tokenizer and warm-up."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ Message = Mapping[str, object]
 
 
 def call_text(key: int) -> str:
-    """The first answer, as Qwen3 spells a tool call."""
+    """Return the first answer, as Qwen3 writes a tool call."""
     return f'<tool_call>\n{{"name": "lookup", "arguments": {arguments(key)}}}\n</tool_call>'
 
 
@@ -19,7 +18,7 @@ def arguments(key: int) -> str:
 
 
 def answer_text(code: int) -> str:
-    """The last answer."""
+    """Return the last answer."""
     return f"code {code}"
 
 
@@ -32,7 +31,7 @@ def tool_message(task: LookupTask, key: int) -> Message:
 
 
 def dialogue(task: LookupTask) -> list[Message]:
-    """The messages of a perfect episode."""
+    """Return the messages of a perfect episode."""
     key = task["key"]
     call = {"name": "lookup", "arguments": arguments(key)}
     return [

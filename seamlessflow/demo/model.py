@@ -1,5 +1,4 @@
-"""The demo's policy: a Qwen3 of 132,000 parameters with random weights, small enough to learn on a
-CPU in minutes."""
+"""Model of the demo: a Qwen3 with 132,000 random parameters, which learns on a CPU in minutes."""
 
 from pathlib import Path
 
@@ -20,9 +19,9 @@ INITIALIZER_RANGE = 0.1
 
 
 def make_model(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
-    """Writes a whole Hugging Face directory: weights (safetensors), configuration, tokenizer.
+    """Write a Hugging Face directory: weights (safetensors), configuration, tokenizer.
 
-    The same weights for the same seed; the global random state is left as it was.
+    The same seed gives the same weights; the global random state is left unchanged.
     """
     make_tokenizer(directory)
     with torch.random.fork_rng(devices=[]):

@@ -1,7 +1,7 @@
-"""Makes what the demo trains: `python -m seamlessflow.demo.prepare DIR --seed S`.
+"""Preparation of the demo: `python -m seamlessflow.demo.prepare DIR --seed S`.
 
 Writes `DIR/model` (a Hugging Face directory after its warm-up), `DIR/tasks/{train,eval}.jsonl` and
-`DIR/warmup.json` (seconds it took). A process of its own, so that the launcher needs no torch.
+`DIR/warmup.json` (the seconds of the warm-up). `prepare_process.py` runs it.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from seamlessflow.demo.warmup import warm_up
 TRAIN_TASKS = 2_000
 EVAL_TASKS = 100
 THREADS = 1
-"""At this size more only get in each other's way."""
-_TELL_EVERY = 25
+"""More threads are slower with a model of this size."""
+_PRINT_EVERY = 25
 
 
 def main() -> None:
-    """Reads the command line and makes everything."""
+    """Read the command line and prepare the demo."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0)
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def prepare(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
-    """Makes everything in `directory`, the same for the same seed."""
+    """Write model and tasks to `directory`; the same seed gives the same files."""
     model, tasks = directory / "model", directory / "tasks"
     for folder in (model, tasks):
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,13 +42,13 @@ def prepare(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
     write_tasks(make_tasks(EVAL_TASKS, seed, "eval"), tasks / "eval.jsonl")
     began = time.monotonic()
     make_model(model, seed, head_dim)
-    warm_up(model, seed, _tell)
+    warm_up(model, seed, _print_loss)
     took = {"warmup_s": round(time.monotonic() - began, 2)}
     (directory / "warmup.json").write_text(json.dumps(took), encoding="utf-8")
 
 
-def _tell(step: int, steps: int, loss: float) -> None:
-    if step % _TELL_EVERY == 0:
+def _print_loss(step: int, steps: int, loss: float) -> None:
+    if step % _PRINT_EVERY == 0:
         print(f"warm-up step {step} of {steps}: loss {loss:.3f}", flush=True)
 
 

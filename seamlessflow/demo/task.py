@@ -1,9 +1,9 @@
-"""The demo's task: look a code up in a table that only a tool can see. Pure.
+"""Task of the demo: look up a code in a table that only a tool can read. Pure.
 
-The user names a key, the model must call `lookup` with it, and must answer the code that the tool
-gives. Every task has its own random table, so guessing is right once in ten times and both turns
-are needed. A fifth of all (key, code) pairs is never trained on: the evaluation asks whether
-copying was learnt, not a table.
+The user names a key; the model must call `lookup` with it, then answer with the code that the tool
+returns. Every task has its own random table, so that a guess is right once in ten times and both
+turns are needed. A fifth of all (key, code) pairs is never trained on: the evaluation shows that
+the model learned to copy, not to remember pairs.
 """
 
 import json
@@ -19,7 +19,7 @@ DIGITS = range(10)
 
 
 class LookupTask(TypedDict):
-    """One task as it stands in a JSONL file."""
+    """One task, as a line of a JSONL file."""
 
     id: str
     split: Split
@@ -35,11 +35,11 @@ LOOKUP: dict[str, object] = {
         "parameters": {"type": "object", "properties": {"key": {"type": "integer"}}},
     },
 }
-"""The tool's definition; short, for it stands in every prompt."""
+"""Definition of the tool; short, because every prompt contains it."""
 
 
 def make_tasks(count: int, seed: int, split: Split) -> list[LookupTask]:
-    """`count` tasks; the same ones for the same arguments, on any machine."""
+    """Return `count` tasks; the same arguments give the same tasks on any machine."""
     draw = random.Random(f"{split} {seed}")
     return [_make_task(f"{split}-{seed}-{number:06d}", draw, split) for number in range(count)]
 
@@ -49,8 +49,7 @@ def question(task: LookupTask) -> Message:
 
 
 def look_up(task: LookupTask, arguments: str) -> str | None:
-    """What the tool answers to a call's `arguments` (JSON text); None where they are not `{"key":
-    digit}`."""
+    """Return the tool's result; None if `arguments`, a JSON text, are not `{"key": digit}`."""
     match _json(arguments):
         case {"key": int(key), **rest} if key in DIGITS and not rest and not isinstance(key, bool):
             return f"code {task['table'][key]}"
@@ -58,8 +57,7 @@ def look_up(task: LookupTask, arguments: str) -> str | None:
 
 
 def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
-    """1.0 where the first answer is one call of `lookup` with the right key and the last one is the
-    right code, else 0.0.
+    """Return 1.0 for one call of `lookup` with the right key and then the right code, else 0.0.
 
     `transcript` is all messages of the episode in OpenAI's chat format.
     """
@@ -73,7 +71,7 @@ def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
 
 
 def lookup_call(answer: Message) -> str | None:
-    """The arguments (JSON text) of an answer that is just one call of `lookup`, else None."""
+    """Return the arguments (JSON text) if the answer is a single call of `lookup`, else None."""
     if answer.get("content"):
         return None
     match answer.get("tool_calls"):
@@ -83,13 +81,12 @@ def lookup_call(answer: Message) -> str | None:
 
 
 def write_tasks(tasks: Iterable[LookupTask], path: Path) -> None:
-    """One JSON object a line."""
+    """Write tasks to a file, one JSON object a line."""
     path.write_text("".join(json.dumps(task) + "\n" for task in tasks), encoding="utf-8")
 
 
 def pairs(split: Split) -> list[tuple[int, int]]:
-    """The (key, code) pairs that tasks of a split ask for: 80 to train on, 20 held back, two of
-    them for each key."""
+    """Return the (key, code) pairs of a split: 80 to train on, 20 held back (two for each key)."""
     held_back = split == "eval"
     return [
         (key, code) for key in DIGITS for code in DIGITS if ((key + 3 * code) % 5 == 0) == held_back

@@ -1,8 +1,8 @@
-"""The demo's tokenizer: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
+"""Tokenizer of the demo: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
 
-A directory it writes works with `AutoTokenizer.from_pretrained`, chat template included. The
-dialogues come from the real renderer, so its long constant texts (the tool block) become a handful
-of tokens; a digit is always a token of its own, the same one in a prompt and in an answer.
+`AutoTokenizer.from_pretrained` reads the directory that it writes, with the chat template. The
+dialogues come from the real renderer, so that its long constant texts (the tool block) become a
+few tokens. A digit is always a token of its own, the same in a prompt and in an answer.
 """
 
 import json
@@ -30,20 +30,21 @@ MARKUP_TOKENS = (
 )
 
 BEHIND_USER = r"(?<=user)\n"
-"""The line break behind a role, a token of its own: the renderer encodes `user` of a tool answer by
-itself, and a template's whole text must give the same ids."""
+"""The line break behind a role, which must be a token of its own.
+
+The renderer encodes the `user` of a tool message by itself; the text of a whole template must give
+the same ids.
+"""
 
 MAX_VOCABULARY = 1024
-"""Enough for every constant text of the dialogues to become one token; training ends before it is
-full."""
+"""Enough to make every constant text of the dialogues one token; training ends below it."""
 
 DIALOGUES = 200
-"""Dialogues to train on. They differ in digits alone, so more would change nothing."""
+"""Dialogues to train on. They only differ in digits, so that more would change nothing."""
 
 
 def make_tokenizer(directory: Path) -> None:
-    """Writes `tokenizer.json`, `tokenizer_config.json` and the chat template; the same bytes each
-    time."""
+    """Write `tokenizer.json`, `tokenizer_config.json` and the chat template, always the same."""
     directory.mkdir(parents=True, exist_ok=True)
     _trained().save(str(directory / "tokenizer.json"))
     template = Path(__file__).with_name("chat_template.jinja")
@@ -70,7 +71,7 @@ def _trained() -> RustTokenizer:
 
 
 def _texts() -> Iterator[str]:
-    """What stands between the chat tokens of rendered dialogues."""
+    """Yield the texts between the chat tokens of rendered dialogues."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytes_only = _untrained({letter: number for number, letter in enumerate(letters)})
     _add_tokens(bytes_only)

@@ -1,8 +1,8 @@
-"""A short supervised warm-up on a noisy demonstrator: reinforcement needs something to reinforce.
+"""Supervised warm-up of the demo's model on a noisy demonstrator, before its reinforcement.
 
-The demonstrator always keeps to the form (a tool call, then an answer) but gives a digit on purpose
-only one time in five, else any digit. So the policy starts at a reward of about 0.1, and what it
-learns later it was not shown.
+Random weights would never earn a reward to learn from. The demonstrator always answers in the right
+form (a tool call, then an answer), but gives the right digit on purpose only one time in five, else
+a random one. So the policy begins at a reward of about 0.1, and learns the rest from rewards alone.
 
 Tensor letters: B episodes, T tokens, D width of the model.
 """
@@ -24,25 +24,24 @@ from seamlessflow.demo.task import DIGITS, LOOKUP, LookupTask, make_tasks, quest
 
 STEPS = 150
 EPISODES_PER_STEP = 96
-"""A third of it leaves some seeds with a policy that hardly copies, and a long plateau."""
+"""With a third of them, some seeds give a policy that hardly copies, and a long plateau."""
 LEARNING_RATE = 3e-3
 MAX_GRADIENT_NORM = 1.0
 RIGHT_ON_PURPOSE = 0.2
-"""Higher values start nearer to the solution: at 0.4 the first rewards are about 0.3."""
+"""A higher share begins nearer to the solution: at 0.4 the first rewards are about 0.3."""
 
 NOT_TRAINED = -100
-"""`cross_entropy`'s mark of a target that does not count."""
+"""Target that `cross_entropy` ignores."""
 
-Progress = Callable[[int, int, float], None]
+OnStep = Callable[[int, int, float], None]
 """Called after each step with its number, the number of all steps and the loss."""
 
-Turns = list[tuple[bytes, bool]]
-"""Runs of token ids, each with whether the model is to learn it."""
+Parts = list[tuple[bytes, bool]]
+"""Token ids of parts of an episode, each with True if the model learns them."""
 
 
-def warm_up(directory: Path, seed: int, progress: Progress, steps: int = STEPS) -> None:
-    """Trains the model in `directory` in place; the same weights for the same seed on the same
-    machine."""
+def warm_up(directory: Path, seed: int, on_step: OnStep, steps: int = STEPS) -> None:
+    """Train the model in `directory` in place; deterministic for one seed on one machine."""
     model = Qwen3ForCausalLM.from_pretrained(directory)
     demonstrator = Demonstrator(Renderer.load(directory, RENDERER), seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
@@ -53,19 +52,19 @@ def warm_up(directory: Path, seed: int, progress: Progress, steps: int = STEPS) 
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
-        progress(step, steps, loss.item())
+        on_step(step, steps, loss.item())
     model.save_pretrained(directory)
 
 
 def _loss(model: Qwen3ForCausalLM, ids_BT: torch.Tensor, next_BT: torch.Tensor) -> torch.Tensor:
-    """Mean over the tokens that are learnt; logits are made for these alone."""
-    learnt_BT = next_BT != NOT_TRAINED
+    """Return the mean over the learned tokens; logits are computed for these alone."""
+    learned_BT = next_BT != NOT_TRAINED
     hidden_BTD = model.model(input_ids=ids_BT).last_hidden_state[:, :-1]
-    return cross_entropy(model.lm_head(hidden_BTD[learnt_BT]), next_BT[learnt_BT])
+    return cross_entropy(model.lm_head(hidden_BTD[learned_BT]), next_BT[learned_BT])
 
 
 class Demonstrator:
-    """Plays episodes of training tasks, mostly wrong."""
+    """Player of training tasks, wrong in most episodes."""
 
     def __init__(self, renderer: Renderer, seed: int) -> None:
         self._draw = random.Random(f"demonstrator {seed}")
@@ -75,19 +74,21 @@ class Demonstrator:
         self._answer = cache(self._encode_answer)
 
     def batch(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ids and targets, both [B, T]; a target is the id itself or `NOT_TRAINED`."""
+        """Return ids and targets, both [B, T]; a target is the id itself or `NOT_TRAINED`."""
         episodes = [self.episode(self._draw.choice(self._tasks)) for _ in range(size)]
-        ids, targets = zip(*(_flat(turns) for turns in episodes), strict=True)
+        ids, targets = zip(*(_flat(parts) for parts in episodes), strict=True)
         return torch.tensor(ids), torch.tensor(targets)
 
-    def episode(self, task: LookupTask) -> Turns:
-        """Prompt, call, tool's answer, answer: of equal lengths in every episode, for a digit is
-        always one token."""
+    def episode(self, task: LookupTask) -> Parts:
+        """Return prompt, call, tool's message and answer.
+
+        Their lengths are equal in all episodes, because a digit is always one token.
+        """
         key = self._digit(task["key"])
         prompt, call = self._prompt(task["key"]), self._answer(call_text(key))
-        told = self._renderer.bridge(prompt, call, [tool_message(task, key)], [LOOKUP])
+        result = self._renderer.bridge(prompt, call, [tool_message(task, key)], [LOOKUP])
         answer = self._answer(answer_text(self._digit(task["table"][key])))
-        return [(prompt, False), (call, True), (told or b"", False), (answer, True)]
+        return [(prompt, False), (call, True), (result or b"", False), (answer, True)]
 
     def _digit(self, right: int) -> int:
         return right if self._draw.random() < RIGHT_ON_PURPOSE else self._draw.choice(DIGITS)
@@ -100,11 +101,11 @@ class Demonstrator:
         return self._renderer.encode(f"{text}<|im_end|>")
 
 
-def _flat(turns: Turns) -> tuple[list[int], list[int]]:
+def _flat(parts: Parts) -> tuple[list[int], list[int]]:
     ids: list[int] = []
     targets: list[int] = []
-    for run, learnt in turns:
+    for run, learned in parts:
         tokens = unpack(run)
         ids += tokens
-        targets += tokens if learnt else [NOT_TRAINED] * len(tokens)
+        targets += tokens if learned else [NOT_TRAINED] * len(tokens)
     return ids, targets

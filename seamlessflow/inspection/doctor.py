@@ -1,4 +1,4 @@
-"""Whether this machine can run the system: gathers facts, `findings.py` judges them."""
+"""Doctor: gathers facts about this machine; `findings.py` judges if it can run the system."""
 
 import importlib.metadata
 import re
@@ -24,7 +24,7 @@ _EXTRA = re.compile(r"extra == ['\"](?P<extra>\w+)['\"]")
 def examine(
     out: Path, model: Path | None, renderer: str, kafka: KafkaSettings | None
 ) -> Iterator[Finding]:
-    """All findings, one after the other; `kafka` None: no broker is configured."""
+    """Yield all findings, as soon as each is known; `kafka` is None if no broker is configured."""
     yield findings.python(sys.version_info[:2])
     yield from _packages()
     yield _safely("Java", _java)
@@ -39,15 +39,15 @@ def examine(
 
 
 def _safely(what: str, check: Callable[[], Finding]) -> Finding:
-    """A check that cannot be made has failed."""
+    """Return the finding of a check, or a failed one if the check raises."""
     try:
         return check()
     except (SeamlessFlowError, ImportError, OSError, subprocess.SubprocessError) as error:
-        return Finding(what, Grade.FAILED, str(error), "scripts/setup makes all that is needed")
+        return Finding(what, Grade.FAILED, str(error), "scripts/setup installs what is missing")
 
 
 def _packages() -> Iterator[Finding]:
-    """One line for all that are as they should be, one each for the others."""
+    """Yield a finding for each package that is missing or too old, and one for all the others."""
     good = 0
     if _version("seamlessflow") is None:
         remedy = "scripts/setup installs it"
@@ -61,7 +61,7 @@ def _packages() -> Iterator[Finding]:
             good += 1
         elif finding is not None:
             yield finding
-    yield Finding("packages", Grade.OK, f"{good} are as they should be")
+    yield Finding("packages", Grade.OK, f"{good} are installed as required")
 
 
 def _version(package: str) -> str | None:
@@ -91,11 +91,11 @@ def _jars() -> Finding:
     missing = [jar for jar in jars if not (folder / jar.path).exists()]
     if missing:
         text = f"{len(missing)} of {len(jars)} are not in {folder} yet"
-        remedy = "nothing: the first start fetches them (43 MB); before a journey, scripts/setup"
+        remedy = "nothing: the first start downloads them (43 MB), or scripts/setup before that"
         return Finding("Kafka's jars", Grade.WARNING, text, remedy)
     for jar in jars:
         check(folder / jar.path, jar)
-    return Finding("Kafka's jars", Grade.OK, f"{len(jars)}, all as locked")
+    return Finding("Kafka's jars", Grade.OK, f"{len(jars)}, all with the locked hashes")
 
 
 def _disk(out: Path) -> Finding:
@@ -107,13 +107,14 @@ def _memory() -> Finding:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
-        return Finding("memory", Grade.WARNING, "cannot be told here", "see that 4 GB are free")
+        remedy = "make sure that 4 GB are free"
+        return Finding("memory", Grade.WARNING, "cannot be measured here", remedy)
     kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     return findings.memory(kilobytes * 1024)
 
 
 def _model(directory: Path, renderer: str) -> Finding:
-    """Loading a renderer tries template, special tokens, bridging and parsing on the tokenizer."""
+    """Load the model's renderer, which tests template, special tokens, bridging and parsing."""
     from infra.rendering.renderer import Renderer
     from infra.rendering.settings import RendererError, RendererSettings
 
@@ -143,5 +144,5 @@ def _broker(kafka: KafkaSettings) -> Finding:
     try:
         return Finding(what, Grade.OK, f"cluster {cluster_id(kafka, _BROKER_TIMEOUT_S)}")
     except KafkaUnavailable as error:
-        remedy = "see that it runs; SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS say how"
+        remedy = "start it, or check SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS"
         return Finding(what, Grade.FAILED, str(error), remedy)

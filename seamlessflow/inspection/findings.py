@@ -1,4 +1,4 @@
-"""What the doctor says: findings, and the pure rules that make them.
+"""Findings of the doctor, and the pure rules that make them from facts.
 
 `doctor.py` gathers the facts.
 """
@@ -14,7 +14,7 @@ _FLOOR = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)\s*(?P<rule>>=|==)\s*(?P<version
 
 
 class Grade(StrEnum):
-    """How a check came out."""
+    """Grade of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,7 +23,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check; `remedy` says what to do where it is not ok."""
+    """Result of one check; `remedy` is empty if the grade is ok."""
 
     what: str
     grade: Grade
@@ -32,12 +32,12 @@ class Finding:
 
 
 def failed(findings: list[Finding]) -> bool:
-    """Whether something has to be done before anything can run."""
+    """Return True if one of the findings keeps the system from running."""
     return any(finding.grade is Grade.FAILED for finding in findings)
 
 
 def python(version: tuple[int, int]) -> Finding:
-    """The interpreter."""
+    """Judge the version of the interpreter."""
     text = ".".join(map(str, version))
     if version >= (3, 11):
         return Finding("Python", Grade.OK, text)
@@ -45,9 +45,10 @@ def python(version: tuple[int, int]) -> Finding:
 
 
 def package(requirement: str, installed: str | None, needed_for: str) -> Finding | None:
-    """A package against a requirement of this project; None for one without a floor.
+    """Judge an installed package by a requirement; return None for one without a least version.
 
-    `needed_for` is the extra that asks for it, empty for the base.
+    `installed` is None for a missing package; `needed_for` is the extra that requires it, empty for
+    a package that is always required.
     """
     match = _FLOOR.match(requirement)
     if match is None:
@@ -69,7 +70,7 @@ def package(requirement: str, installed: str | None, needed_for: str) -> Finding
 
 
 def disk(free: int, where: str) -> Finding:
-    """Free space in bytes where a run is kept."""
+    """Judge the free space, in bytes, of the directory for runs."""
     text = f"{free / GB:.1f} GB free in {where}"
     remedy = "free some space, or choose another directory with --out"
     if free < GB:
@@ -79,7 +80,7 @@ def disk(free: int, where: str) -> Finding:
 
 
 def memory(available: int) -> Finding:
-    """Memory in bytes that can be had without swapping."""
+    """Judge the memory, in bytes, that is available without swapping."""
     text = f"{available / GB:.1f} GB available"
     remedy = "end other programs; the demo needs about 4 GB"
     if available < 2 * GB:
@@ -89,7 +90,7 @@ def memory(available: int) -> Finding:
 
 
 def ports(taken: Mapping[int, str]) -> Finding:
-    """Ports of this machine that somebody else uses, with what they are wanted for."""
+    """Judge the usual ports: `taken` has those in use, with the process that would need them."""
     if not taken:
         return Finding("ports", Grade.OK, "the usual ones are free")
     text = ", ".join(f"{port} ({purpose}) is taken" for port, purpose in taken.items())
@@ -97,11 +98,11 @@ def ports(taken: Mapping[int, str]) -> Finding:
         "ports",
         Grade.WARNING,
         text,
-        "nothing, where seamlessflow chooses the ports; else set another, such as "
+        "nothing, if seamlessflow chooses the ports; else set another, such as "
         "SEAMLESSFLOW_GATEWAY__PORT",
     )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """2.13.0+cpu as (2, 13, 0)."""
+    """Return the numbers of a version, such as (2, 13, 0) for 2.13.0+cpu."""
     return tuple(int(number) for number in _NUMBER.findall(version.split("+")[0]))

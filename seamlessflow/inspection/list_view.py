@@ -1,4 +1,4 @@
-"""Finalized sessions as a table for people. Pure."""
+"""List of finalized sessions for the terminal. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _WIDEST_STATUS = len("unrewarded")
 
 
 def list_view(trajectories: Sequence[Trajectory]) -> Table:
-    """A row a session; ids are whole: they are what `show SESSION` wants."""
+    """Return a row for each session. Ids are never cut: they are arguments of `show SESSION`."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     widest = max((len(found.session_id) for found in trajectories), default=0)
     table.add_column("session", no_wrap=True, min_width=widest)

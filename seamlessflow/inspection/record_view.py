@@ -1,4 +1,4 @@
-"""Records for people: topic, place, and each field that says something. Pure."""
+"""View of records for the terminal: topic, place, and each field that is not empty. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -19,7 +19,7 @@ _EMPTY: tuple[object, ...] = (None, "", b"", (), {})
 
 
 def records_view(items: Sequence[Received], spell: Spell | None) -> Group:
-    """Return one block a record, in the given order; without `spell` tokens are ids alone."""
+    """Return a block for each record, in the given order; without `spell` tokens are ids."""
     return Group(*(part for item in items for part in _block(item, spell)))
 
 

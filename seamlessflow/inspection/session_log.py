@@ -1,4 +1,4 @@
-"""One session as its events on the log make it. Called by `seamlessflow show`."""
+"""Session as folded from its events on the log. Called by `seamlessflow show`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from schemas.topics import FLEET, SESSIONS, TRAJECTORIES
 
 
 class UnknownSession(SeamlessFlowError):
-    """No event of this session is on the log."""
+    """The log contains no event of a session."""
 
     def __init__(self, session_id: str, events: int) -> None:
         self.session_id = session_id
@@ -29,7 +29,7 @@ class UnknownSession(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class LoggedSession:
-    """A session, its events in order, and what its policy's tokens are."""
+    """A session, its events in order, and the tokenizer of its policy, None if it is unknown."""
 
     session: Session
     events: tuple[Received, ...]
@@ -37,7 +37,7 @@ class LoggedSession:
 
 
 def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
-    """Folds the events of one session, by id or name (its latest). Raises `UnknownSession`."""
+    """Fold the events of a session, by id or by name (the latest). Raises `UnknownSession`."""
     policies = _policies(settings)
 
     def strictness(policy: str) -> Strictness:
@@ -57,7 +57,7 @@ def load_session(settings: KafkaSettings, session_id: str) -> LoggedSession:
 
 
 def events_of(session_id: str, events: Iterable[Received]) -> list[Received]:
-    """Those of a session, or of the one of that name which was opened last."""
+    """Return the events of a session, or of the last one opened under that name."""
     found: list[Received] = []
     latest = None
     for item in events:
@@ -72,7 +72,7 @@ def events_of(session_id: str, events: Iterable[Received]) -> list[Received]:
 
 
 def recent_trajectories(settings: KafkaSettings, count: int) -> list[Trajectory]:
-    """The sessions that were finalized last, the newest at the end."""
+    """Return the sessions that were finalized last, the newest at the end."""
     found = [
         item.record
         for item in read_topic(settings, TRAJECTORIES)
@@ -90,7 +90,7 @@ def _policies(settings: KafkaSettings) -> dict[str, PolicyWeights]:
 
 
 def _tokenizer(policy: PolicyWeights | None) -> Tokenizer | None:
-    """None where the policy's directory is not on this machine any more."""
+    """Return the policy's tokenizer, or None if its directory is not on this machine."""
     if policy is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What is on a cluster: which topics, how many records, how far their readers are."""
+"""State of the topics on a cluster: their records, and the lag of the Kafka consumer groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ GROUPS: Mapping[str, str] = {
     REQUESTS.name: ManagerSection().group,
     TASKS.name: AgentsSection().group,
 }
-"""The consumer groups that commit offsets, by topic; all other readers find their place alone."""
+"""Kafka consumer groups that commit offsets, by topic; all other readers keep their own place."""
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """One topic of the contract; `lag` counts records behind the committed offsets of `group`."""
+    """State of one topic; `lag` counts records behind the committed offsets of `group`."""
 
     name: str
     partitions: int
@@ -33,7 +33,10 @@ class TopicState:
 
 
 def differences(settings: KafkaSettings) -> list[str]:
-    """What is not as the contract has it, a line each. Raises `KafkaUnavailable`."""
+    """Return a line for each topic that is missing or has the wrong number of partitions.
+
+    Raises `KafkaUnavailable`.
+    """
     there = partition_counts(settings)
     wanted = {
         settings.topic_prefix + name: topic.partitions
@@ -50,7 +53,7 @@ def differences(settings: KafkaSettings) -> list[str]:
 
 
 def states(settings: KafkaSettings) -> list[TopicState]:
-    """Every topic of the contract that is there. Raises `KafkaUnavailable`."""
+    """Return the state of every topic of the contract that exists. Raises `KafkaUnavailable`."""
     there = partition_counts(settings)
     names = [name for name in TOPICS if settings.topic_prefix + name in there]
     wanted = [name for topic in names for name in (topic, TOPICS[topic].dead_letters)]
@@ -68,7 +71,7 @@ def states(settings: KafkaSettings) -> list[TopicState]:
 
 
 def table(found: list[TopicState]) -> Table:
-    """For people."""
+    """Return the states as a table for the terminal."""
     shown = Table("topic", "partitions", "records", "dead letters", "read by", "lag")
     for column in (1, 2, 3, 5):
         shown.columns[column].justify = "right"

@@ -1,4 +1,4 @@
-"""A session's tree of tokens for people: who said what, sampled by which version, trained or not.
+"""Tree of a session's tokens for the terminal, with their versions and masks.
 
 Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled ones that are not
 trained yellow; where the policy version changes inside a turn, the newer part is underlined.
@@ -17,17 +17,18 @@ from consumers.trajectories.sessions.tree import Node
 from schemas.tokens import unpack
 
 Spell = Callable[[Sequence[int]], str]
-"""Text of token ids."""
+"""Returns the text of token ids."""
 
 _TRAINED, _MASKED, _GIVEN = "green", "yellow", "dim"
 
 
 def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
-    """The whole session; without `spell` ids stand for tokens."""
+    """Return the whole session; without `spell` tokens are shown as ids."""
     view = RichTree(_headline(session))
     reasons = masked_reasons(session)
     turns = {turn.prompt_node: turn for turn in session.turns.values()}
     turns |= {turn.node: turn for turn in session.turns.values()}
+    # A stack instead of recursion: a session may have thousands of turns, each below the last.
     places = [(root, view) for root in reversed(session.tree.roots)]
     while places:
         node_id, above = places.pop()
@@ -103,7 +104,7 @@ def _mean_logprob(node: Node) -> str:
 
 
 def _text(node: Node, spell: Spell | None, reason: str) -> Text:
-    """The node's tokens as running text, each span of one version in its style."""
+    """Return the node's tokens as running text, underlined behind a change of version."""
     ids = unpack(bytes(node.ids))
     starts = [span.start for span in node.spans] or [0]
     text = Text()
@@ -115,7 +116,7 @@ def _text(node: Node, spell: Spell | None, reason: str) -> Text:
 
 
 def _table(node: Node, spell: Spell | None, reason: str) -> Table:
-    """A row a token."""
+    """Return a row for each token."""
     table = Table("token", "id", "text", "log-prob", "version", "mask", box=None)
     ids = unpack(bytes(node.ids))
     logprobs = np.frombuffer(bytes(node.logprobs), "<f4").tolist() or [None] * len(ids)

@@ -1,4 +1,4 @@
-"""Where tables for people are printed."""
+"""Console for tables."""
 
 import os
 
@@ -8,7 +8,7 @@ WIDTH_OF_NO_TERMINAL = 200
 
 
 def wide_console() -> Console:
-    """As wide as the terminal; what goes into a file or a pipe is not cut to a narrow one."""
+    """Return a console as wide as the terminal, or wide enough for any table without a terminal."""
     console = Console()
     if console.is_terminal or "COLUMNS" in os.environ:
         return console

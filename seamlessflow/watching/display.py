@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a live panel on a terminal, a line now and then elsewhere."""
+"""Display of a running run: a live panel on a terminal, single lines elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ _SHOWN_REWARDS = 60
 
 
 class Display(Protocol):
-    """Told what goes on; shows it when it likes. Used from one thread."""
+    """Shows phases and progress of a run, as often as it likes. Used from one thread."""
 
     def phase(self, what: str) -> None:
-        """Something new begins."""
+        """Show that a new phase begins."""
 
     def progress(self, progress: RunProgress) -> None:
-        """The run is here now; called often."""
+        """Show the progress; called often."""
 
 
 class PlainDisplay:
-    """A line a phase and one every ten steps, for logs and pipes."""
+    """Display for logs and pipes: a line for each phase and for every ten steps."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told = 0
+        self._printed_steps = 0
         self._began_s = time.monotonic()
         self._notices: set[str] = set()
 
@@ -59,13 +59,13 @@ class PlainDisplay:
             if notice not in self._notices:
                 self._notices.add(notice)
                 self._console.print(f"! {notice}", highlight=False)
-        if progress.done >= self._told + _LINE_EVERY_STEPS:
-            self._told = progress.done - progress.done % _LINE_EVERY_STEPS
+        if progress.done >= self._printed_steps + _LINE_EVERY_STEPS:
+            self._printed_steps = progress.done - progress.done % _LINE_EVERY_STEPS
             self._console.print(headline(progress), highlight=False)
 
 
 class LiveDisplay:
-    """A panel that is drawn anew twice a second."""
+    """Display for terminals: a panel that is drawn twice a second."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
@@ -86,10 +86,10 @@ class LiveDisplay:
     ) -> None:
         self._live.__exit__(kind, error, traceback)
         if kind is None:
-            self._finished()
+            self._end_phase()
 
     def phase(self, what: str) -> None:
-        self._finished()
+        self._end_phase()
         self._phase, self._phase_began_s = what, time.monotonic()
         self._live.update(Text(f"… {what}"), refresh=True)
 
@@ -99,7 +99,7 @@ class LiveDisplay:
         self._drawn_s = time.monotonic()
         self._live.update(panel(progress, self._title, self._phase), refresh=True)
 
-    def _finished(self) -> None:
+    def _end_phase(self) -> None:
         if self._phase:
             took_s = time.monotonic() - self._phase_began_s
             line = f"[green]✓[/] {self._phase} [dim]({took_s:.0f} s)[/]"
@@ -107,12 +107,12 @@ class LiveDisplay:
 
 
 def display(console: Console, title: str) -> AbstractContextManager[Display]:
-    """The one that suits the console."""
+    """Return the display for a terminal, or the one for logs and pipes."""
     return LiveDisplay(console, title) if console.is_terminal else PlainDisplay(console)
 
 
 def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
-    """Everything about a run at a glance."""
+    """Return the progress as a panel."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right", no_wrap=True)
     table.add_column()
@@ -132,7 +132,7 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
 
 
 def headline(progress: RunProgress) -> str:
-    """The same in one line."""
+    """Return the progress as one line."""
     reward, left = progress.recent_reward(), progress.seconds_left()
     parts = [f"step {progress.done}/{progress.total}"]
     if reward is not None:
@@ -147,7 +147,7 @@ def headline(progress: RunProgress) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Values as bars between 0 and the largest, at least 1."""
+    """Return values as bars between 0 and the largest of them, or 1 if that is larger."""
     top = max([1.0, *values])
     return "".join(_BARS[min(7, max(0, int(value / top * 8)))] for value in values)
 

@@ -1,4 +1,4 @@
-"""Reads `control` and `fleet` of a run into a `RunProgress`, and keeps the records of `control`."""
+"""Observer of a run: folds `control` and `fleet` into its progress."""
 
 from types import TracebackType
 from typing import Self
@@ -13,7 +13,7 @@ _POLL_S = 0.05
 
 
 class Observer:
-    """Belongs to one thread. A context manager."""
+    """Reader of both topics, used from one thread. A context manager."""
 
     def __init__(self, settings: KafkaSettings, progress: RunProgress) -> None:
         self.progress = progress
@@ -32,7 +32,7 @@ class Observer:
         self._reader.close()
 
     def poll(self) -> RunProgress:
-        """The state, with what has arrived until now."""
+        """Fold in all records that have arrived; return the progress."""
         while received := self._reader.poll(_POLL_S):
             for item in received:
                 self.progress.apply(item.record)

@@ -1,7 +1,7 @@
-"""How far a run is: a pure fold over `control` and `fleet`, read like everybody else reads them.
+"""Progress of a run: a pure fold over `control` and `fleet`.
 
-Steps and their rewards count from the beginning of the log, so a resumed run goes on where it was;
-who holds which role counts from `since_ms`, when the present processes were started.
+Steps and their rewards count from the beginning of the log, so that a resumed run continues its
+figures. Roles and notices count only from `since_ms`, the start of the present processes.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ _PACE_STEPS = 20
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step that is over."""
+    """An optimizer step that is completed."""
 
     step: int
     version: int
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass
 class RunProgress:
-    """The state of a run. `total` is how many optimizer steps it is to have."""
+    """State of a run; `total` is the number of optimizer steps that it will have."""
 
     policy: str
     total: int
@@ -44,14 +44,14 @@ class RunProgress:
     """Newest published version of the policy."""
     tokenizer_directory: str = ""
     doing: dict[str, str] = field(default_factory=dict)
-    """What each worker does, in a word."""
+    """Present activity of each worker, in a few words."""
     serving: dict[str, int] = field(default_factory=dict)
-    """Version that each worker rolls out with; only workers that hold the role."""
+    """Version that each worker serves; only workers in the rollout role."""
     has_served: set[str] = field(default_factory=set)
-    """Workers that have rolled out at some time."""
+    """Workers that have been in the rollout role."""
     steps: dict[int, Step] = field(default_factory=dict)
     begun_ms: int | None = None
-    """When the first training task was issued by the present processes."""
+    """Time of the first training group that the present processes admitted."""
     finished: int = 0
     """Steps of the newest `RunFinished`."""
     running_groups: set[str] = field(default_factory=set)
@@ -59,26 +59,26 @@ class RunProgress:
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
     now_ms: int = 0
     _joined: set[str] = field(default_factory=set)
-    """Incarnations of the present processes."""
+    """Incarnations of the present processes, so that those of an earlier start are not reported."""
     _tokens: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
     def done(self) -> int:
-        """Optimizer steps that are over."""
+        """Number of completed optimizer steps."""
         return max(self.steps, default=-1) + 1
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done and the trainer has said so."""
+        """True once the trainer has reported the end of the run."""
         return self.finished >= self.total
 
     @property
     def last(self) -> Step | None:
-        """The newest step."""
+        """The newest completed step; None before the first."""
         return self.steps[max(self.steps)] if self.steps else None
 
     def apply(self, record: Record) -> None:
-        """Takes in the next record of either topic."""
+        """Fold in the next record of either topic."""
         at_ms = getattr(record, "at_ms", 0)
         self.now_ms = max(self.now_ms, at_ms)
         match record:
@@ -92,28 +92,28 @@ class RunProgress:
             case r.GroupAdmitted() | r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
                 self._group(record)
         if at_ms >= self.since_ms:
-            self._work(record)
+            self._activity(record)
             self._notice(record)
 
     def rewards(self) -> list[float]:
-        """Mean reward of each step, in order."""
+        """Return the mean reward of each step, in order."""
         known = (self.steps[step].reward for step in sorted(self.steps))
         return [reward for reward in known if reward is not None]
 
     def recent_reward(self, steps_ago: int = 0) -> float | None:
-        """Mean over the last ten steps as they were so many steps ago."""
+        """Return the mean over ten steps, the last of them `steps_ago`; None without any."""
         rewards = self.rewards()
         window = rewards[: len(rewards) - steps_ago][-RECENT_STEPS:]
         return fmean(window) if window else None
 
     def tokens_per_s(self) -> float:
-        """Tokens sampled and trained a second, over the last ten seconds."""
+        """Return the tokens sampled and trained a second, over the last ten seconds."""
         since_ms = self.now_ms - _SPEED_WINDOW_MS
         recent = sum(tokens for at_ms, tokens in self._tokens if at_ms > since_ms)
         return recent * 1000 / _SPEED_WINDOW_MS
 
     def seconds_left(self) -> float | None:
-        """At the pace of the last steps; None before there is one."""
+        """Estimate the rest of the run at the pace of the last steps; None before the first."""
         if self.begun_ms is None:
             return None
         ends = [step.at_ms for step in self.steps.values() if step.at_ms >= self.begun_ms]
@@ -136,7 +136,7 @@ class RunProgress:
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.discard(record.group_id)
 
-    def _work(self, record: Record) -> None:
+    def _activity(self, record: Record) -> None:
         match record:
             case r.RoleAssigned():
                 self.doing[record.worker] = f"→ {record.role}"
@@ -164,14 +164,14 @@ class RunProgress:
             case r.WeightsLoaded() if record.worker in self.serving:
                 self.serving[record.worker] = record.version
             case r.WorkerUsage():
-                self._count(record)
+                self._count_tokens(record)
 
     def _stop_training(self) -> None:
         for worker, what in self.doing.items():
             if what.startswith("training"):
                 self.doing[worker] = "waiting"
 
-    def _count(self, record: r.WorkerUsage) -> None:
+    def _count_tokens(self, record: r.WorkerUsage) -> None:
         self._tokens.append((record.at_ms, record.tokens))
         while self._tokens[0][0] < record.at_ms - 2 * _SPEED_WINDOW_MS:
             self._tokens.popleft()
