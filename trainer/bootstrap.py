@@ -15,6 +15,8 @@ from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.topics import cluster_id
 from infra.telemetry.tracing import Telemetry
+from infra.worker.activity import ActivityAccount
+from infra.worker.roles import new_incarnation
 from schemas.topics import TRAJECTORIES
 from trainer.backends.backend import Backend, UnknownChoice
 from trainer.backends.fsdp_backend import FsdpBackend
@@ -29,11 +31,10 @@ from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
 from trainer.recovery.resume import Resume, resume_from
-from trainer.roles.device import TrainerDevice, new_incarnation
+from trainer.roles.device import TrainerDevice
 from trainer.roles.heartbeat import Heartbeat, Vitals
 from trainer.roles.process import TrainerProcess
 from trainer.roles.roles import TrainerRoles
-from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import BatchLimits, Dataloader
 from trainer.steps.first_weights import announce, first_weights
@@ -104,8 +105,8 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
     producer = Producer(settings.kafka, _client_id(settings))
     roles = TrainerRoles(settings.trainer.worker, new_incarnation())
     found.restore_roles(roles)
-    vitals, usage = Vitals(), Usage(settings.trainer.worker, now_ms())
-    heartbeat = Heartbeat(settings, producer, roles, vitals, usage, now_ms)
+    vitals, activity = Vitals(), ActivityAccount(settings.trainer.worker, "train", now_ms())
+    heartbeat = Heartbeat(settings, producer, roles, vitals, activity, now_ms)
     heartbeat.start()
     control = Reader(settings.kafka, f"{_client_id(settings)}-control", dead_letters=producer)
     inbox = Inbox[Never]()
@@ -117,7 +118,7 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
         producer=producer,
         roles=roles,
         vitals=vitals,
-        usage=usage,
+        activity=activity,
         heartbeat=heartbeat,
         control=ReaderThread("trainer control", control, inbox.post, inbox.fail),
         inbox=inbox,

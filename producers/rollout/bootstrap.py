@@ -12,6 +12,7 @@ from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
+from infra.worker.roles import new_incarnation
 from producers.rollout.counts import Counts
 from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
@@ -20,7 +21,7 @@ from producers.rollout.probe.asking import EngineProbe
 from producers.rollout.process import RolloutProcess
 from producers.rollout.roles.announcements import Facts
 from producers.rollout.roles.device import EngineFactory, RolloutDevice
-from producers.rollout.roles.keeper import RoleKeeper, new_incarnation
+from producers.rollout.roles.keeper import RoleKeeper
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.settings import RolloutSettings
@@ -61,7 +62,7 @@ def build(
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S)
-    roles = RolloutRoles(mine.worker, new_incarnation(), mine.policy)
+    roles = RolloutRoles(mine.worker, new_incarnation(), policy=mine.policy)
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:

@@ -1,19 +1,14 @@
 """The device of the worker: the back end takes or gives back its memory as `control` says."""
 
 import logging
-import uuid
 from dataclasses import dataclass
 
+from infra.worker.roles import new_incarnation
 from schemas import records as r
 from trainer.backends.backend import Backend
 from trainer.roles.process import TrainerProcess
 
 _log = logging.getLogger(__name__)
-
-
-def new_incarnation() -> str:
-    """Return a name for this life of the process, new at each start."""
-    return uuid.uuid4().hex[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class TrainerDevice:
     def _begin_move(self) -> tuple[int, int]:
         """Return the time and the assignment that the move began with."""
         began_ms = self.process.now_ms()
-        self.process.usage.now("loading", began_ms)
+        self.process.activity.enter("loading", began_ms)
         return began_ms, self.process.roles.assignment
 
     def _acquired(self, began_ms: int, assignment: int) -> None:

@@ -1,14 +1,14 @@
-"""Signs of life and accounts of usage, from a thread of their own: a step may take minutes."""
+"""Heartbeats and activity reports, from a thread of their own: a step may take minutes."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from infra.kafka.producer import Producer
+from infra.worker.activity import ActivityAccount
 from schemas.records import WorkerHeartbeat
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.roles.roles import TrainerRoles
-from trainer.roles.usage import Usage
 from trainer.settings import TrainerSettings
 
 _END_TIMEOUT_S = 10
@@ -33,14 +33,14 @@ class Heartbeat:
         producer: Producer,
         roles: TrainerRoles,
         vitals: Vitals,
-        usage: Usage,
+        activity: ActivityAccount,
         now_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._producer = producer
         self._roles = roles
         self._vitals = vitals
-        self._usage = usage
+        self._activity = activity
         self._now_ms = now_ms
         self._ending = threading.Event()
         self._accounted_ms = now_ms()
@@ -72,7 +72,7 @@ class Heartbeat:
     def account(self) -> None:
         """Tells what was done since the last account."""
         self._accounted_ms = self._now_ms()
-        if record := self._usage.account(self._roles.incarnation, self._accounted_ms):
+        if record := self._activity.report(self._roles.incarnation, self._accounted_ms):
             self._producer.send(CONTROL.name, record)
 
     def close(self) -> None:

@@ -12,12 +12,12 @@ from typing import Never
 from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader_thread import ReaderThread
+from infra.worker.activity import Activity, ActivityAccount
 from schemas.records import Record, StepStarted
 from schemas.topics import CONTROL
 from trainer.roles import gang_errors
 from trainer.roles.heartbeat import Heartbeat, Vitals
 from trainer.roles.roles import TrainerRoles
-from trainer.roles.usage import Activity, Usage
 from trainer.settings import TrainerSettings
 from trainer.work import Work
 
@@ -30,7 +30,7 @@ class TrainerProcess:
     producer: Producer
     roles: TrainerRoles
     vitals: Vitals
-    usage: Usage
+    activity: ActivityAccount
     heartbeat: Heartbeat
     control: ReaderThread
     """Reads `control` into the inbox."""
@@ -46,7 +46,7 @@ class TrainerProcess:
     def enter(self, state: str, activity: Activity) -> None:
         """Set what heartbeats and activity records report from now on."""
         self.vitals.state = state
-        self.usage.now(activity, self.now_ms())
+        self.activity.enter(activity, self.now_ms())
 
     def check_gang(self, started: StepStarted | None = None) -> None:
         """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has the wrong size."""

@@ -9,6 +9,7 @@ concerns this process; the role waits until the worker's rollout process has giv
 from dataclasses import dataclass, field
 from typing import Literal
 
+from infra.worker.roles import WorkerRoles
 from schemas import records as r
 from schemas.records import Record
 
@@ -16,35 +17,16 @@ Due = Literal["acquire", "release", "rejoin"]
 
 
 @dataclass(slots=True)
-class TrainerRoles:
+class TrainerRoles(WorkerRoles):
     """State of a worker's trainer process."""
 
-    worker: str
-    incarnation: str
-    epoch: int = -1
-    """Newest scheduler heard of."""
-    obeyed: tuple[int, int] = (-1, -1)
-    """Newest (epoch, assignment) obeyed."""
-    wanted: r.RoleAssigned | None = None
-    """The assignment to train that is not acquired yet."""
-    held: r.RoleAssigned | None = None
-    """The assignment to train that is."""
     rollout_holds: bool = False
     """Whether the worker's rollout process has the device."""
-    leaving: bool = False
-    """Whether the held role is to be given up."""
-    lost: bool = False
-    """Whether the scheduler no longer counts with this incarnation."""
     gang: dict[str, str] = field(default_factory=dict)
     """Incarnations of all trainer processes of the newest gang, by worker."""
     gang_epoch: int = 0
     broken_by: str = ""
     """A worker of the gang whose process was lost."""
-
-    @property
-    def assignment(self) -> int:
-        """Newest assignment obeyed, -1 at first."""
-        return self.obeyed[1]
 
     def apply(self, record: Record) -> None:
         """Takes in one record."""
@@ -97,11 +79,11 @@ class TrainerRoles:
         )
 
     def _assign(self, record: r.RoleAssigned) -> None:
-        if record.epoch < self.epoch or (record.epoch, record.assignment) <= self.obeyed:
+        if not self.is_newer(record):
             return
         if record.role == "train" and record.incarnation != self.incarnation:
             return
-        self.epoch, self.obeyed = record.epoch, (record.epoch, record.assignment)
+        self.obey(record)
         training = record.role == "train"
         self.wanted = record if training else None
         self.leaving = self.held is not None and not training

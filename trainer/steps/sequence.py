@@ -155,7 +155,7 @@ class StepSequence:
         step = order.batch.step + 1
         self._dataloader.consumed(order.batch)
         self._control_state.steps_of[order.next_version] = step
-        process.usage.trained(order.batch.trained())
+        process.activity.add_tokens(order.batch.trained())
         self.origin = Origin(step, order.next_version, order.lineage)
         self._next_version, self._announced = order.next_version + 1, None
         process.vitals.version = order.next_version
@@ -178,7 +178,7 @@ class StepSequence:
             process.roles.rollout_holds,
             self._checkpoint.log,
         )
-        process.usage.now("loading", process.now_ms())
+        process.activity.enter("loading", process.now_ms())
 
         def saved(directory: Path) -> None:
             self._saved = origin

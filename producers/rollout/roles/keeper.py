@@ -4,9 +4,10 @@ Main loop only. Turns go back as soon as the role is to be given up, not when th
 """
 
 import logging
-import uuid
 
 from infra.telemetry.tracing import Span, Telemetry
+from infra.worker.activity import Activity
+from infra.worker.roles import new_incarnation
 from producers.rollout.roles import announcements as records
 from producers.rollout.roles.announcements import State
 from producers.rollout.roles.device import RolloutDevice
@@ -22,7 +23,6 @@ from producers.rollout.roles.outcomes import (
 )
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
-from producers.rollout.roles.usage import Activity
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.serving import Service, Serving
 from schemas.records import Record
@@ -65,7 +65,7 @@ class RoleKeeper:
 
     @property
     def activity(self) -> Activity:
-        """For the usage."""
+        """Return the activity that counts from now on."""
         if self._roles.busy:
             return "loading"
         if self._serving.running:
@@ -169,8 +169,3 @@ class RoleKeeper:
         _log.warning("the scheduler gave %s up; going on as %s", lost, self._roles.incarnation)
         self._serving.admission = Admission(self._roles.worker, self._roles.incarnation)
         self._reporter.rejoin()
-
-
-def new_incarnation() -> str:
-    """An id that no process start had before."""
-    return uuid.uuid4().hex[:12]

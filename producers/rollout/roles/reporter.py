@@ -1,4 +1,4 @@
-"""What others are told of a rollout process: heartbeats, usage, and its own events on `control`.
+"""What others are told of a rollout process: heartbeats, activity, and its own events on `control`.
 
 Main loop only. A failed delivery of any of these ends the process by the producer's next call.
 """
@@ -6,15 +6,15 @@ Main loop only. A failed delivery of any of these ends the process by the produc
 from collections.abc import Callable
 
 from infra.kafka.producer import Producer
+from infra.worker.activity import Activity, ActivityAccount
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.announcements import Facts, State, heartbeat
 from producers.rollout.roles.roles import RolloutRoles
-from producers.rollout.roles.usage import Activity, Usage
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, fleet_key
 
 HEARTBEAT_MS = 1_000
-USAGE_MS = 2_000
+ACTIVITY_MS = 2_000
 
 
 class Reporter:
@@ -24,16 +24,17 @@ class Reporter:
         self._producer = producer
         self._roles = roles
         self._facts = facts
-        self._usage = Usage(roles.worker, now_ms)
-        self._usage_due_ms = now_ms + USAGE_MS
+        self._account = ActivityAccount(roles.worker, "rollout", now_ms)
+        self._tokens = 0
+        self._activity_due_ms = now_ms + ACTIVITY_MS
         self._beat_due_ms = now_ms
         self._state: State | None = None
         self._key = ""
 
     @property
     def due_ms(self) -> int:
-        """The sooner of heartbeat and usage."""
-        return min(self._beat_due_ms, self._usage_due_ms)
+        """Return when the next heartbeat or activity report is due, in milliseconds."""
+        return min(self._beat_due_ms, self._activity_due_ms)
 
     def announce(self, record: Record) -> None:
         """Writes to `control`."""
@@ -48,14 +49,16 @@ class Reporter:
         now_ms: int,
     ) -> None:
         """Takes note of what goes on and writes what is due; a change of state is told at once."""
-        self._usage.now(activity, now_ms)
+        self._account.enter(activity, now_ms)
         if now_ms >= self._beat_due_ms or state != self._state:
             self.beat(state, health(), now_ms)
-        if now_ms >= self._usage_due_ms:
-            self._usage_due_ms = now_ms + USAGE_MS
-            usage = self._usage.report(self._roles.incarnation, tokens, now_ms)
-            if usage is not None:
-                self.announce(usage)
+        if now_ms >= self._activity_due_ms:
+            self._activity_due_ms = now_ms + ACTIVITY_MS
+            self._account.add_tokens(tokens - self._tokens)
+            self._tokens = tokens
+            report = self._account.report(self._roles.incarnation, now_ms)
+            if report is not None:
+                self.announce(report)
 
     def beat(self, state: State, health: EngineHealth | None, now_ms: int) -> None:
         """Writes a heartbeat."""

@@ -7,8 +7,9 @@ decision of a scheduler older than one already heard of; the role waits for the 
 the same worker to give up its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from infra.worker.roles import WorkerRoles
 from producers.rollout.roles.moves import Acquire, Load, Move, PublishedWeights, Rejoin, Release
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
@@ -18,18 +19,10 @@ TRAINER_SILENT_MS = 15_000
 
 
 @dataclass(slots=True)
-class RolloutRoles:
+class RolloutRoles(WorkerRoles):
     """State of a worker's rollout process."""
 
-    worker: str
-    incarnation: str
-    policy: str
-    epoch: int = -1
-    """Newest scheduler heard of."""
-    obeyed: tuple[int, int] = (-1, -1)
-    """Newest (epoch, assignment) obeyed."""
-    wanted: r.RoleAssigned | None = None
-    held: r.RoleAssigned | None = None
+    policy: str = field(kw_only=True)
     awake: bool = False
     """Whether the engine has its memory."""
     loaded: int | None = None
@@ -39,15 +32,8 @@ class RolloutRoles:
     """Whether a move is under way."""
     joined: bool = False
     """Whether `fleet` was read up to this incarnation's first heartbeat."""
-    lost: bool = False
-    leaving: bool = False
     trainer: tuple[int, bool] = (-1, False)
     """When the trainer process was last heard of, and whether it held its role then."""
-
-    @property
-    def assignment(self) -> int:
-        """Newest assignment obeyed, -1 at first."""
-        return self.obeyed[1]
 
     def apply(self, record: Record) -> None:
         """Takes in one record, in the order of its topic."""
@@ -125,10 +111,9 @@ class RolloutRoles:
         return None
 
     def _assign(self, record: r.RoleAssigned) -> None:
-        if record.epoch < self.epoch or (record.epoch, record.assignment) <= self.obeyed:
+        if not self.is_newer(record):
             return
-        self.epoch = record.epoch
-        self.obeyed = (record.epoch, record.assignment)
+        self.obey(record)
         mine = record.role == "rollout" and record.incarnation == self.incarnation
         self.wanted = record if mine and not self.leaving else None
 

@@ -38,7 +38,7 @@ def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r
 
 
 def fed(*records: Record) -> RolloutRoles:
-    roles = RolloutRoles(WORKER, MINE, "policy")
+    roles = RolloutRoles(WORKER, MINE, policy="policy")
     for record in records:
         roles.apply(record)
     return roles

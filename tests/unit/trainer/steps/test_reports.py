@@ -8,7 +8,6 @@ from schemas.records import ProgressStalled
 from trainer.data.batch import Batch
 from trainer.metrics.names import known
 from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
-from trainer.roles.usage import Usage
 from trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.one_step import StepDone, StepOrder
@@ -97,18 +96,3 @@ def test_metric_names_are_on_the_list(name: str) -> None:
 def test_the_learning_rate_warms_up_and_falls(schedule: str, expected: list[float]) -> None:
     settings = OptimizerSection(lr=1.0, min_lr=0.1, warmup_steps=2, schedule=schedule)
     assert [learning_rate(settings, step, 5) for step in range(5)] == pytest.approx(expected)
-
-
-def test_usage_adds_up_to_the_time_a_role_was_held() -> None:
-    usage = Usage("w", 0)
-    assert usage.account("i", 100) is None
-    usage.now("loading", 200)
-    usage.now("training", 230)
-    usage.now("idle", 330)
-    usage.trained(7)
-    record = usage.account("i", 400)
-    assert record is not None
-    assert (record.loading_ms, record.training_ms, record.idle_ms) == (30, 100, 70)
-    assert (record.from_ms, record.at_ms, record.tokens) == (100, 400, 7)
-    later = usage.account("i", 450)
-    assert later is not None and (later.idle_ms, later.tokens, later.from_ms) == (50, 0, 400)

@@ -1,7 +1,4 @@
-"""What the trainer process did with its time while it held a role: the figures of `WorkerUsage`.
-
-Told at each change; may be asked from another thread.
-"""
+"""Account of what a worker's process does with its time: the figures of `WorkerUsage`."""
 
 import threading
 from collections import Counter
@@ -9,46 +6,49 @@ from typing import Literal
 
 from schemas.records import WorkerUsage
 
-Activity = Literal["training", "loading", "idle", "none"]
-"""`none`: without a role, which is nobody's idle time."""
+Activity = Literal["decoding", "training", "loading", "idle", "none"]
+"""`none`: without a role, which is no idle time."""
 
 
-class Usage:
-    """Milliseconds by activity since the last account."""
+class ActivityAccount:
+    """Milliseconds by activity, and tokens, since the last report. Any thread may use it."""
 
-    def __init__(self, worker: str, now_ms: int) -> None:
+    def __init__(self, worker: str, process: Literal["rollout", "train"], now_ms: int) -> None:
         self._worker = worker
+        self._process = process
         self._lock = threading.Lock()
         self._activity: Activity = "none"
         self._begun_ms = self._changed_ms = now_ms
-        self._spent_ms: Counter[str] = Counter()
+        self._spent_ms: Counter[Activity] = Counter()
         self._tokens = 0
 
-    def now(self, activity: Activity, now_ms: int) -> None:
-        """From `now_ms` on the process does this."""
+    def enter(self, activity: Activity, now_ms: int) -> None:
+        """Count the time from `now_ms` on as this activity."""
         with self._lock:
             self._advance(now_ms)
             self._activity = activity
 
-    def trained(self, tokens: int) -> None:
-        """So many more tokens were trained."""
+    def add_tokens(self, tokens: int) -> None:
+        """Count tokens that were sampled or trained."""
         with self._lock:
             self._tokens += tokens
 
-    def account(self, incarnation: str, now_ms: int) -> WorkerUsage | None:
-        """The stretch since the last account; None where there was no role in it."""
+    def report(self, incarnation: str, now_ms: int) -> WorkerUsage | None:
+        """Return the figures since the last report, or None if there was no role in that time."""
         with self._lock:
             self._advance(now_ms)
             spent, tokens, begun_ms = self._spent_ms, self._tokens, self._begun_ms
             self._spent_ms, self._tokens, self._begun_ms = Counter(), 0, now_ms
-        if not (spent["training"] or spent["loading"] or spent["idle"]):
+        del spent["none"]
+        if not spent.total():
             return None
         return WorkerUsage(
             at_ms=now_ms,
             worker=self._worker,
             incarnation=incarnation,
-            process="train",
+            process=self._process,
             from_ms=begun_ms,
+            decoding_ms=spent["decoding"],
             training_ms=spent["training"],
             loading_ms=spent["loading"],
             idle_ms=spent["idle"],
@@ -56,5 +56,6 @@ class Usage:
         )
 
     def _advance(self, now_ms: int) -> None:
+        # The clock of the day may be set back.
         self._spent_ms[self._activity] += max(0, now_ms - self._changed_ms)
         self._changed_ms = max(self._changed_ms, now_ms)

@@ -1,0 +1,48 @@
+"""Rule of which assignments a process of a worker obeys, for rollout and training alike. Pure."""
+
+import uuid
+from dataclasses import dataclass
+
+from schemas.records import RoleAssigned
+
+
+@dataclass(slots=True)
+class WorkerRoles:
+    """Role of one process of a worker, as far as both kinds of process have it.
+
+    A process obeys only assignments that are newer than the last one it obeyed, by scheduler epoch
+    and number, and never one of a scheduler older than the newest it has read of.
+    """
+
+    worker: str
+    incarnation: str
+    epoch: int = -1
+    """Newest scheduler read of."""
+    obeyed: tuple[int, int] = (-1, -1)
+    """Newest (epoch, assignment) obeyed."""
+    wanted: RoleAssigned | None = None
+    """The assignment that the process moves towards."""
+    held: RoleAssigned | None = None
+    """The assignment whose role the process has."""
+    leaving: bool = False
+    """Whether the role is to be given up."""
+    lost: bool = False
+    """Whether the scheduler counts this incarnation as lost."""
+
+    @property
+    def assignment(self) -> int:
+        """Newest assignment obeyed, -1 at first."""
+        return self.obeyed[1]
+
+    def is_newer(self, record: RoleAssigned) -> bool:
+        """Return whether the assignment is one to obey."""
+        return record.epoch >= self.epoch and (record.epoch, record.assignment) > self.obeyed
+
+    def obey(self, record: RoleAssigned) -> None:
+        """Remember the assignment as the newest one obeyed."""
+        self.epoch, self.obeyed = record.epoch, (record.epoch, record.assignment)
+
+
+def new_incarnation() -> str:
+    """Return the name of one life of a process, which no other life has."""
+    return uuid.uuid4().hex[:12]
