@@ -83,9 +83,7 @@ class App:
                 raise ApiError(405, detail, code="method_not_allowed", allow=allow)
             await handler(exchange, session)
         except ApiError as error:
-            await exchange.answer(
-                error.status, error_body(_with_request_id(error, exchange)), error.headers
-            )
+            await _answer_error(exchange, error, error_body)
         except ClientGone:
             exchange.status = _CLIENT_GONE
         except Exception:
@@ -93,9 +91,7 @@ class App:
             if exchange.status:
                 # The answer has begun: only uvicorn can still end it, by closing the connection.
                 raise
-            await exchange.answer(
-                500, error_body(_with_request_id(ApiError(500, "internal error"), exchange))
-            )
+            await _answer_error(exchange, ApiError(500, "internal error"), error_body)
         finally:
             self._count(route, exchange.status, time.perf_counter() - began)
 
@@ -173,11 +169,13 @@ def _route(path: str) -> str:
     return f"{_MODEL_PREFIX}*" if path.startswith(_MODEL_PREFIX) else path
 
 
-def _with_request_id(error: ApiError, exchange: Exchange) -> ApiError:
-    """Add the call's request id to an error. A call that made no turn gets its id here."""
+async def _answer_error(
+    exchange: Exchange, error: ApiError, error_body: Callable[[ApiError], bytes]
+) -> None:
+    # A call that did not get as far as a turn has no name yet.
     exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
     error.request_id = exchange.request_id.decode()
-    return error
+    await exchange.answer(error.status, error_body(error), error.headers)
 
 
 async def _not_found(exchange: Exchange, _: str | None) -> None:
