@@ -103,7 +103,7 @@ def tasks(
     """Return a task for each attempt that is due and newer than the one in `issued`.
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record,
-    so a scheduler that restarted may issue it again: the gateway refuses a session that exists.
+    so a scheduler that restarted may issue it again: the manager refuses a session that exists.
     """
     return [
         _task(name, group, sample, attempt, settings, source)

@@ -6,12 +6,28 @@ A pure fold. All times in milliseconds. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.state.rolling import Rolling
 from schemas import records as r
 from schemas.records import Record
 
+WINDOW = 16
 _LONGEST_PAUSE_MS = 600_000
 """Bound of a pause between groups, so that one outage does not dominate the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """The last `WINDOW` measurements, newest last."""
+
+    values: tuple[float, ...] = ()
+
+    def add(self, value: float) -> "Rolling":
+        """Return the measurements with one more."""
+        return Rolling((*self.values, value)[-WINDOW:])
+
+    @property
+    def mean(self) -> float | None:
+        """Mean, or None before the first measurement."""
+        return sum(self.values) / len(self.values) if self.values else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

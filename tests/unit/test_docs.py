@@ -87,8 +87,8 @@ def test_every_record_in_a_diagram_has_a_schema(page: Path) -> None:
 @page
 def test_every_record_in_a_table_has_a_schema(page: Path) -> None:
     rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
-    named = {code for row in rows for code in CODE.findall(row) if RECORD.fullmatch(code)}
-    assert named - set(raw_schemas()) == set()
+    named = {record for row in rows for record in RECORD.findall(row)}
+    assert named - set(raw_schemas()) - {"AnthropicModel", "OpenTelemetry"} == set()
 
 
 @page
