@@ -1,7 +1,8 @@
-"""Advantage estimators: the returns of a group's sessions to one advantage a session.
+"""Advantage estimators: from the returns of a group's sessions to one advantage per session.
 
-Baseline and advantage belong to the session; every trained token of a session gets the session's.
-Registered by name (`ESTIMATORS`); called by the dataloader. `_S` counts the sessions of a group.
+Every trained token of a session gets the advantage of its session. Estimators are registered by
+name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls them. `_S` counts the
+sessions of a group.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +14,12 @@ Returns = NDArray[np.float64]
 Estimator = Callable[[Returns], Returns]
 
 EQUAL = 1e-8
-"""Returns closer together than this are the same return."""
+"""Returns that differ by no more than this are equal: their spread is rounding, and dividing by it
+would make large advantages of it."""
 
 
 def grpo(returns_S: Returns) -> Returns:
-    """(r - mean) / standard deviation of the group; zero where all are equal.
+    """Return (r - mean) / standard deviation of the group; zeros if all returns are equal.
 
     Group relative policy optimization, arXiv 2402.03300, with the population's deviation.
     """
@@ -27,7 +29,7 @@ def grpo(returns_S: Returns) -> Returns:
 
 
 def grpo_unscaled(returns_S: Returns) -> Returns:
-    """r - mean of the group, so that easy and hard tasks weigh as their returns do.
+    """Return r - mean of the group, without scaling by the spread of the returns.
 
     Dr. GRPO, arXiv 2503.20783.
     """
@@ -35,8 +37,9 @@ def grpo_unscaled(returns_S: Returns) -> Returns:
 
 
 def rloo(returns_S: Returns) -> Returns:
-    """r - mean of the other sessions; zero for a session alone. REINFORCE leave-one-out,
-    2402.14740.
+    """Return r - mean of the other sessions; zero for a group of one session.
+
+    REINFORCE leave-one-out, arXiv 2402.14740.
     """
     others = len(returns_S) - 1
     if not others:
@@ -45,7 +48,7 @@ def rloo(returns_S: Returns) -> Returns:
 
 
 def varied(returns_S: Returns) -> bool:
-    """Whether the returns differ at all."""
+    """Return whether the returns differ by more than `EQUAL`."""
     return bool(np.ptp(returns_S) > EQUAL) if len(returns_S) else False
 
 

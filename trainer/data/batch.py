@@ -1,6 +1,6 @@
-"""Ready groups to the batch of one optimizer step: which, with which tokens and advantages.
+"""Batches: the ready groups that one optimizer step trains, with their tokens and advantages.
 
-Groups whose tokens age first are taken first; plain arrival order would favour short sessions.
+Groups whose tokens are stalest are taken first; the order of arrival would favour short sessions.
 Pure; called by the dataloader when a batch is due, and with the recorded groups after a restart.
 """
 
@@ -20,54 +20,58 @@ from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """How groups become a batch."""
+    """The settings by which groups become a batch."""
 
     estimator: Estimator
     filters: Mapping[str, Action]
     on_stale: OnStale
     max_staleness: int
-    """Optimizer steps a trained token may be behind."""
+    """Largest staleness of a trained token, in optimizer steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A group with what of it enters the loss."""
+    """A group with the part of it that enters the loss."""
 
     group: Group
     chains: tuple[Chain, ...]
     advantages: tuple[float, ...]
-    """One a chain."""
+    """One per chain."""
 
     stale: int = 0
+    """Tokens masked because they are stale."""
+
     longest_stale: int = 0
+    """Trained tokens of the longest chain with a stale token."""
+
     filtered: str = ""
-    """Rule that keeps it out of the loss."""
+    """Filter that keeps the group out of the loss; empty if none does."""
 
     dropped: tuple[str, str] | None = None
-    """Reason and detail, where it is not to be trained at all."""
+    """Reason and detail if the group must be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one optimizer step trains on."""
+    """The groups that one optimizer step trains."""
 
     step: int
     groups: tuple[Prepared, ...]
 
     def chains(self) -> list[Chain]:
-        """All chains that enter the loss."""
+        """Return all chains that enter the loss."""
         return [chain for one in self.groups for chain in one.chains]
 
     def advantages(self) -> list[float]:
-        """One a chain, in the same order."""
+        """Return one advantage per chain, in the order of `chains`."""
         return [value for one in self.groups for value in one.advantages]
 
     def trained(self) -> int:
-        """Tokens that enter the loss."""
+        """Return how many tokens enter the loss."""
         return sum(chain.trained() for chain in self.chains())
 
     def members(self) -> tuple[StepGroup, ...]:
-        """Groups and sessions, as `StepCommitted` records them."""
+        """Return groups and sessions as `StepCommitted` records them."""
         return tuple(
             StepGroup(
                 group_id=one.group.group_id,
@@ -79,14 +83,14 @@ class Batch:
 
 @dataclass(slots=True)
 class Selection:
-    """The groups of a batch, and those that were found unfit on the way."""
+    """The groups of a batch, and the groups that must be dropped instead."""
 
     chosen: list[Prepared] = field(default_factory=list)
     dropped: list[Prepared] = field(default_factory=list)
 
 
 def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
-    """Up to `count` groups, those first whose oldest token is the oldest."""
+    """Return up to `count` groups, beginning with the one whose oldest token is stalest."""
     selection = Selection()
     for group in sorted(ready, key=lambda one: -_age(one, clock)):
         prepared = prepare(group, clock, rules)
@@ -100,7 +104,10 @@ def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRul
 
 
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
-    """What of a group enters the loss. Advantages are over all its sessions, trained or not."""
+    """Return the part of a group that enters the loss.
+
+    Advantages are computed over all its sessions, whether or not any of their tokens is trained.
+    """
     returns = group.returns()
     advantage_of = dict(
         zip(
@@ -122,7 +129,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
 
 
 def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
-    """What is known of a batch before it is trained, by metric name (see `trainer/metrics`)."""
+    """Return the metrics that are known before training (names in `trainer/metrics/names.py`)."""
     groups = batch.groups
     returns = np.array([value for one in groups for value in one.group.returns()])
     spread = [float(np.std(one.group.returns())) for one in groups]

@@ -1,8 +1,8 @@
-"""A trajectory's tree as training chains: token sequences from a root to where a branch ends.
+"""Chains: the token sequences of a trajectory's tree, from a root to where a branch ends.
 
 Each token that may be trained is trained in exactly one chain, the first in node order, however
-many branches share it. Tokens behind the last trained one are left out: nothing depends on them.
-Pure; called by the dataloader. `_T` counts the tokens of a chain.
+many branches share it. A chain ends with its last trained token, because no loss depends on tokens
+after it. Pure; called by `sessions.py`. `_T` counts the tokens of a chain.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
 
 NOWHERE = -1
-"""Turn, offset and version of a token that no policy sampled."""
+"""Turn, offset and version of a token that no policy sampled; also an unknown version."""
 
 
 class TrajectoryMalformed(SeamlessFlowError):
-    """A trajectory contradicts itself; nothing of it can be trained."""
+    """A trajectory that contradicts itself; nothing of it can be trained."""
 
     def __init__(self, session: str, reason: str) -> None:
         self.session = session
@@ -39,24 +39,24 @@ class TrajectoryMalformed(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Equal-length arrays with one entry a token."""
+    """Arrays of equal length with one entry per token."""
 
     ids_T: Int32s
     trained_T: Bools
     logprobs_T: Floats
-    """What the engine reported when it sampled the token."""
+    """Log-prob that the engine reported when it sampled the token."""
 
     versions_T: Int32s
     """Policy version that sampled the token."""
 
     turns_T: Int32s
-    """Place of the token's turn in the chain's list of turns."""
+    """Index of the token's turn in the chain's `turns`."""
 
     offsets_T: Int32s
-    """Place of the token in its turn's completion."""
+    """Index of the token in its turn's completion."""
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
-        """The tokens of these (start, end) runs, one behind the other."""
+        """Return the tokens of these (start, end) runs, joined."""
         return Tokens(
             _joined(self.ids_T, pieces),
             _joined(self.trained_T, pieces),
@@ -69,7 +69,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One sequence to train on, with where each of its tokens came from."""
+    """One sequence to train on, with the origin of each of its tokens."""
 
     session_id: str
     turns: tuple[str, ...]
@@ -79,23 +79,23 @@ class Chain:
         return len(self.tokens.ids_T)
 
     def trained(self) -> int:
-        """How many tokens enter the loss."""
+        """Return how many tokens enter the loss."""
         return int(np.count_nonzero(self.tokens.trained_T))
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """All chains of a trajectory, and the sampled tokens that are in none, by reason."""
+    """All chains of a trajectory, and the number of sampled tokens in none of them, by reason."""
 
     chains: tuple[Chain, ...]
     masked: Mapping[str, int]
 
 
 def chains(trajectory: Trajectory, policy: str) -> Chains:
-    """The chains that train `policy`. Raises `TrajectoryMalformed`.
+    """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
-    What the trajectory masks stays masked. Masked here: tokens of another policy, of a version
-    that is not known exactly, and a first token, which nothing predicts.
+    Tokens that the trajectory masks stay masked. Also masked are tokens of another policy, tokens
+    whose version is not known exactly, and a first token, because no token predicts it.
     """
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)
@@ -108,6 +108,7 @@ def chains(trajectory: Trajectory, policy: str) -> Chains:
         if trained_T[:1].any():
             masked["no_prefix"] += 1
             trained_T[0] = False
+        # The next branches share these tokens and must not train them again.
         for start, end in pieces:
             flat.trained_T[start:end] = False
         if (trained := trained_T.nonzero()[0]).size:
@@ -118,7 +119,7 @@ def chains(trajectory: Trajectory, policy: str) -> Chains:
 
 
 def without(chain: Chain, masked_T: Bools) -> Chain | None:
-    """The chain with these tokens no longer trained; None if none is left."""
+    """Return the chain without these tokens in the loss, or None if no trained token is left."""
     trained_T = chain.tokens.trained_T & ~masked_T
     left = np.flatnonzero(trained_T)
     if not left.size:
@@ -128,7 +129,7 @@ def without(chain: Chain, masked_T: Bools) -> Chain | None:
 
 
 def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
-    """All tokens in node order; fills `turns` with the place of each turn."""
+    """Return all tokens in node order; fill `turns` with the index of each turn."""
     ids_T = np.frombuffer(trajectory.tokens, "<i4")
     size = len(ids_T)
     mask = np.frombuffer(trajectory.loss_mask, np.uint8)
@@ -140,6 +141,7 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
     sampled: Counter[str] = Counter()
     for node in trajectory.nodes:
         _check(trajectory, node, size)
+        # A completion that continues in several nodes goes on counting its offsets.
         if node.origin == "policy":
             end = node.start + node.length
             turns_T[node.start : end] = turns.setdefault(node.turn_id, len(turns))
@@ -162,7 +164,7 @@ def _check(trajectory: Trajectory, node: TrajectoryNode, size: int) -> None:
 
 
 def _branches(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
-    """The paths to every node that no child continues at its end, as runs of the flat arrays."""
+    """Return the path to every node that no child continues at its end, as runs of the arrays."""
     continued = {
         node.parent
         for node in nodes
@@ -176,6 +178,7 @@ def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> list[tuple[i
     node = leaf
     while node.parent >= 0:
         end, node = node.parent_end, nodes[node.parent]
+        # Runs that touch are joined, so that most chains are a single slice of the arrays.
         if node.start + end == pieces[-1][0]:
             pieces[-1] = (node.start, pieces[-1][1])
         else:
@@ -184,7 +187,7 @@ def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> list[tuple[i
 
 
 def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
-    """The version of every sampled token, `NOWHERE` where it is not known exactly."""
+    """Return the version of every sampled token, `NOWHERE` where it is not known exactly."""
     spans = sorted(trajectory.spans, key=lambda span: span.start)
     ends = [span.start for span in spans[1:]] + [len(turns_T)]
     versions_T = np.full(len(turns_T), NOWHERE, np.int32)
@@ -214,7 +217,7 @@ def _mask(tokens: Tokens, reason: str, masked_T: Bools | None, counts: Counter[s
 
 
 def _shortened(pieces: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """The first `length` tokens of the runs."""
+    """Return the runs cut to their first `length` tokens."""
     found = []
     for start, end in pieces:
         found.append((start, min(end, start + length)))

@@ -1,7 +1,8 @@
-"""Groups that teach nothing: named rules, and whether what they find still counts for the batch.
+"""Filters: named rules that keep groups without a gradient out of the loss.
 
-A group that is counted fills its place in the batch and its credit returns with the step; a dropped
-one leaves its place to another. Registered by name (`FILTERS`); called by the dataloader.
+What a rule does with such a group is its action. `count`: the group fills its place in the batch,
+and its credit returns with the step. `drop`: another group takes its place. Rules are registered by
+name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +15,16 @@ from trainer.data.chains import Chain
 
 Action = Literal["count", "drop"]
 Filter = Callable[[Sequence[float], Sequence[Chain]], bool]
-"""Whether the rule takes a group with these returns (one a session) and chains out of the loss."""
+"""Returns whether a group with these returns (one per session) and chains leaves the loss."""
 
 
 def zero_variance(returns: Sequence[float], _: Sequence[Chain]) -> bool:
-    """All sessions returned the same: no advantage, no gradient."""
+    """Return whether all sessions have the same return, so that no token has an advantage."""
     return not varied(np.asarray(returns))
 
 
 def untrainable(_: Sequence[float], chains: Sequence[Chain]) -> bool:
-    """No token of the group may be trained."""
+    """Return whether no token of the group may be trained."""
     return not chains
 
 
@@ -33,7 +34,10 @@ FILTERS: Mapping[str, Filter] = {"zero_variance": zero_variance, "untrainable": 
 def verdict(
     rules: Mapping[str, Action], returns: Sequence[float], chains: Sequence[Chain]
 ) -> tuple[str, Action] | None:
-    """The first rule that applies, with what it asks for; `rules` in the order they were set."""
+    """Return the name and action of the first rule that applies, or None if none does.
+
+    `rules` are tried in the order of the setting.
+    """
     for name, action in rules.items():
         if FILTERS[name](returns, chains):
             return name, action

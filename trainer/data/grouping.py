@@ -1,9 +1,9 @@
-"""Sessions to groups: which sessions make a group, and when it is ready or given up.
+"""Grouping of sessions: the members of each group, and whether it is ready or dropped.
 
-Pure: finalized sessions and the scheduler's advice in, records for `control` out. A group takes the
-first valid session of each sample until it has as many as it asks for; at its deadline it is
-ready with fewer, or dropped. What an earlier process recorded stays as it was recorded: settled
-groups take no session, groups recorded as ready wait for just their sessions.
+Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
+session of each sample until it has as many as it asks for; at its deadline it is ready with fewer,
+or dropped. What an earlier process recorded stays as it was recorded: settled groups take no
+session, and groups recorded as ready wait for exactly their recorded sessions.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ class Group:
     sessions: tuple[ValidSession, ...]
 
     def returns(self) -> list[float]:
-        """Terminal reward of each session."""
+        """Return the terminal reward of each session."""
         return [session.reward for session in self.sessions]
 
     def version_min(self) -> int | None:
-        """Oldest policy version among its trained tokens."""
+        """Return the oldest policy version among its trained tokens, or None without any."""
         known = (session.version_min for session in self.sessions)
         return min((version for version in known if version is not None), default=None)
 
@@ -40,6 +40,7 @@ class _Open:
     by_sample: dict[int, ValidSession] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
+    """Ids of all its sessions so far, valid or not."""
 
 
 class Grouping:
@@ -48,7 +49,9 @@ class Grouping:
     def __init__(
         self, settled: Iterable[str] = (), fixed: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready."""
+        """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready, by
+        group.
+        """
         self._settled = set(settled)
         self._fixed = {group: tuple(sessions) for group, sessions in (fixed or {}).items()}
         self._open: dict[str, _Open] = {}
@@ -56,13 +59,13 @@ class Grouping:
         """Groups for training, in the order they became ready."""
 
         self.evaluated: list[Group] = []
-        """Groups for evaluation that became ready; whoever reads them clears the list."""
+        """Groups for evaluation that became ready; the dataloader takes and clears them."""
 
         self.ignored: Counter[str] = Counter()
         """Sessions that changed nothing, by reason."""
 
     def add(self, session: ValidSession | FailedSession, now_ms: int) -> list[Record]:
-        """Takes a finalized session; returns what to tell."""
+        """Add a finalized session; return the records that follow from it."""
         source = session.source
         if reason := self._needless(source):
             self.ignored[reason] += 1
@@ -75,7 +78,7 @@ class Grouping:
         return self._complete(source.group_id, group, now_ms)
 
     def expire(self, group_id: str, now_ms: int) -> list[Record]:
-        """The deadline of a group has passed: it is ready with what it has, or dropped."""
+        """Make a group whose deadline has passed ready with the sessions it has, or drop it."""
         if group_id in self._settled or group_id in self.ready or group_id in self._fixed:
             return []
         group = self._open.get(group_id, _Open())
@@ -88,21 +91,19 @@ class Grouping:
         return [self.drop(group_id, reason, detail, now_ms)]
 
     def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:
-        """Gives a group up."""
+        """Drop a group; return the record of it."""
         self.settle(group_id)
         return GroupDropped(at_ms=now_ms, group_id=group_id, reason=reason, detail=detail)
 
     def settle(self, group_id: str) -> None:
-        """The group is over; further sessions of it are ignored."""
+        """End a group; further sessions of it are ignored."""
         self._settled.add(group_id)
         self._fixed.pop(group_id, None)
         self.ready.pop(group_id, None)
         self._open.pop(group_id, None)
 
     def held(self) -> list[SessionSource]:
-        """The sessions that are not yet in a step or given up: they must be read again at a
-        restart.
-        """
+        """Return the sessions of groups that are not over; a restart must read them again."""
         groups = [*self._open, *self.ready]
         return [session.source for group in groups for session in self._held_of(group)]
 
@@ -113,6 +114,7 @@ class Grouping:
         return group.by_sample.values() if group else ()
 
     def _needless(self, source: SessionSource) -> str:
+        """Return the reason to ignore a session, or an empty string."""
         if source.group_id in self._settled or source.group_id in self.ready:
             return "late"
         group = self._open.get(source.group_id, _Open())
@@ -139,6 +141,7 @@ class Grouping:
         fixed = self._fixed.get(group_id)
         by_id = {one.source.session_id: one for one in group.by_sample.values()}
         if fixed is not None:
+            # Recorded as ready already, so no record follows; the recorded order decides.
             if len(by_id) == len(fixed):
                 self._keep(Group(group_id, tuple(by_id[name] for name in fixed)))
             return []

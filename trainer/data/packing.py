@@ -1,9 +1,9 @@
-"""Chains to micro-batches of at most a budget of tokens, without a Python step a token.
+"""Packing of chains into micro-batches of limited size, without a Python loop over tokens.
 
-`padded`: one chain a row, rows of like length together, padding behind. `packed`: many chains in
-one row, each with positions from 0, for attention that keeps them apart. Pure; called by the
-dataloader. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S all
-tokens of all chains.
+`padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
+chains in one row, each with positions from 0, for attention that keeps them apart. Pure; called by
+`steps/one_step.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S
+all tokens of all chains.
 """
 
 from bisect import bisect_left, insort
@@ -24,15 +24,15 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward and backward pass takes."""
+    """The input of one forward and backward pass."""
 
     ids_BT: Int64s
     positions_BT: Int64s | None
-    """Place of each token in its chain; None where every row is one chain."""
+    """Index of each token in its chain; None if every row is one chain."""
 
     rows_N: Int64s
     columns_N: Int64s
-    """Where the trained token is predicted: one column before the token itself."""
+    """Column that predicts the trained token: the one before the token itself."""
 
     targets_N: Int64s
     logprobs_N: Floats
@@ -41,10 +41,10 @@ class MicroBatch:
     versions_N: Int32s
     advantages_N: Floats
     chains_N: Int32s
-    """Which of the packed chains the token is of."""
+    """Index of the token's chain in the list that was packed."""
 
     places_N: Int32s
-    """Which token of that chain it is."""
+    """Index of the token in that chain."""
 
     def __len__(self) -> int:
         return len(self.targets_N)
@@ -52,7 +52,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """All chains one behind the other, and what is known of each trained token."""
+    """The tokens of all chains, joined, with the length and start of each chain."""
 
     lengths_C: Int64s
     starts_C: Int64s
@@ -69,9 +69,9 @@ def pack(
     layout: Layout,
     padding_id: int = 0,
 ) -> list[MicroBatch]:
-    """Micro-batches with all tokens of all chains; `advantages` has one value a chain.
+    """Return micro-batches with all tokens of all chains; `advantages` has one value per chain.
 
-    A micro-batch holds at most `budget` tokens, padding included; a longer chain has one to itself.
+    A micro-batch holds at most `budget` tokens, padding included; a longer chain gets its own.
     """
     if not chains:
         return []
@@ -82,7 +82,7 @@ def pack(
 
 
 def empty(padding_id: int = 0) -> MicroBatch:
-    """A micro-batch without a trained token, for a rank that has to keep step with the others."""
+    """Return a micro-batch without a trained token, for a rank that has less to do than others."""
     none = np.zeros(0, np.int64)
     ints, floats = none.astype(np.int32), none.astype(np.float32)
     ids_BT = np.full((1, 2), padding_id, np.int64)
@@ -90,7 +90,10 @@ def empty(padding_id: int = 0) -> MicroBatch:
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """The micro-batches of each rank: equally many, of like size at the same place."""
+    """Return the micro-batches of each rank: as many for each, of similar size at each index.
+
+    FSDP2 communicates in every pass, so a rank with fewer passes would block the others.
+    """
     if not batches:
         return [[] for _ in range(ranks)]
     ordered = sorted(batches, key=lambda batch: -batch.ids_BT.size)
@@ -112,7 +115,10 @@ def _flatten(chains: Sequence[Chain]) -> _Flat:
 
 
 def _rows(lengths_C: Int64s, budget: int) -> list[Int64s]:
-    """Chains longest first, cut where one more row of the first one's length exceeds the budget."""
+    """Return the chains of each padded micro-batch, longest first.
+
+    The first chain of a micro-batch is its longest, so it decides how many rows fit the budget.
+    """
     order = np.argsort(-lengths_C, kind="stable")
     cuts, start = [], 0
     while start < len(order):
@@ -123,8 +129,12 @@ def _rows(lengths_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def _bins(lengths_C: Int64s, budget: int) -> list[Int64s]:
-    """Best fit decreasing: each chain into the fullest bin that still takes it."""
+    """Return the chains of each packed micro-batch, by best fit decreasing bin packing.
+
+    The longest chains go first, each into the fullest bin with room for it.
+    """
     bins: list[list[int]] = []
+    # Room left and number of each bin, least room first.
     free: list[tuple[int, int]] = []
     for chain in np.argsort(-lengths_C, kind="stable").tolist():
         length = int(lengths_C[chain])
@@ -168,7 +178,7 @@ def _micro_batch(
 def _laid_out(
     lengths: Int64s, places: Int64s, layout: Layout, padding_id: int
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """An empty block of ids, and the row and column of every token."""
+    """Return an unfilled block of ids, and the row and column of every token."""
     if layout == "packed":
         columns = np.arange(len(places))
         return np.empty((1, len(places)), np.int64), np.zeros_like(columns), columns

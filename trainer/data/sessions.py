@@ -1,7 +1,8 @@
-"""A finalized session as the trainer keeps it: its return and its chains, or why it does not count.
+"""Finalized sessions as the trainer keeps them: return and chains, or the reason for not counting.
 
-Only what the policy did counts as reward; sessions that the environment or the infrastructure
-spoilt leave their group, and the sample may be tried again. Pure; called by the dataloader.
+A session counts only if the policy is the cause of how it ended. One that the environment or the
+infrastructure spoilt leaves its group, and the sample may be tried again. Pure; called by the
+dataloader.
 """
 
 from collections.abc import Mapping
@@ -14,11 +15,12 @@ RETURN = "reward"
 """Name of the reward that is a session's return."""
 
 _UNJUDGED = {"unrewarded", "pruned", "filtered"}
+"""Final states in which a session has no return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSource:
-    """Whose session it is and where its record stood on `trajectories`."""
+    """The identity of a session and the place of its record on `trajectories`."""
 
     session_id: str
     group_id: str
@@ -33,7 +35,7 @@ class SessionSource:
 
 @dataclass(frozen=True, slots=True)
 class ValidSession:
-    """A session that counts."""
+    """A session that counts for its group."""
 
     source: SessionSource
     reward: float
@@ -42,16 +44,16 @@ class ValidSession:
     """Sampled tokens that are not trained, by reason."""
 
     version_min: int | None
-    """Oldest policy version among its trained tokens."""
+    """Oldest policy version among its trained tokens, or None without any."""
 
     def trained(self) -> int:
-        """How many of its tokens may be trained."""
+        """Return how many of its tokens may be trained."""
         return sum(chain.trained() for chain in self.chains)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedSession:
-    """A session that does not count; `cause` is environment or infrastructure."""
+    """A session that does not count; `cause` is `environment` or `infrastructure`."""
 
     source: SessionSource
     cause: str
@@ -61,7 +63,7 @@ class FailedSession:
 def read(
     trajectory: Trajectory, policy: str, partition: int, offset: int
 ) -> ValidSession | FailedSession:
-    """What a record from `trajectories` is to the trainer of `policy`."""
+    """Return the session of a record of `trajectories`, with the chains that train `policy`."""
     source = SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
@@ -86,9 +88,10 @@ def read(
 
 
 def session_return(trajectory: Trajectory) -> float | None:
-    """Terminal reward of a session; None where nobody judged it.
+    """Return the terminal reward of a session, or None if the session was not judged.
 
-    A session that the policy itself spoilt (truncated, timed out) and that got no reward returns 0.
+    The last session reward named `RETURN` counts. A session without one that the policy itself
+    spoilt (truncated, timed out) returns 0.
     """
     if trajectory.status in _UNJUDGED:
         return None

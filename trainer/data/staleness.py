@@ -1,8 +1,9 @@
-"""How far behind the trained weights a token was sampled, and what is done about it.
+"""Staleness of tokens, in optimizer steps, and the removal of stale tokens from the loss.
 
-Staleness is counted in optimizer steps: the steps behind the weights that are trained minus the
-steps behind the version that sampled the token. Version numbers cannot be subtracted: a resume goes
-on with new numbers for steps that were done before. Pure; called by the dataloader.
+The staleness of a token is the number of steps that made the weights being trained, minus the
+number of steps that made the version that sampled it. Version numbers cannot be subtracted instead:
+after a resume, steps that were done before get new numbers. Pure; called by the dataloader and
+`batch.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,27 +15,27 @@ import numpy as np
 from trainer.data.chains import Bools, Chain, Int32s, without
 
 OnStale = Literal["mask", "correct", "drop", "wait"]
-"""What becomes of tokens that are more than the allowed steps behind.
+"""Treatment of tokens that are staler than allowed.
 
-`mask`: they leave the loss. `correct`: they stay, and the loss corrects for it. `drop`: their whole
-group is given up. `wait`: like `mask`, but before that a batch waits for groups under way that
-would be too old one step later, until their deadline.
+`mask`: they leave the loss. `correct`: they stay, and the loss corrects for it by its importance
+ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits, up to
+their deadlines, for admitted groups that would be too stale one step later.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StepClock:
-    """Optimizer steps behind each version, and the steps behind the weights being trained."""
+    """The optimizer steps that made each version, and those that made the weights being trained."""
 
     steps_of: Mapping[int, int]
     now: int
 
     def age(self, version: int) -> int:
-        """Steps between a version and the weights; an unrecorded version counts as its number."""
+        """Return the staleness of a version. One that is not recorded counts as its number."""
         return self.now - self.steps_of.get(version, version)
 
     def ages_T(self, versions_T: Int32s) -> Int32s:
-        """`age` of every token."""
+        """Return the staleness of every token."""
         distinct, inverse = np.unique(versions_T, return_inverse=True)
         ages = np.array([self.age(int(version)) for version in distinct], np.int32)
         return np.asarray(ages[inverse])
@@ -42,7 +43,7 @@ class StepClock:
 
 @dataclass(frozen=True, slots=True)
 class GroupAdmission:
-    """A group that is under way: the version that was current when it began, and its deadline."""
+    """The version that was current when a group was admitted, and the deadline of the group."""
 
     version: int
     deadline_ms: int
@@ -50,18 +51,19 @@ class GroupAdmission:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Chains after the stale tokens have left, and what was lost."""
+    """Chains without their stale tokens, and how many tokens that took from the loss."""
 
     chains: tuple[Chain, ...]
     lost: int
-    """Tokens that left."""
+    """Stale tokens."""
 
     longest_lost: int
-    """Trained tokens of the longest chain that lost any; losses favour short sessions."""
+    """Trained tokens of the longest chain with a stale token. Long sessions go stale first, so what
+    is left of a batch favours short ones; this shows it."""
 
 
 def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
-    """Takes tokens more than `limit` steps behind out of the loss."""
+    """Return the chains without the tokens that are more than `limit` steps stale."""
     kept, lost, longest = [], 0, 0
     for chain in chains:
         stale_T = stale(chain, clock, limit)
@@ -74,7 +76,7 @@ def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
 
 
 def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
-    """Which trained tokens of a chain are more than `limit` steps behind."""
+    """Return a mask of the trained tokens of a chain that are more than `limit` steps stale."""
     tokens = chain.tokens
     return tokens.trained_T & (clock.ages_T(tokens.versions_T) > limit)
 
@@ -82,7 +84,7 @@ def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
 def awaited(
     under_way: Mapping[str, GroupAdmission], clock: StepClock, limit: int, now_ms: int
 ) -> list[str]:
-    """Groups that would be too old for the step after this one and may still come."""
+    """Return the admitted groups before their deadline that would be too stale in the next step."""
     return [
         group_id
         for group_id, admission in under_way.items()

@@ -1,9 +1,9 @@
 """Full checkpoints: all that a trainer needs to go on as if it had not been stopped.
 
-A directory `checkpoint-<version>` with the files of the back end (safetensors) and `state.json`:
-where the weights come from, the low-water offset of each partition of `trajectories` (everything
-before it is trained or given up), what `control` said up to an offset, and the SHA-256 of the other
-files. No pickle. The newest one that is whole counts; what was committed behind it is executed
+A directory `checkpoint-<version>` has the files of the back end (safetensors) and `state.json`:
+the origin of the weights, the low-water offset of each partition of `trajectories` (all sessions
+before it are trained or dropped), the state of `control` up to an offset, and the SHA-256 of the
+other files. No pickle. The newest complete checkpoint counts; steps committed after it are executed
 again.
 """
 
@@ -30,41 +30,41 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint holds besides the back end's files."""
+    """The content of a checkpoint besides the back end's files."""
 
     origin: Origin
     offsets: Mapping[int, int]
     """Next offset to read of each partition of `trajectories`."""
     control_state: ControlState
     epoch: int
-    """Newest scheduler heard of."""
+    """Epoch of the newest scheduler on `control`."""
     rollout_holds: bool
     """Whether the worker's rollout process had the device."""
     log: str = ""
-    """Cluster and topic prefix that the offsets are of."""
+    """Cluster and topic prefix that the offsets belong to."""
     directory: Path | None = None
-    """Where it lies; None for the one that stands for the initial model."""
+    """The checkpoint's directory; None if it stands for the initial model."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
-        """The offset of each partition of `trajectories` to begin reading at."""
+        """Return the offset of each partition of `trajectories` to begin reading at."""
         numbers = range(TRAJECTORIES.partitions)
         return {number: self.offsets.get(number, BEGINNING) for number in numbers}
 
     def restore_roles(self, roles: TrainerRoles) -> None:
-        """Puts back what `control` said about the worker's roles."""
+        """Put back the part of the roles' state that comes from `control`."""
         roles.epoch, roles.rollout_holds = self.epoch, self.rollout_holds
 
 
 class CheckpointForeign(SeamlessFlowError):
-    """The checkpoint belongs to another log; its offsets and groups mean nothing in this one."""
+    """A checkpoint of another log, whose offsets and groups mean nothing in this one."""
 
     def __init__(self, directory: str, log: str, asked: str) -> None:
         self.directory = directory
         self.log = log
         self.asked = asked
         super().__init__(
-            f"{directory} is of the log {log}, this run's is {asked}: "
+            f"{directory} belongs to the log {log}, this run to {asked}: "
             "set trainer.checkpoints_dir (or data_dir) to another directory"
         )
 
@@ -73,12 +73,15 @@ class CheckpointForeign(SeamlessFlowError):
 
 
 def initial(policy: str, log: str) -> Checkpoint:
-    """What a run without a checkpoint goes on from: the initial model and the start of the log."""
+    """Return the checkpoint of a new run: the initial model and the start of the log."""
     return Checkpoint(Origin(), {}, ControlState(policy), -1, False, log)
 
 
 def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep: int) -> Path:
-    """Writes a checkpoint, `save` the back end's part of it; deletes all but the newest `keep`."""
+    """Write a checkpoint and delete all but the newest `keep`; return its directory.
+
+    `save` writes the back end's files into the directory it is called with.
+    """
     target = root / f"{_PREFIX}{checkpoint.origin.version:08d}"
     with whole_directory(target) as draft:
         save(draft)
@@ -86,21 +89,22 @@ def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep
         (draft / STATE).write_text(json.dumps(_to_json(checkpoint) | {"files": files}, indent=1))
     for path in _directories(root)[keep:]:
         remove(path)
+    # Drafts that a killed process left.
     for draft in root.glob(f".{_PREFIX}*"):
         remove(draft)
     return target
 
 
 def newest(root: Path, policy: str, log: str) -> Checkpoint:
-    """The newest checkpoint that is whole; `initial` where there is none.
+    """Return the newest complete checkpoint, or `initial` if there is none.
 
-    `log` is the cluster and topic prefix of this run. Raises `CheckpointForeign`.
+    `log` is the cluster and topic prefix of this run. Raise `CheckpointForeign`.
     """
     for directory in _directories(root):
         try:
             found = _read(directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _log.warning("%s is not whole, an older one is taken: %s", directory, error)
+            _log.warning("%s is not complete, trying an older one: %s", directory, error)
             continue
         if found.log != log:
             raise CheckpointForeign(str(directory), found.log, log)
@@ -109,7 +113,7 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
 
 
 def _directories(root: Path) -> list[Path]:
-    """Newest first."""
+    """Return the directories of all checkpoints, newest first."""
     return sorted(root.glob(f"{_PREFIX}[0-9]*"), reverse=True)
 
 
@@ -128,7 +132,7 @@ def _read(directory: Path) -> Checkpoint:
     values = json.loads((directory / STATE).read_bytes())
     for name, digest in values["files"].items():
         if sha256(directory / name) != digest:
-            raise ValueError(f"{name} was changed")
+            raise ValueError(f"{name} has another SHA-256 than recorded")
     return Checkpoint(
         Origin(**values["origin"]),
         {int(partition): at for partition, at in values["offsets"].items()},

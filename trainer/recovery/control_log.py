@@ -1,4 +1,7 @@
-"""What `control` holds, read once at the start; the same reader then goes on in its thread."""
+"""The first reading of `control`, up to its present end, when a trainer starts.
+
+The same reader then goes on in a thread of its own (`TrainerProcess.control`).
+"""
 
 import time
 
@@ -15,7 +18,7 @@ _CONTROL: Partition = (CONTROL.name, 0)
 
 
 class LogUnreadable(SeamlessFlowError):
-    """`control` could not be read to its end, or ends before what a checkpoint has seen of it."""
+    """A failure to read `control` to its end, or an end before the checkpoint's offset."""
 
     def __init__(self, offset: int, end: int, reason: str) -> None:
         self.offset = offset
@@ -28,13 +31,13 @@ class LogUnreadable(SeamlessFlowError):
 
 
 def read_recorded(reader: Reader, control_state: ControlState, roles: TrainerRoles) -> None:
-    """Folds `control` from where the checkpoint ends to its present end; `reader` goes on there.
+    """Fold `control` from the checkpoint's offset to its present end into both states.
 
-    Raises `LogUnreadable`.
+    `reader` goes on after that. Raise `LogUnreadable`.
     """
     end = reader.ends([_CONTROL])[_CONTROL]
     if control_state.offset > end:
-        raise LogUnreadable(control_state.offset, end, "the checkpoint has seen more of it")
+        raise LogUnreadable(control_state.offset, end, "the checkpoint is ahead of the log")
     reader.assign({_CONTROL: control_state.offset})
     deadline = time.monotonic() + _READ_TIMEOUT_S
     while control_state.offset < end:

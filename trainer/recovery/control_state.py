@@ -1,7 +1,7 @@
-"""What `control` says that a trainer has to know after a restart: a pure fold over its records.
+"""The state that a trainer computes from `control` and needs after a restart: a pure fold.
 
-Live it runs along, so that a checkpoint can carry it together with the offset it reaches; a
-restarted trainer folds only what came behind that. Nothing of this process's own state enters.
+The loop keeps it up to date, so that a checkpoint can hold it together with its offset; a restarted
+trainer folds only the records after that. It holds nothing but what `control` says.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The weights that are current by log order."""
+    """The weights published last."""
 
     version: int
     step: int
@@ -37,37 +37,39 @@ class Published:
 
 @dataclass(slots=True)
 class ControlState:
-    """The fold. `policy`: whose weights are meant by `WeightsPublished`."""
+    """The fold."""
 
     policy: str
+    """Policy that is trained; `WeightsPublished` of others is ignored."""
     offset: int = 0
     """Next offset of `control` to fold."""
     commits: dict[int, Commit] = field(default_factory=dict)
-    """By step, the newest record of each; those before the last checkpoint are in `over`."""
+    """By step, the newest record of each; groups of steps before the last checkpoint are in
+    `over` instead."""
     skipped: set[int] = field(default_factory=set)
     ready: dict[str, Sessions] = field(default_factory=dict)
     under_way: dict[str, GroupAdmission] = field(default_factory=dict)
-    """Groups for training that were admitted and are neither ready nor over."""
+    """Groups for training that are admitted and neither ready nor over."""
     evaluating: set[str] = field(default_factory=set)
-    """Groups for evaluation that were admitted and are not over; they are when they are ready."""
+    """Groups for evaluation that are admitted and not over; they are over when they are ready."""
     expired: set[str] = field(default_factory=set)
-    """Groups whose deadline passed and that are neither ready nor over."""
+    """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
     consumed: set[str] = field(default_factory=set)
-    """Groups of `commits` whose `GroupConsumed` is written."""
+    """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
-    """Optimizer steps behind each version."""
+    """Number of optimizer steps that made each version."""
     published: Published | None = None
     finished: int = 0
     """Steps of the newest `RunFinished`."""
 
     @property
     def highest_version(self) -> int:
-        """The largest version number ever used, -1 at first."""
+        """The largest version number ever used, or -1."""
         return max(self.steps_of, default=-1)
 
     def apply(self, record: Record, offset: int) -> None:
-        """Folds one record; a repeated one changes nothing."""
+        """Fold one record; a repeated one changes nothing."""
         self.offset = offset + 1
         match record:
             case r.GroupAdmitted() if not self._decided(record.group_id):
@@ -88,7 +90,7 @@ class ControlState:
                 self._apply_step(record)
 
     def settle(self, step: int) -> None:
-        """A checkpoint covers all steps before `step`: their groups are over for good."""
+        """End the groups of all steps before `step`: a checkpoint covers them."""
         for number in [number for number in self.commits if number < step]:
             self.over.update(self.commits.pop(number).groups)
         self.skipped = {number for number in self.skipped if number >= step}
@@ -96,7 +98,7 @@ class ControlState:
         self.consumed -= self.over
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the state as plain values."""
         return {
             "policy": self.policy,
             "offset": self.offset,
@@ -120,7 +122,7 @@ class ControlState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ControlState":
-        """The inverse of `to_json`."""
+        """Return the state that `to_json` gave these values for."""
         commits = [
             Commit(step, version, lineage, {name: tuple(of) for name, of in groups.items()})
             for step, version, lineage, groups in values["commits"]
@@ -156,6 +158,7 @@ class ControlState:
             case r.StepSkipped():
                 self.commits.pop(record.step, None)
                 self.skipped.add(record.step)
+                # The newest weights stay as they are, but count one step more.
                 if self.steps_of:
                     self.steps_of[self.highest_version] = record.step + 1
             case r.WeightsPublished() if record.policy == self.policy:

@@ -1,8 +1,8 @@
-"""What a trainer does first after a restart: from which step, which recorded steps again.
+"""The resumption of a run: the step to begin with, and the recorded steps to execute again.
 
-Pure. Steps that were committed behind the last checkpoint are executed again, with the same groups
-and sessions, under new version numbers and in a new lineage; so every group is in exactly one step
-of the lineage that survives.
+Pure. Steps committed after the last checkpoint are executed again, with the same groups and
+sessions, under new version numbers and in a new lineage. So every group is in exactly one step of
+the lineage that survives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from trainer.recovery.control_state import Commit, ControlState, Sessions
 
 
 class StepNotRecorded(SeamlessFlowError):
-    """`control` lacks a step behind the checkpoint, so that later ones cannot be executed again."""
+    """A step after the checkpoint that `control` lacks, so that later ones cannot be repeated."""
 
     def __init__(self, step: int, checkpoint_step: int) -> None:
         self.step = step
@@ -30,31 +30,32 @@ class StepNotRecorded(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the weights in memory come from: a checkpoint, or the initial model."""
+    """The origin of the weights in memory: a checkpoint, a step, or the initial model."""
 
     step: int = 0
-    """Optimizer steps behind them, skipped ones included; the next step to do."""
+    """Number of optimizer steps that made them, skipped ones included; so the next step to do."""
     version: int = 0
     lineage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """How to go on."""
+    """The way to go on after a start."""
 
     origin: Origin
     lineage: str
+    """Lineage of all steps from here on."""
     next_version: int
     again: Mapping[int, Commit | None]
-    """Recorded steps to execute again; None: it was skipped."""
+    """Recorded steps to execute again; None if the step was skipped."""
     settled: frozenset[str]
     """Groups that are over."""
     fixed: Mapping[str, Sessions]
-    """Sessions of groups that were recorded as ready or trained."""
+    """Sessions of groups that are recorded as ready or trained."""
 
 
 def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Resume:
-    """The plan of a process that starts with the weights of `origin`. Raises `StepNotRecorded`."""
+    """Return how a process with the weights of `origin` goes on. Raise `StepNotRecorded`."""
     recorded = control_state.commits.keys() | control_state.skipped
     last = max(recorded, default=-1)
     again: dict[int, Commit | None] = {}
@@ -72,7 +73,11 @@ def resume_from(control_state: ControlState, origin: Origin, lineage: str) -> Re
 
 
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
-    """The steps that made the newest weights, oldest first; `commits` in the order of the log."""
+    """Return the steps that made the newest weights, oldest first.
+
+    `commits` are in the order of the log. Of each lineage only the steps before its child's first
+    one survive: the child began from a checkpoint before the others.
+    """
     found: list[StepCommitted] = []
     parents = {one.lineage: one.parent_lineage for one in commits}
     lineage = commits[-1].lineage if commits else ""

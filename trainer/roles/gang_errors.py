@@ -1,4 +1,4 @@
-"""What goes wrong between trainer processes."""
+"""Errors between the trainer processes of a gang, and the check that raises them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from trainer.roles.roles import TrainerRoles
 
 
 class GangBroken(SeamlessFlowError):
-    """A rank was lost; the others cannot go on without it and have to start again with it."""
+    """The loss of a rank: the others cannot go on without it, so all start again."""
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
@@ -19,7 +19,7 @@ class GangBroken(SeamlessFlowError):
 
 
 class GangMismatch(SeamlessFlowError):
-    """The scheduler's gang has another size than the back end."""
+    """A gang of the scheduler with another size than the back end's `trainer.ranks`."""
 
     def __init__(self, workers: Sequence[str], ranks: int) -> None:
         self.workers = tuple(workers)
@@ -34,7 +34,7 @@ class GangMismatch(SeamlessFlowError):
 
 
 class AnotherTrainer(SeamlessFlowError):
-    """Somebody else commits steps: two leaders on one log, or one that was frozen and woke up."""
+    """A second leader on this log; this one may have been suspended and replaced."""
 
     def __init__(self, lineage: str, own: str) -> None:
         self.lineage = lineage
@@ -49,7 +49,7 @@ class AnotherTrainer(SeamlessFlowError):
 
 
 def check_gang(roles: TrainerRoles, started: StepStarted | None, ranks: int) -> None:
-    """Raises `GangBroken` and `GangMismatch`."""
+    """Raise `GangBroken` if a rank was lost, `GangMismatch` if `started` is for another size."""
     if ranks > 1 and roles.broken_by:
         raise GangBroken(roles.broken_by)
     if started is not None and len(started.workers) != ranks:

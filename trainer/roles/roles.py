@@ -1,9 +1,9 @@
-"""When the trainer process of a worker takes and gives up the role `train`. Pure.
+"""The role `train` of a worker's trainer process: which move is due, by the records of `control`.
 
-Fed with the records of `control` in order; `wanted_step` says what is due, and `acquired`,
-`released` and `rejoined` say that it was done. Rules of `docs/architecture.md`: only a newer
-(epoch, assignment) is obeyed, never a decision of an older scheduler; any assignment of the worker
-concerns this process; the role waits until the worker's rollout process has given up its own.
+Pure. `apply` folds the records in order, `due` returns the move to make, and `acquired`, `released`
+and `rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision
+of an older scheduler. Any assignment of the worker concerns this process: one to roll out takes the
+role `train` away. The role is taken only after the worker's rollout process has given up its own.
 """
 
 from dataclasses import dataclass, field
@@ -18,18 +18,18 @@ Due = Literal["acquire", "release", "rejoin"]
 
 @dataclass(slots=True)
 class TrainerRoles(WorkerRoles):
-    """State of a worker's trainer process."""
+    """State of a trainer process as far as its role is concerned."""
 
     rollout_holds: bool = False
-    """Whether the worker's rollout process has the device."""
+    """Whether the worker's rollout process holds the device."""
     gang: dict[str, str] = field(default_factory=dict)
     """Incarnations of all trainer processes of the newest gang, by worker."""
     gang_epoch: int = 0
     broken_by: str = ""
-    """A worker of the gang whose process was lost."""
+    """Worker of the gang whose trainer process was lost; empty if none was."""
 
     def apply(self, record: Record) -> None:
-        """Takes in one record."""
+        """Fold one record of `control`."""
         self._follow_gang(record)
         match record:
             case r.SchedulerClaimed():
@@ -46,7 +46,7 @@ class TrainerRoles(WorkerRoles):
                 self._lose(record)
 
     def due(self) -> Due | None:
-        """What is to be done now, if it can be; never while a step is under way."""
+        """Return the move to make now, or None. Not to be asked while work is under way."""
         if self.held is not None and (self.leaving or self.lost):
             return "release"
         if self.lost:
@@ -56,19 +56,19 @@ class TrainerRoles(WorkerRoles):
         return None
 
     def acquired(self) -> None:
-        """The device is taken."""
+        """Note that the device was taken."""
         self.held, self.wanted = self.wanted, None
 
     def released(self) -> None:
-        """The device is given back."""
+        """Note that the device was given back."""
         self.held, self.leaving = None, False
 
     def rejoined(self, incarnation: str) -> None:
-        """The process goes on as a new incarnation."""
+        """Go on as a new incarnation, which the scheduler does not know as lost."""
         self.incarnation, self.lost, self.wanted = incarnation, False, None
 
     def may_start(self, started: r.StepStarted, step: int) -> bool:
-        """Whether a `StepStarted` is for the assignment held and for this step."""
+        """Return whether `started` is for `step` and for the assignment that is held."""
         return (
             self.held is not None
             and not self.leaving
@@ -81,6 +81,7 @@ class TrainerRoles(WorkerRoles):
     def _assign(self, record: r.RoleAssigned) -> None:
         if not self.is_newer(record):
             return
+        # An assignment for an earlier life of this process.
         if record.role == "train" and record.incarnation != self.incarnation:
             return
         self.obey(record)

@@ -1,8 +1,8 @@
-"""From finalized sessions to the next batch. Holds what is waiting; does no I/O.
+"""The dataloader: from finalized sessions to the next batch. Does no I/O.
 
-Records in (`add`, `apply`), records to write out, and `next_batch` when the loop wants one.
-Recorded steps are put together again as they were recorded; new ones as soon as enough groups are
-ready.
+Called by the loop with the records of `trajectories` (`add`) and of `control` (`apply`); the
+records it returns are for `control`. `next_batch` returns a recorded step as it was recorded, and a
+new one as soon as enough groups are ready.
 """
 
 from collections import Counter
@@ -20,31 +20,34 @@ from trainer.recovery.resume import Resume
 Records = list[Record]
 
 EXPIRY_QUIET_MS = 500
-"""Sessions that were finalized before their group's deadline have arrived after so much silence."""
+"""Silence on `trajectories` after which a passed deadline counts.
+
+Both topics are read side by side, so sessions finalized before the deadline may arrive after it.
+"""
 
 EXPIRY_LATEST_MS = 10_000
-"""A deadline is not put off for longer than that."""
+"""Longest time that a passed deadline is put off while sessions keep arriving."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedStep:
-    """There is nothing to train in this step."""
+    """A step in which there is nothing to train."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Sizes of batches."""
+    """The settings that limit batches and what waits for them."""
 
     groups: int
     """Groups of a batch."""
     lag: int
-    """Optimizer steps a group may be behind."""
+    """Largest staleness of a group, in optimizer steps."""
     refill: float
-    """Dropped groups that are replaced in a step, in batches."""
+    """Dropped groups that the scheduler replaces in a step, in batches."""
     window: int
-    """Ready groups from which on no more sessions are read."""
+    """Number of ready groups at which no more sessions are read."""
 
 
 class Dataloader:
@@ -73,16 +76,16 @@ class Dataloader:
 
     @property
     def ready(self) -> int:
-        """Groups that wait for a step."""
+        """Number of groups that wait for a step."""
         return len(self._grouping.ready)
 
     def wants_more(self, step: int) -> bool:
-        """Whether further sessions are to be read before `step`; what waits is held in memory."""
+        """Return whether to read further sessions before `step`; waiting groups take memory."""
         full = self.ready >= self._limits.window
         return not full or step in self._resume.again or self._rules.on_stale == "wait"
 
     def add(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
-        """Takes in a record of `trajectories`."""
+        """Add the session of a record of `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1
         self._heard_ms = now_ms
         if trajectory.policy != self._policy:
@@ -91,24 +94,28 @@ class Dataloader:
         return self._counted(self._grouping.add(session, now_ms))
 
     def apply(self, record: Record, now_ms: int) -> None:
-        """Takes in a record of `control` that is folded already."""
+        """Apply a record of `control` that the control state has folded already."""
         if isinstance(record, GroupExpired):
             self._expiring.setdefault(record.group_id, now_ms)
 
     def expirations(self, now_ms: int) -> Records:
-        """What becomes of groups past their deadline, once their sessions had time to arrive."""
+        """Make groups past their deadline ready or drop them; return the records of it.
+
+        Their sessions get time to arrive first (`EXPIRY_QUIET_MS`).
+        """
         quiet = now_ms - self._heard_ms >= EXPIRY_QUIET_MS
         patience = EXPIRY_QUIET_MS if quiet else EXPIRY_LATEST_MS
         due = [name for name, since in self._expiring.items() if now_ms - since >= patience]
         found: Records = []
         for name in due:
             del self._expiring[name]
-            told = self._grouping.expire(name, now_ms)
-            found += self._counted(told) if name in self._control_state.under_way else told
+            records = self._grouping.expire(name, now_ms)
+            # Groups for evaluation are no loss: no step waits for them.
+            found += self._counted(records) if name in self._control_state.under_way else records
         return found
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
-        """The batch of `step`, None while it is not complete; and what was found unfit for it."""
+        """Return the batch of `step`, or None while it is not complete, and the groups dropped."""
         clock = StepClock(self._control_state.steps_of, step)
         if step in self._resume.again:
             return self._recorded(step, clock), []
@@ -124,12 +131,12 @@ class Dataloader:
         return Batch(step, tuple(selection.chosen)), dropped
 
     def consumed(self, batch: Batch) -> None:
-        """The step of `batch` is committed: its groups are over."""
+        """End the groups of `batch`: its step is committed."""
         for one in batch.groups:
             self._grouping.settle(one.group.group_id)
 
     def losses(self) -> dict[str, float]:
-        """What was lost since the step before, by metric name; starts to count anew."""
+        """Return what was lost since the last call, by metric name."""
         found = {f"dropped/{reason}": float(count) for reason, count in self._dropped.items()}
         if self._failed:
             found["samples_failed"] = float(self._failed)
@@ -137,12 +144,15 @@ class Dataloader:
         return found
 
     def evaluated(self) -> list[Group]:
-        """Evaluation groups that became ready since this was last asked."""
+        """Return the evaluation groups that became ready since the last call."""
         found, self._grouping.evaluated = self._grouping.evaluated, []
         return found
 
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
-        """From where `trajectories` must be read again; `started_at` where this process began."""
+        """Return the offsets from which a restarted trainer must read `trajectories`.
+
+        `started_at`: the offsets that this process began at, for partitions without a record since.
+        """
         offsets = dict(started_at) | self._positions
         for source in self._grouping.held():
             offsets[source.partition] = min(offsets[source.partition], source.offset)
@@ -159,7 +169,7 @@ class Dataloader:
         return Batch(step, tuple(prepare(group, clock, self._rules) for group in found))
 
     def _exhausted(self) -> bool:
-        """Whether no further group comes before the next step: too many were dropped."""
+        """Return whether pacing admits no group before the next step: too many were dropped."""
         credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
         lost = sum(self._dropped.values())
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready

@@ -1,4 +1,4 @@
-"""The weights everybody starts with: version 0 of a new run, or what is current."""
+"""The weights that are current when a trainer starts: version 0 of a new run, or the newest."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ _FLUSH_S = 30.0
 
 
 class WeightsDirectoryInUse(SeamlessFlowError):
-    """A run begins, but its weights directory holds versions of another one."""
+    """A new run whose weights directory holds versions of another run."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -31,11 +31,11 @@ class WeightsDirectoryInUse(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class FirstWeights:
-    """What is current when the process begins."""
+    """The weights that are current when the process begins."""
 
     published: Published
     new: bool
-    """Whether it still has to be announced on `control`."""
+    """Whether they must still be announced on `control`."""
     resume: Resume
 
 
@@ -46,10 +46,10 @@ def first_weights(
     resume: Resume,
     backend: Backend,
 ) -> FirstWeights:
-    """Sees to it that there are weights to roll out with.
+    """Return the weights to roll out with; write them if they are missing.
 
-    A new run writes version 0. One that goes on keeps what is current; if its directory is gone, it
-    writes what is in memory under a new number. Raises `WeightsDirectoryInUse`.
+    A new run writes version 0. A resumed run keeps the current version; if its directory is gone,
+    it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
     """
     current, origin = control_state.published, resume.origin
     if current is None and max(versions(root), default=0) > 0:
@@ -64,7 +64,7 @@ def first_weights(
 
 
 def announce(first: FirstWeights, publication: Publication, producer: Producer, at_ms: int) -> None:
-    """Tells `control`, if it is new, and `fleet`; returns when both are acknowledged."""
+    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka."""
     if first.new:
         lineage = first.resume.lineage
         producer.send(CONTROL.name, publication.announcement(first.published, lineage, at_ms))

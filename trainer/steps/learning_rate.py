@@ -6,8 +6,9 @@ from trainer.settings import OptimizerSection
 
 
 def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
-    """Rate of step `step` (from 0) of `steps`: a linear warm-up, then the schedule down to
-    `min_lr`.
+    """Return the rate of `step` (from 0) of `steps`.
+
+    A linear warm-up to `lr`, then the schedule down to `min_lr` at the last step.
     """
     if step < settings.warmup_steps:
         return settings.lr * (step + 1) / settings.warmup_steps

@@ -1,9 +1,9 @@
-"""One optimizer step from batch to published weights, in the order that survives a kill at any
-point.
+"""One optimizer step, from the batch to published weights, in an order that survives a kill.
 
-Train, write down what was trained, `StepCommitted` (acknowledged), weights on disk,
-`WeightsPublished` and `PolicyWeights`, `GroupConsumed` each, `StepCompleted`. What is on `control`
-up to `StepCommitted` decides what a restarted trainer does again. Runs in a thread of its own.
+Train, write the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
+`WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. After a
+restart a step counts if its `StepCommitted` is on `control`: it is executed again unless a
+checkpoint covers it. Runs in the thread of `work.py`.
 """
 
 import threading
@@ -30,12 +30,12 @@ from trainer.steps.learning_rate import learning_rate
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
 
-_LOOK_S = 4.0
-"""How often it is looked whether the process is to end while Kafka does not answer."""
+_FLUSH_SLICE_S = 4.0
+"""Longest wait for Kafka before looking whether the process must end."""
 
 
 class StepFenced(SeamlessFlowError):
-    """A step was trained but not committed, because somebody else leads."""
+    """A step that was trained but not committed, because another trainer leads."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -51,21 +51,21 @@ class StepOrder:
 
     batch: Batch
     facts: dict[str, float]
-    """Metrics that are known before."""
+    """Metrics that are known before training."""
     version: int
-    """Version of the weights that are trained."""
+    """Version of the weights being trained."""
     next_version: int
-    """Version the step makes."""
+    """Version that the step makes."""
     lineage: str
     parent_lineage: str
     consumed: Collection[str]
-    """Groups whose `GroupConsumed` is on the log already."""
+    """Groups whose `GroupConsumed` is on `control` already."""
     started_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step that is over."""
+    """A finished step with its metrics."""
 
     order: StepOrder
     metrics: dict[str, float]
@@ -73,7 +73,10 @@ class StepDone:
 
 
 class StepRunner:
-    """Executes steps, one at a time."""
+    """The executor of steps, one at a time.
+
+    `fence` and `end_soon` are called by the loop's thread while `run` is in the work thread.
+    """
 
     def __init__(
         self,
@@ -94,15 +97,18 @@ class StepRunner:
         self._ending = threading.Event()
 
     def fence(self) -> None:
-        """Nothing is committed any more, not even a step under way."""
+        """Commit nothing from now on, not even a step under way."""
         self._fenced.set()
 
     def end_soon(self) -> None:
-        """The process is to end: a step under way does not wait for a Kafka that is away."""
+        """Stop waiting for a Kafka that does not answer, because the process must end."""
         self._ending.set()
 
     def run(self, order: StepOrder) -> StepDone:
-        """Raises `StepFenced` and what back end and Kafka raise; none of it is to be caught."""
+        """Execute a step. Raise `StepFenced` and the errors of the back end and of Kafka.
+
+        No error is to be caught: after a step that failed half-way the process must end and resume.
+        """
         began = time.monotonic()
         with self._telemetry.span("train step", step=order.batch.step):
             metrics = order.facts | self._train(order)
@@ -120,7 +126,7 @@ class StepRunner:
         return checkpoint.write(root, content, self._backend.save, keep)
 
     def rest(self) -> None:
-        """End the step for the back end: the device may be given up now."""
+        """Tell the back end that no step and no checkpoint follows for now."""
         self._backend.rest()
 
     def _train(self, order: StepOrder) -> dict[str, float]:
@@ -141,14 +147,17 @@ class StepRunner:
         return metrics
 
     def _samples(self, chains: Sequence[Chain], order: StepOrder) -> list[MicroBatch]:
-        """Some chains with tokens of earlier versions whose weights are at hand."""
+        """Choose chains with tokens of earlier versions whose weights are still in memory.
+
+        Their random order depends on seed and step only, so a run can be repeated.
+        """
         trainer = self._settings.trainer
-        there = set(self._backend.remembered()) - {order.version}
+        remembered = set(self._backend.remembered()) - {order.version}
         random = np.random.default_rng([trainer.seed, order.batch.step])
         chosen, tokens = list[Chain](), 0
-        for place in random.permutation(len(chains)).tolist() if there else ():
+        for place in random.permutation(len(chains)).tolist() if remembered else ():
             versions_T = chains[place].tokens.versions_T
-            if tokens + len(versions_T) <= trainer.mismatch_tokens and there.intersection(
+            if tokens + len(versions_T) <= trainer.mismatch_tokens and remembered.intersection(
                 np.unique(versions_T).tolist()
             ):
                 chosen.append(chains[place])
@@ -169,6 +178,7 @@ class StepRunner:
                 groups=order.batch.members(),
             )
         )
+        # No reader may see anything of the new version before the commit is on the log.
         self._flush()
         self._backend.remember(order.next_version)
 
@@ -199,12 +209,15 @@ class StepRunner:
         return at_ms
 
     def _flush(self) -> None:
-        """Raises `KafkaUnavailable`."""
+        """Wait until Kafka has acknowledged everything. Raise `KafkaUnavailable`.
+
+        In slices, so that the end of the process does not have to wait for all of `flush_s`.
+        """
         began, limit_s = time.monotonic(), self._settings.trainer.flush_s
         while True:
             waited_s = time.monotonic() - began
             try:
-                return self._producer.flush(min(_LOOK_S, limit_s - waited_s))
+                return self._producer.flush(min(_FLUSH_SLICE_S, limit_s - waited_s))
             except KafkaUnavailable as error:
                 waited_s = time.monotonic() - began
                 if waited_s >= limit_s or self._ending.is_set():

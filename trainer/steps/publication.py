@@ -1,7 +1,8 @@
-"""New weights for everybody: a directory that any engine loads, and the records that name it.
+"""Publication of weights: a directory that any engine can load, and the records that name it.
 
-Each version is a whole Hugging Face directory (configuration and tokenizer included). The tokenizer
-that `PolicyWeights` names lies apart from the versions and never changes.
+Each version is a complete Hugging Face directory, configuration and tokenizer included. The
+tokenizer that `PolicyWeights` names is in a directory of its own and never changes. Called by the
+steps, at start, and by evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
 import os
@@ -24,7 +25,7 @@ _INDEX = ".index.json"
 
 
 class Publication:
-    """Writes versions of one policy below the weights directory."""
+    """Versions of one policy in the weights directory."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         self._settings = settings
@@ -33,12 +34,12 @@ class Publication:
         self._tokenizer = self._root / TOKENIZER
 
     def check_rendering(self) -> None:
-        """Raises `RendererError` where no prompt of the policy could be rendered."""
+        """Raise `RendererError` if prompts of the policy cannot be rendered."""
         there = self._tokenizer.is_dir()
         Renderer.load(self._tokenizer if there else self._settings.policy.model, self._renderer)
 
     def prepare(self) -> None:
-        """Copies all but the weights of the initial model, once. Raises `ModelUnusable`."""
+        """Copy all files of the initial model but its weights, once. Raise `ModelUnusable`."""
         model = self._settings.policy.model
         if self._tokenizer.is_dir():
             return
@@ -49,7 +50,10 @@ class Publication:
                 shutil.copyfile(path, draft / path.name)
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> Published:
-        """Writes the back end's weights as `version`, with `step` optimizer steps behind them."""
+        """Write the back end's weights, made by `step` optimizer steps, as `version`.
+
+        Versions older than `trainer.versions_kept` allows are deleted.
+        """
         facts = Manifest(
             policy=self._settings.run.policy,
             version=version,
@@ -69,7 +73,7 @@ class Publication:
         return Published(version, step, str(directory), digest)
 
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
-        """For `control`."""
+        """Return the record of published weights for `control`."""
         return WeightsPublished(
             at_ms=now_ms,
             policy=self._settings.run.policy,
@@ -81,7 +85,7 @@ class Publication:
         )
 
     def policy_weights(self, published: Published, now_ms: int) -> PolicyWeights:
-        """For `fleet`."""
+        """Return the record of published weights for `fleet`, which rollout processes load."""
         policy = self._settings.policy
         return PolicyWeights(
             policy=self._settings.run.policy,
@@ -100,7 +104,7 @@ class Publication:
         )
 
     def _overrides(self) -> Sampling:
-        """The distribution that is trained: the model's own, unless the settings bend it."""
+        """Return the sampling parameters of all sessions: those of the distribution trained."""
         policy = self._settings.policy
         return Sampling(
             max_tokens=policy.max_tokens,
@@ -116,7 +120,7 @@ class Publication:
 
 
 def _companions(directory: Path) -> list[Path]:
-    """Files of a model's directory that are no weights."""
+    """Return the files of a model's directory that are not weights."""
     return [
         path
         for path in sorted(directory.iterdir())
@@ -128,6 +132,7 @@ def _companions(directory: Path) -> list[Path]:
 
 
 def _link(source: Path, target: Path) -> None:
+    """Link a file, or copy it if the file system cannot link."""
     try:
         os.link(source, target)
     except OSError:

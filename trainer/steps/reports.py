@@ -1,4 +1,4 @@
-"""What is told about finished steps: metrics to the sinks, alarms and reasons to `control`."""
+"""Reports on finished steps: metrics for the sinks, alarms with their reasons for `control`."""
 
 import logging
 from collections import deque
@@ -13,11 +13,13 @@ from trainer.steps.one_step import StepDone
 
 LEARNING = "learning"
 ENGINE = "engine mismatch"
+"""Values of `ProgressStalled.what`."""
+
 _log = logging.getLogger(__name__)
 
 
 class Reports:
-    """Keeps the metrics of the last steps; called by the loop."""
+    """The metrics of the last steps and the alarms that follow from them. Called by the steps."""
 
     def __init__(self, settings: TrainerSection, sinks: Sequence[Sink]) -> None:
         self._settings = settings
@@ -26,7 +28,7 @@ class Reports:
         self._alarmed = False
 
     def report_step(self, done: StepDone) -> list[ProgressStalled]:
-        """Takes in a step; returns what has to be told on `control`."""
+        """Write the metrics of a step to all sinks; return the alarms for `control`."""
         order, metrics = done.order, done.metrics
         for sink in self._sinks:
             sink.write(order.batch.step, order.next_version, done.at_ms, metrics)
@@ -34,7 +36,10 @@ class Reports:
         return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
 
     def nothing_learned(self, metrics: Metrics, at_ms: int) -> list[ProgressStalled]:
-        """The reasons, once enough steps in a row had no gradient; also asked for skipped steps."""
+        """Count a step; return an alarm with the reasons if the last ones had no gradient.
+
+        Skipped steps count also. The next alarm needs as many new steps.
+        """
         self._recent.append((at_ms, metrics))
         if len(self._recent) < self._settings.explain_after:
             return []
@@ -48,12 +53,12 @@ class Reports:
         return [ProgressStalled(at_ms=at_ms, what=LEARNING, detail=detail, since_ms=since_ms)]
 
     def close(self) -> None:
-        """Closes the sinks."""
+        """Close the sinks."""
         for sink in self._sinks:
             sink.close()
 
     def _mismatch(self, done: StepDone) -> list[ProgressStalled]:
-        """Told once when it begins, not at every step."""
+        """Return an alarm when a mismatch begins, not at every step that has one."""
         mean = done.metrics.get("mismatch_mean", 0.0)
         alarm = mean > self._settings.mismatch_alarm
         begins, self._alarmed = alarm and not self._alarmed, alarm
@@ -62,7 +67,7 @@ class Reports:
         detail = (
             f"log-probs of engine and trainer differ by {mean:.3g} on average under the same "
             f"weights, more than {self._settings.mismatch_alarm:g}: the engine computes something "
-            "else than the trainer (element type, attention, template, weights not loaded)"
+            "different from the trainer (element type, attention, template, weights not loaded)"
         )
         _log.error("step %d: %s", done.order.batch.step, detail)
         at_ms = done.at_ms
@@ -70,7 +75,7 @@ class Reports:
 
 
 def evaluation(groups: Sequence[Group]) -> dict[str, float]:
-    """Metrics of evaluation groups that became ready."""
+    """Return the metrics of evaluation groups that became ready."""
     returns = [value for group in groups for value in group.returns()]
     if not returns:
         return {}

@@ -1,17 +1,17 @@
-"""The record of what was trained: every token that entered a loss, one file an optimizer step.
+"""The record of trained tokens: every token that entered a loss, one file per optimizer step.
 
-A witness, made from the packed micro-batches and not from what went into packing, so that an
-independent reader can hold it against the event log. Written before the step is committed; a
-committed version always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped
+Made from the packed micro-batches and not from what went into packing, so that an independent
+reader can compare it with the log. Written before the step is committed, so a committed version
+always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped
 lines of JSON:
 
     {"format": 1, "step": 4, "version": 5, "lineage": "..", "policy": "..", "tokens": 123}
     {"session": "..", "turn": "..", "offset": 0, "ids": [..], "logprobs": [..], "versions": [..],
      "advantage": 0.7}
 
-`step` counts from 0, `version` is the one the step makes. Each further line is a run of tokens that
-follow each other in a turn's completion, the first at `offset`; `logprobs` are the engine's float32
-values, `versions` those that sampled the tokens. A token is in one line only.
+`step` counts from 0, `version` is the one that the step makes. Each further line is a run of
+consecutive tokens of a turn's completion, the first at `offset`; `logprobs` are the engine's values
+in float32, `versions` those that sampled the tokens. A token is in one line only.
 """
 
 import gzip
@@ -32,7 +32,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Which step a file is of."""
+    """The first line of a file: the step that it belongs to."""
 
     format: int = FORMAT
     step: int
@@ -44,7 +44,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRun:
-    """Tokens that follow each other in the completion of a turn."""
+    """Consecutive trained tokens of a turn's completion."""
 
     session: str
     turn: str
@@ -58,7 +58,7 @@ class TrainedRun:
 def write_trained(
     directory: Path, header: Header, chains: Sequence[Chain], batches: Sequence[MicroBatch]
 ) -> Path:
-    """Writes the file of a step, whole or not at all; one of the same name is replaced."""
+    """Write the file of a step atomically, replacing one of the same name; return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"step-{header.step:08d}-version-{header.version:08d}.jsonl.gz"
     draft = target.with_name(f".{target.name}")
@@ -74,7 +74,7 @@ def write_trained(
 
 
 def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
-    """A file as it was written."""
+    """Return the header and the runs of a file."""
     with gzip.open(path, "rb") as lines:
         first, *rest = (orjson.loads(line) for line in lines)
     return Header(**first), [TrainedRun(**run) for run in rest]
@@ -82,7 +82,7 @@ def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
 
 @dataclass(frozen=True, slots=True)
 class _Provenance:
-    """Turn and offset of all S tokens of all C chains, one behind the other."""
+    """Turn and offset of all S tokens of all C chains, joined."""
 
     starts_C: Int64s
     turns_S: Int32s
@@ -109,7 +109,10 @@ def _runs(chains: Sequence[Chain], batches: Sequence[MicroBatch]) -> Iterator[di
 def _runs_of(
     chains: Sequence[Chain], flat: _Provenance, batch: MicroBatch
 ) -> Iterator[dict[str, Any]]:
-    """Cuts the trained tokens where the chain changes or a place is left out or a turn ends."""
+    """Return the runs of a micro-batch.
+
+    A run ends where the chain changes, where a token is left out, and where the turn changes.
+    """
     owners_N, places_N = batch.chains_N, batch.places_N
     turns_N = flat.turns_S[flat.starts_C[owners_N] + places_N]
     offsets_N = flat.offsets_S[flat.starts_C[owners_N] + places_N]
