@@ -6,9 +6,10 @@ from trainer.settings import TrainerSettings
 
 
 def main() -> None:
-    """Reads the settings, picks up where the log says, and trains until all steps are done."""
+    """Read the settings, resume from what is recorded, and train until all steps are done."""
     settings = load(TrainerSettings)
 
+    # After the settings: `--help` and a wrong setting need neither torch nor Kafka.
     from infra.telemetry.tracing import telemetry
     from trainer.bootstrap import build
 

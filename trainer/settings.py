@@ -14,7 +14,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class PolicySection(Section):
-    """The initial model, and what everybody else is told about the policy."""
+    """The initial model, and the settings that all processes follow for the policy."""
 
     model: Path = Field(
         Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
@@ -28,16 +28,17 @@ class PolicySection(Section):
         32_768, ge=2, description="Most tokens of prompt and completion together"
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of all sessions")
-    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of all sessions; 1: everything")
-    top_k: int = Field(0, ge=0, description="Most likely tokens to sample among; 0: all")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off")
+    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off")
     max_tokens: int | None = Field(None, ge=1, description="Most tokens of a turn; none: no limit")
     train_inexact: bool = Field(
-        False, description="Whether turns sampled from a bent distribution are trained all the same"
+        False,
+        description="Whether to train also inexact turns, as those sampled with a grammar",
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",
-        description="How an agent's history is compared with what was sampled; ids: an answer with "
-        "tool calls is known by their ids, though the agent changed its arguments",
+        description="How messages of an agent's history are compared with what was sampled; ids: a "
+        "message with tool calls matches by their ids, even if the agent changed the arguments",
     )
 
     @field_validator("renderer", mode="before")
@@ -48,18 +49,20 @@ class PolicySection(Section):
 
 
 class LossSection(Section):
-    """The loss of a token."""
+    """The loss of a trained token."""
 
     name: str = Field(
         "ppo_clip", description="ppo_clip, tis or icepop (see trainer/backends/losses.py)"
     )
     clip_low: float = Field(
-        0.2, ge=0, lt=1, description="ppo_clip: how far below 1 the ratio has a gradient"
+        0.2, ge=0, lt=1, description="ppo_clip: how far below 1 a ratio keeps its gradient"
     )
     clip_high: float = Field(
-        0.28, ge=0, description="ppo_clip: how far above 1 the ratio has a gradient"
+        0.28, ge=0, description="ppo_clip: how far above 1 a ratio keeps its gradient"
     )
-    cap: float = Field(2.0, gt=1, description="tis, icepop: largest ratio that counts in full")
+    cap: float = Field(
+        2.0, gt=1, description="tis: larger ratios are cut to it; icepop: they leave the loss"
+    )
 
 
 class OptimizerSection(Section):
@@ -67,9 +70,11 @@ class OptimizerSection(Section):
 
     lr: float = Field(1e-6, gt=0, description="Learning rate")
     schedule: Literal["constant", "linear", "cosine"] = Field(
-        "constant", description="How the learning rate falls until the last step"
+        "constant", description="How the learning rate falls to min_lr until the last step"
     )
-    warmup_steps: int = Field(0, ge=0, description="Steps in which it rises linearly from zero")
+    warmup_steps: int = Field(
+        0, ge=0, description="Steps in which the rate rises linearly from zero"
+    )
     min_lr: float = Field(0.0, ge=0, description="Learning rate at the last step")
     beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the mean of gradients")
     beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of their squares")
@@ -79,7 +84,7 @@ class OptimizerSection(Section):
 
 
 class TrainerSection(Section):
-    """How the policy is trained."""
+    """The settings of training and of the trainer process."""
 
     worker: str = Field(
         "worker-0",
@@ -98,9 +103,9 @@ class TrainerSection(Section):
         "torch", description="torch: one device; fsdp2: the model sharded over all ranks"
     )
     rank: int = Field(
-        0, ge=0, description="fsdp2: number of this process among them; 0 reads, commits and writes"
+        0, ge=0, description="fsdp2: rank of this process; 0 leads: it reads, commits and writes"
     )
-    ranks: int = Field(1, ge=1, description="fsdp2: trainer processes, one a worker of the gang")
+    ranks: int = Field(1, ge=1, description="fsdp2: trainer processes, one per worker of the gang")
     rendezvous: str = Field(
         "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
     )
@@ -109,56 +114,58 @@ class TrainerSection(Section):
     )
     filters: dict[str, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
-        description="Rules that keep groups out of the loss; count: the group still fills its "
-        "place in the batch, drop: another takes it (see trainer/data/filters.py)",
+        description="Rules that keep groups out of the loss, with their action; count: the group "
+        "still fills its place in the batch, drop: another takes it (see trainer/data/filters.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
-        description="What becomes of tokens older than run.lag (see trainer/data/staleness.py)",
+        description="Treatment of tokens staler than run.lag (see trainer/data/staleness.py)",
     )
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
     dtype: Dtype = Field("float32", description="Element type of the trained weights")
     compute_dtype: Dtype | None = Field(
-        None, description="Element type of matrix products; none: as the weights"
+        None, description="Element type of matrix products; none: that of the weights"
     )
     weights_dtype: Dtype | None = Field(
-        None, description="Element type of published weights; none: as the weights"
+        None, description="Element type of published weights; none: that of the weights"
     )
-    device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda where there is one")
+    device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
     threads: int | None = Field(None, ge=1, description="CPU threads of torch; none: its default")
     layout: Literal["padded", "packed"] = Field(
         "padded",
-        description="padded: a chain a row; packed: chains behind each other, for long and uneven "
-        "ones on a device with flash attention",
+        description="padded: one chain per row; packed: many chains in one row, for long chains of "
+        "uneven length on a device with flash attention",
     )
     micro_batch_tokens: int = Field(
         16_384, ge=2, description="Most tokens of a forward and backward pass, padding included"
     )
     gradient_checkpointing: bool = Field(
-        False, description="Compute activations again in the backward pass instead of keeping them"
+        False, description="Recompute activations in the backward pass instead of keeping them"
     )
-    seed: int = Field(0, ge=0, description="Seed of everything random here")
+    seed: int = Field(0, ge=0, description="Seed of all random numbers in the trainer")
     checkpoint_every: int = Field(10, ge=1, description="Steps between full checkpoints")
     checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
     versions_kept: int = Field(4, ge=3, description="Weight versions that stay on disk")
     window: int | None = Field(
         None,
         ge=1,
-        description="Ready groups from which on no more sessions are read; none: lag + 4 batches",
+        description="Ready groups at which no more sessions are read; none: lag + 4 batches",
     )
     mismatch_versions: int = Field(
-        2, ge=0, description="Earlier weights kept in memory to measure the engine against"
+        2, ge=0, description="Earlier versions kept in memory to compare engine and trainer"
     )
-    mismatch_memory_mb: int = Field(512, ge=0, description="Most memory for them")
+    mismatch_memory_mb: int = Field(512, ge=0, description="Most memory for these versions, in MiB")
     mismatch_tokens: int = Field(
-        2048, ge=0, description="Tokens a step measured under the weights that sampled them"
+        2048, ge=0, description="Most tokens measured per step under the weights that sampled them"
     )
     mismatch_alarm: float = Field(
-        0.05, gt=0, description="Mean difference of log-probs to the engine that is told as a fault"
+        0.05,
+        gt=0,
+        description="Mean difference of log-probs between engine and trainer that is an alarm",
     )
     explain_after: int = Field(
-        5, ge=1, description="Steps without any gradient after which the reasons are told"
+        5, ge=1, description="Steps without any gradient after which the reasons are reported"
     )
     weights_dir: Path | None = Field(None, description="Published weights; none: DATA_DIR/weights")
     trained_dir: Path | None = Field(
@@ -168,13 +175,13 @@ class TrainerSection(Section):
         None, description="Full checkpoints; none: DATA_DIR/checkpoints"
     )
     metrics_csv: Path | None = Field(
-        None, description="Metrics, a row a step; none: DATA_DIR/metrics.csv"
+        None, description="Metrics, one row per step; none: DATA_DIR/metrics.csv"
     )
     tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
     wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
-    flush_s: float = Field(30, gt=0, description="Seconds in which Kafka has to acknowledge a step")
-    heartbeat_s: float = Field(1, gt=0, description="Seconds from one sign of life to the next")
-    usage_s: float = Field(3, gt=0, description="Seconds from one account of usage to the next")
+    flush_s: float = Field(30, gt=0, description="Seconds in which Kafka must acknowledge a step")
+    heartbeat_s: float = Field(1, gt=0, description="Seconds between two heartbeats")
+    usage_s: float = Field(3, gt=0, description="Seconds between two records of activity")
 
 
 class TrainerSettings(ProcessSettings):
@@ -216,5 +223,5 @@ class TrainerSettings(ProcessSettings):
 
     @property
     def window(self) -> int:
-        """Ready groups from which on no more sessions are read."""
+        """Return the number of ready groups at which no more sessions are read."""
         return self.trainer.window or (self.run.lag + 4) * self.run.groups_per_step

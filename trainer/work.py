@@ -1,4 +1,4 @@
-"""What takes long (a step, a checkpoint, moving memory), one piece at a time, in a thread."""
+"""The thread for long work (a step, a checkpoint, moving memory), one piece at a time."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,7 +8,11 @@ T = TypeVar("T")
 
 
 class Work:
-    """The loop begins a piece and takes its result in when it is there; errors are raised then."""
+    """The piece of work under way, if any. All methods are for the loop's thread.
+
+    Only the piece itself runs in the work thread. What follows from it and its error come to the
+    loop's thread, in `collect` and `finish`, so that state is changed by one thread alone.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "trainer work")
@@ -17,31 +21,33 @@ class Work:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Return whether no piece is under way."""
         return self._running is None
 
     def begin(self, work: Callable[[], T], after: Callable[[T], None]) -> None:
-        """Runs `work` in the thread; `after` gets its result in `collect`."""
+        """Run `work` in the work thread; `collect` or `finish` call `after` with its result."""
         self._running, self._after = self._pool.submit(work), after
 
     def collect(self) -> bool:
-        """Takes in a piece that is over; whether nothing is under way then."""
+        """Collect a finished piece; return whether none is under way then. Raise its error."""
         if self._running is not None and self._running.done():
-            self._take_in()
+            self._collect_result()
         return self.idle
 
     def finish(self) -> None:
-        """Waits for what is under way, and for what follows from it."""
+        """Wait for the piece under way. Raise its error."""
+        # What follows from a piece may begin another one.
         while self._running is not None:
-            self._take_in()
+            self._collect_result()
 
     def close(self) -> None:
-        """Waits for the thread; its result is lost."""
+        """Wait for the thread; the result of its piece is lost."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _take_in(self) -> None:
+    def _collect_result(self) -> None:
         running, after = self._running, self._after
         if running is not None and after is not None:
             result = running.result()
+            # Before `after`, which may begin the next piece.
             self._running, self._after = None, None
             after(result)

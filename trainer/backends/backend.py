@@ -1,7 +1,8 @@
-"""What the loop needs of whoever holds the weights: one device, or a gang of ranks.
+"""The interface between the steps and the holder of the weights: one device, or a gang of ranks.
 
-Imports no torch, so that the loop and its tests need none. All calls come from one thread at a
-time; `train`, `write_weights`, `save` and `load` take as long as they take.
+Does not import torch, so that the steps and their tests do not need it. Calls never overlap; they
+come from the work thread, or from the loop's thread while no work is under way. `train`,
+`write_weights`, `save` and `load` may take minutes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from trainer.data.packing import MicroBatch
 
 
 class UnknownChoice(SeamlessFlowError):
-    """A setting names something that is not registered."""
+    """A setting with a name that is not registered."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
         self.setting = setting
@@ -27,7 +28,7 @@ class UnknownChoice(SeamlessFlowError):
 
 
 class ModelUnusable(SeamlessFlowError):
-    """A model or checkpoint cannot be trained on as asked."""
+    """A model or checkpoint that cannot be trained with these settings."""
 
     def __init__(self, directory: str, reason: str) -> None:
         self.directory = directory
@@ -40,57 +41,60 @@ class ModelUnusable(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """What one optimizer step computes with."""
+    """The input of one optimizer step."""
 
     micro_batches: Sequence[MicroBatch]
     samples: Sequence[MicroBatch]
-    """Tokens of earlier versions, to be measured under the weights that sampled them."""
+    """Tokens of earlier versions, to measure under the weights that sampled them."""
 
     version: int
-    """The weights that are trained."""
+    """Version of the weights being trained."""
 
     learning_rate: float
 
 
 class Backend(Protocol):
-    """Weights, optimizer and device."""
+    """The weights, the optimizer and their device."""
 
     @property
     def dtype(self) -> str:
-        """Element type of published weights."""
+        """Return the element type of published weights."""
 
     def train(self, step: StepInput) -> Mapping[str, float]:
-        """One optimizer step; returns its metrics (names in `trainer/metrics/names.py`).
+        """Train one optimizer step; return its metrics (names in `trainer/metrics/names.py`).
 
         Without a trained token the weights stay as they are.
         """
 
     def remember(self, version: int) -> None:
-        """The weights as they are now are this version; engines will sample from it."""
+        """Keep a copy of the present weights, which are `version`, to measure engines against."""
 
     def remembered(self) -> Sequence[int]:
-        """Earlier versions that can still be measured against."""
+        """Return the versions of which there still is a copy."""
 
     def write_weights(self, directory: Path) -> None:
-        """Writes the model as safetensors, in the form Hugging Face directories have.
+        """Write the model as safetensors, as Hugging Face directories have it.
 
-        This, `save`, `train` and `remember` come between a step's start and `rest`.
+        This, `save`, `train` and `remember` are called between the start of a step and `rest`.
         """
 
     def save(self, directory: Path) -> None:
-        """Writes weights, optimizer and random state to a checkpoint."""
+        """Write weights, optimizer and random state to the directory of a checkpoint."""
 
     def load(self, directory: Path | None, version: int) -> None:
-        """Continues from a checkpoint, which is of `version`; None: from the initial model.
+        """Load the checkpoint of `version` in `directory`; None keeps the initial model.
 
-        Called once, before anything else. Raises `ModelUnusable`.
+        Called once, before all other methods. Raise `ModelUnusable`.
         """
 
     def rest(self) -> None:
-        """Nothing more is asked until the device has been acquired, or a step has begun, again."""
+        """Note that the calls of a step are over, until `acquire` or the next step.
+
+        Ranks that follow return from `follow` here, so that their loops can give up the device.
+        """
 
     def acquire(self) -> None:
-        """Takes the memory of the device."""
+        """Move weights and optimizer to the device."""
 
     def release(self) -> int:
-        """Gives the memory of the device back; returns how many bytes of it are free."""
+        """Move them to the host; return how many bytes of the device are free then."""

@@ -1,8 +1,8 @@
-"""Log-probs and entropies of trained tokens under a Hugging Face model, and of no others.
+"""The forward pass: log-probs and entropies of trained tokens under a Hugging Face model.
 
-Logits are computed only where a trained token is predicted: the output layer gets just those hidden
-states, so the vocabulary's width is paid for trained tokens alone. Dimensions: B rows, T columns, N
-trained tokens, V vocabulary.
+Logits are computed only where a trained token is predicted: the output layer gets only those hidden
+states, so memory and time grow with trained tokens times vocabulary, not with all tokens. Called
+by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 
 
 class Forward:
-    """Scores micro-batches with one model."""
+    """The forward pass of one model."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Watches the output layer of `model`; other callers of the model are not affected."""
+        """Hook into the output layer of `model`; other callers of the model are not affected."""
         self._model = model
         self._places: tuple[Tensor, Tensor] | None = None
         head: nn.Module = model.get_output_embeddings()  # type: ignore[no-untyped-call]
         head.register_forward_pre_hook(self._select)
 
     def __call__(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies of N trained tokens, float32."""
+        """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
         device = self._model.device
         inputs: dict[str, Any] = {
             "input_ids": torch.from_numpy(batch.ids_BT).to(device),
@@ -61,7 +61,10 @@ class Forward:
 
 
 def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-softmax at the targets (with gradient) and entropy (without), at temperature 1."""
+    """Return the log-softmax at the targets (with gradient) and the entropy (without).
+
+    At temperature 1, whatever sampling used: engines report the log-probs of the raw distribution.
+    """
     logits_NV = logits_NV.float()
     normalisers_N = logits_NV.logsumexp(-1)
     logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
@@ -72,6 +75,9 @@ def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def keeps_packed_chains_apart(model: PreTrainedModel) -> bool:
-    """Whether all layers look at positions; states that run on would leak from chain to chain."""
+    """Return whether all layers separate chains by their positions.
+
+    Recurrent layers do not: their state would leak from one chain to the next.
+    """
     layers = getattr(model.config.get_text_config(), "layer_types", None) or ()
     return not any(kind in layer for layer in layers for kind in _RECURRENT)

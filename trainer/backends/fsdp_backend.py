@@ -1,7 +1,7 @@
-"""The model sharded over the ranks of a gang with FSDP2; every rank trains its share of a batch.
+"""The back end of a gang: the model sharded over its ranks with FSDP2, each training its share.
 
-The leader's calls are told to the other ranks, which do the same in `follow`. Files are written by
-the leader alone, from whole tensors; checkpoints are read by all, so all must reach their
+The leader sends each of its calls to the other ranks, which do the same in `follow`. Only the
+leader writes files, from whole tensors; all ranks read checkpoints, so all must reach their
 directory.
 """
 
@@ -23,10 +23,10 @@ from trainer.settings import TrainerSection
 
 
 class FsdpBackend(TorchBackend):
-    """See `trainer/backends/backend.py`."""
+    """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
-        """Waits for all ranks. Raises `ModelUnusable` and `UnknownChoice`."""
+        """Wait for all ranks, then load the model. Raise `ModelUnusable` and `UnknownChoice`."""
         device = device_named(settings.device)
         self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
         self._ranks = settings.ranks
@@ -62,7 +62,10 @@ class FsdpBackend(TorchBackend):
         self._ask(Op.REST)
 
     def follow(self) -> None:
-        """Other ranks: does what the leader asks, until it asks for nothing more."""
+        """Do what the leader asks until it rests. For the other ranks; raise if it ends.
+
+        Each branch makes the same collective calls as the leader's method; else the ranks block.
+        """
         while True:
             op, arrays = self._gang.receive()
             match op:
@@ -75,13 +78,14 @@ class FsdpBackend(TorchBackend):
                     self._train(*from_arrays(arrays))
                 case Op.REMEMBER:
                     super().remember(_version(arrays))
+                # Gathering needs all ranks, though only the leader keeps the result.
                 case Op.WRITE:
                     self._whole_weights()
                 case Op.SAVE:
                     gathered(self._model, self._optimizer)
 
     def close(self) -> None:
-        """Leaves the gang."""
+        """Leave the gang."""
         self._gang.close()
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
@@ -102,6 +106,7 @@ class FsdpBackend(TorchBackend):
         return sums.merged(self._gang.summed, self._gang.largest)
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
+        """Return all weights as whole tensors on the host for the leader, nothing for others."""
         found = {}
         for name, tensor in self._model.state_dict().items():
             whole = full(tensor)

@@ -1,4 +1,4 @@
-"""The ranks that train together: their process group, and what the leader tells the others.
+"""The ranks that train together: their process group, and the leader's messages to the others.
 
 Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
 `receive`. A message is a number and named arrays in safetensors form (no pickle), sent over gloo;
@@ -21,11 +21,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 Arrays = Mapping[str, NDArray[np.generic]]
 
 JOIN_TIMEOUT = timedelta(minutes=10)
-"""For the ranks to find each other, and for any exchange between them."""
+"""Limit for the ranks to find each other, and for any exchange between them."""
 
 
 class Op(IntEnum):
-    """What the leader asks for."""
+    """The call that the leader asks the other ranks to make."""
 
     REST = 0
     LOAD = 1
@@ -36,14 +36,15 @@ class Op(IntEnum):
 
 
 class GangRank:
-    """This rank's side."""
+    """This process's place in the gang."""
 
     def __init__(self, rank: int, ranks: int, rendezvous: str, device: torch.device) -> None:
-        """Waits for all ranks at `rendezvous` (host:port, where rank 0 listens)."""
+        """Wait for all ranks at `rendezvous` (host:port, where rank 0 listens)."""
         self.rank = rank
         self.ranks = ranks
         if device.type == "cuda":
             torch.cuda.set_device(device)
+        # Messages are tensors on the host, so gloo is needed beside nccl.
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(
             backends,
@@ -56,11 +57,11 @@ class GangRank:
 
     @property
     def leads(self) -> bool:
-        """Whether this is rank 0."""
+        """Return whether this is rank 0."""
         return self.rank == 0
 
     def send(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
-        """Leader: asks every other rank; `messages` has one for each of them."""
+        """Send a call to every other rank; `messages` has one for each. For the leader."""
         for rank in range(1, self.ranks):
             arrays = messages[rank - 1] if messages else {}
             body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
@@ -68,7 +69,7 @@ class GangRank:
             dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)
 
     def receive(self) -> tuple[Op, Arrays]:
-        """Others: waits for what the leader asks next."""
+        """Wait for the leader's next call. For the other ranks."""
         header = torch.zeros(2, dtype=torch.int64)
         dist.recv(header, 0)
         body = torch.zeros(int(header[1]), dtype=torch.uint8)
@@ -76,15 +77,15 @@ class GangRank:
         return Op(int(header[0])), load(body.numpy().tobytes())
 
     def summed(self, values: Tensor) -> Tensor:
-        """The sum over all ranks of a tensor on the host, on every rank."""
+        """Return the sum over all ranks of a tensor on the host. All ranks must call it."""
         dist.all_reduce(values)
         return values
 
     def largest(self, values: Tensor) -> Tensor:
-        """The maximum over all ranks."""
+        """Return the maximum over all ranks. All ranks must call it."""
         dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the process group."""
         dist.destroy_process_group()

@@ -1,8 +1,9 @@
-"""Losses: one value a trained token from its log-probs under the weights and under the engine.
+"""Losses: one value per trained token from its log-probs under the weights and under the engine.
 
-The engine's log-probs are the old policy's; nothing is recomputed. A loss sees trained tokens only
-and is summed over them; whoever calls it divides by the step's count of trained tokens over all
-ranks. Registered by name (`LOSSES`); called by the back ends. `_N` counts trained tokens.
+The engine's log-probs are the old policy's; nothing is recomputed. A loss sees trained tokens only.
+The back ends call it, sum it and divide by the step's count of trained tokens over all ranks.
+Losses are registered by name (`LOSSES`, the setting `trainer.loss.name`). `_N` counts trained
+tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,23 +15,26 @@ from torch import Tensor
 from trainer.settings import LossSection
 
 LARGEST_LOG_RATIO = 20.0
-"""Beyond this a ratio is as good as infinite, and its exponential soon would be."""
+"""Bound of log ratios: e^20 is far above any `cap`, and the exponential of much more overflows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Of each trained token: its loss, and whether the loss took its gradient away."""
+    """The loss of each trained token, and whether the loss took its gradient away."""
 
     loss_N: Tensor
     clipped_N: Tensor
 
 
 Loss = Callable[[Tensor, Tensor, LossSection], Losses]
-"""From log ratios (weights to engine) and advantages of N tokens."""
+"""Returns losses from the log ratios (weights to engine) and the advantages of N tokens."""
 
 
 def ppo_clip(log_ratios_N: Tensor, advantages_N: Tensor, settings: LossSection) -> Losses:
-    """Clipped surrogate, arXiv 1707.06347, with bounds of their own (arXiv 2503.14476)."""
+    """Return PPO's clipped surrogate, arXiv 1707.06347.
+
+    The lower and upper bounds are separate settings (arXiv 2503.14476).
+    """
     ratios_N = ratio(log_ratios_N)
     low, high = 1 - settings.clip_low, 1 + settings.clip_high
     free_N = ratios_N * advantages_N
@@ -39,9 +43,10 @@ def ppo_clip(log_ratios_N: Tensor, advantages_N: Tensor, settings: LossSection) 
 
 
 def tis(log_ratios_N: Tensor, advantages_N: Tensor, settings: LossSection) -> Losses:
-    """Policy gradient weighted with the ratio, truncated at `cap` (truncated importance sampling).
+    """Return the policy gradient weighted with the ratio truncated at `cap`.
 
-    No token loses its gradient; those beyond the cap only weigh less. arXiv 2506.13585 (CISPO).
+    Truncated importance sampling: no token loses its gradient, those beyond the cap weigh less.
+    arXiv 2506.13585 (CISPO).
     """
     ratios_N = ratio(log_ratios_N).detach()
     weights_N = ratios_N.clamp(max=settings.cap)
@@ -49,14 +54,14 @@ def tis(log_ratios_N: Tensor, advantages_N: Tensor, settings: LossSection) -> Lo
 
 
 def icepop(log_ratios_N: Tensor, advantages_N: Tensor, settings: LossSection) -> Losses:
-    """Importance-weighted policy gradient without the tokens whose ratio leaves [1 / cap, cap]."""
+    """Return the importance-weighted policy gradient, 0 for ratios outside [1 / cap, cap]."""
     ratios_N = ratio(log_ratios_N)
     outside_N = (ratios_N > settings.cap) | (ratios_N < 1 / settings.cap)
     return Losses(torch.where(outside_N, 0.0, -ratios_N * advantages_N), outside_N)
 
 
 def ratio(log_ratios_N: Tensor) -> Tensor:
-    """exp of the log ratios, kept finite."""
+    """Return exp of the log ratios, kept finite."""
     return log_ratios_N.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
 
 

@@ -1,4 +1,4 @@
-"""Hugging Face directories to models and back, safetensors only. No other file loads models."""
+"""Loading and writing of Hugging Face models, safetensors only. No other module loads models."""
 
 import json
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ DTYPES: Mapping[Dtype, torch.dtype] = {
 
 
 def load_model(directory: Path, dtype: Dtype) -> PreTrainedModel:
-    """The causal model of a directory on the host, ready for gradients, without dropout.
+    """Return the causal model of a directory, on the host, ready for gradients, without dropout.
 
-    Raises `ModelUnusable`.
+    Raise `ModelUnusable`.
     """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if not directory.is_dir():
@@ -40,9 +40,7 @@ def load_model(directory: Path, dtype: Dtype) -> PreTrainedModel:
 def write_model(
     model: PreTrainedModel, weights: Mapping[str, Tensor], dtype: Dtype, directory: Path
 ) -> None:
-    """Writes `weights` (a state dict of `model`) as `dtype`, and the configuration that goes with
-    it.
-    """
+    """Write `weights` (a state dict of `model`) as `dtype`, with the model's configuration."""
     cast = {name: tensor.to("cpu", DTYPES[dtype]) for name, tensor in weights.items()}
     model.save_pretrained(directory, state_dict=cast)
     path = directory / "config.json"
@@ -50,9 +48,10 @@ def write_model(
     path.write_text(json.dumps(config | {"dtype": dtype}, indent=2), encoding="utf-8")
 
 
-def keep_activations_out(model: PreTrainedModel) -> None:
-    """Has activations computed again in the backward pass; keeps dropout off all the same."""
+def recompute_activations(model: PreTrainedModel) -> None:
+    """Recompute activations in the backward pass instead of keeping them; dropout stays off."""
     model.activation_checkpointing_enable()
+    # transformers recomputes in training mode only, and that mode also switches dropout on.
     model.train()
     for module in model.modules():
         if isinstance(module, nn.Dropout):

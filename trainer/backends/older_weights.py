@@ -1,7 +1,8 @@
-"""Weights of the last few versions on the host, to compare the engine with the trainer fairly.
+"""Copies of the last few versions' weights on the host, to compare engine and trainer fairly.
 
-A trained token was often sampled under weights that have been trained since. What the engine got
-wrong shows only under those very weights; everything else is staleness. Called by the back ends.
+A trained token was often sampled under weights that have been trained since. Only under the same
+weights is a difference of log-probs the engine's error; otherwise it is mostly staleness. Called by
+the back ends.
 """
 
 from collections import OrderedDict
@@ -20,7 +21,7 @@ Weights = Mapping[str, Tensor]
 
 
 class OlderWeights:
-    """The newest versions, as many as are asked for and fit into the memory allowed."""
+    """The newest versions: up to `count` that fit into `limit_bytes`."""
 
     def __init__(self, model: nn.Module, count: int, limit_bytes: int) -> None:
         self._model = model
@@ -29,7 +30,7 @@ class OlderWeights:
         self._kept: OrderedDict[int, Weights] = OrderedDict()
 
     def remember(self, version: int, weights: Weights) -> None:
-        """Copies the weights of a version; forgets the oldest one."""
+        """Keep a copy of the weights of a version; drop the oldest ones to make room."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
         fit = min(self._count, self._limit_bytes // max(size, 1))
         while self._kept and len(self._kept) >= fit:
@@ -38,24 +39,24 @@ class OlderWeights:
             self._kept[version] = _copied(weights)
 
     def versions(self) -> Sequence[int]:
-        """Those that are there, oldest first."""
+        """Return the versions of which there is a copy, oldest first."""
         return tuple(self._kept)
 
     @torch.no_grad()
     def measure(self, forward: Forward, samples: Sequence[MicroBatch], sums: TokenSums) -> None:
-        """Adds the mismatch of the samples' tokens whose version is there."""
+        """Add the mismatch of all sampled tokens whose version there is a copy of."""
         for version, weights in self._kept.items():
             found = [batch for batch in samples if (batch.versions_N == version).any()]
             if found:
-                with self._lent(weights):
+                with self._replaced_weights(weights):
                     for batch in found:
                         logprobs_N, _ = forward(batch)
                         differences_N = logprobs_N.cpu() - torch.from_numpy(batch.logprobs_N)
                         sums.add_mismatch(differences_N[batch.versions_N == version])
 
     @contextmanager
-    def _lent(self, weights: Weights) -> Iterator[None]:
-        """The model has other weights in the body, and its own again behind it."""
+    def _replaced_weights(self, weights: Weights) -> Iterator[None]:
+        """Put other weights into the model for the body, then its own back."""
         own = _copied(dict(self._model.named_parameters()))
         self._put(weights)
         try:

@@ -1,7 +1,7 @@
-"""Weights, AdamW's moments and random state as safetensors: what a checkpoint needs to go on
-exactly.
+"""Weights, AdamW's moments and random state as safetensors: a checkpoint's part of the back end.
 
-Names in `optimizer.safetensors` are `<moment>/<parameter>`. Called by the back ends.
+Training goes on from them exactly. Names in `optimizer.safetensors` are `<moment>/<parameter>`.
+Called by the back ends.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,9 @@ Files = Mapping[str, Mapping[str, Tensor]]
 
 
 def gathered(model: PreTrainedModel, optimizer: Optimizer) -> Files:
-    """Everything to be saved; of sharded tensors the whole, so that every rank has to ask."""
+    """Return everything to save, on the host. Every rank must call it: sharded tensors are
+    gathered.
+    """
     parameters = dict(model.named_parameters())
     moments = {
         f"{moment}/{name}": _whole(value)
@@ -42,15 +44,15 @@ def gathered(model: PreTrainedModel, optimizer: Optimizer) -> Files:
 
 
 def save_state(directory: Path, files: Files) -> None:
-    """Writes what `gathered` found."""
+    """Write what `gathered` returned."""
     for name, tensors in files.items():
         save_file(dict(tensors), directory / name)
 
 
 def load_state(directory: Path, model: PreTrainedModel, optimizer: Optimizer) -> None:
-    """Puts model, optimizer and random state back; sharded tensors get their part of the whole.
+    """Put model, optimizer and random state back; each shard gets its part of a whole tensor.
 
-    Raises `ModelUnusable`.
+    Raise `ModelUnusable`.
     """
     try:
         weights, moments, random = (
@@ -76,12 +78,12 @@ def load_state(directory: Path, model: PreTrainedModel, optimizer: Optimizer) ->
 
 
 def full(tensor: Tensor) -> Tensor:
-    """The whole of a sharded tensor (every rank has to ask), any other as it is."""
+    """Return a sharded tensor as a whole (every rank must call it), any other as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def move_state(optimizer: Optimizer, device: torch.device) -> None:
-    """Moves the moments; the step counts stay where the optimizer wants them."""
+    """Move the moments to a device; the step counts stay on the host, where AdamW keeps them."""
     for state in optimizer.state.values():
         for moment, value in state.items():
             if moment != "step":
@@ -93,8 +95,8 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 def _like(whole: Tensor, parameter: Tensor) -> Tensor:
-    """A whole tensor in the type, place and layout of a parameter."""
-    there = whole.to(parameter.device, parameter.dtype)
+    """Return a whole tensor in the type, device and sharding of a parameter."""
+    moved = whole.to(parameter.device, parameter.dtype)
     if isinstance(parameter, DTensor):
-        return distribute_tensor(there, parameter.device_mesh, parameter.placements)
-    return there
+        return distribute_tensor(moved, parameter.device_mesh, parameter.placements)
+    return moved

@@ -1,4 +1,4 @@
-"""A step's input as named arrays, for the ranks that do not lead, and back. Pure."""
+"""The message with a rank's share of a step: `StepInput` as named arrays, and back. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,7 +14,7 @@ _NAMES = tuple(field.name for field in fields(MicroBatch))
 
 
 def shares(step: StepInput, ranks: int) -> list[StepInput]:
-    """What each rank computes: its part of the micro-batches, and all samples."""
+    """Return the share of each rank: its part of the micro-batches, and all samples."""
     return [
         StepInput(mine, step.samples, step.version, step.learning_rate)
         for mine in shard(step.micro_batches, ranks)
@@ -22,7 +22,7 @@ def shares(step: StepInput, ranks: int) -> list[StepInput]:
 
 
 def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
-    """A rank's share; `total`: trained tokens of all ranks."""
+    """Return a rank's share as arrays; `total` is the number of trained tokens of all ranks."""
     found: dict[str, NDArray[np.generic]] = {
         "numbers": np.array([step.version, total, len(step.micro_batches), len(step.samples)]),
         "learning_rate": np.array([step.learning_rate]),
@@ -36,7 +36,7 @@ def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[StepInput, int]:
-    """The inverse of `to_arrays`."""
+    """Return the share and the total that `to_arrays` gave these arrays for."""
     version, total, batches, samples = (int(number) for number in arrays["numbers"])
     step = StepInput(
         _batches(arrays, "batch", batches),

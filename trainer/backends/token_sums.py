@@ -1,6 +1,6 @@
-"""Sums over the trained tokens of a step, gathered micro-batch by micro-batch, and their metrics.
+"""Sums over the trained tokens of a step, micro-batch by micro-batch, and the metrics they give.
 
-Sums and not means, so that ranks and micro-batches of unequal size add up. All are of float64.
+Sums and not means, so that ranks and micro-batches of unequal size add up. All in float64.
 """
 
 import math
@@ -31,13 +31,13 @@ _SUMS = (
 
 @dataclass(slots=True)
 class TokenSums:
-    """What is summed, and what the largest of is kept."""
+    """Sums and maxima over tokens, by name."""
 
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     largest: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_losses(self, losses: Losses, log_ratios_N: Tensor, entropies_N: Tensor) -> None:
-        """Takes in the trained tokens of a micro-batch."""
+        """Add the trained tokens of a micro-batch."""
         ratios_N = ratio(log_ratios_N.detach())
         self._add("tokens", torch.ones_like(ratios_N))
         self._add("loss", losses.loss_N.detach())
@@ -48,7 +48,7 @@ class TokenSums:
         self._add("policy_kl", divergence(log_ratios_N.detach()))
 
     def add_mismatch(self, log_ratios_N: Tensor) -> None:
-        """Takes in tokens measured under the very weights that sampled them."""
+        """Add tokens measured under the same weights that sampled them."""
         if not len(log_ratios_N):
             return
         differences_N = log_ratios_N.detach()
@@ -60,7 +60,10 @@ class TokenSums:
         self.largest[_LARGEST] = max(self.largest[_LARGEST], largest)
 
     def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
-        """The sums over all ranks; both reductions take a vector and give that of all ranks."""
+        """Return the sums over all ranks.
+
+        `summed` and `largest` take this rank's vector and return the reduced one of all ranks.
+        """
         found = TokenSums()
         sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
         most = largest(torch.tensor([self.largest[_LARGEST]], dtype=torch.float64))
@@ -69,7 +72,7 @@ class TokenSums:
         return found
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the step; those of the mismatch only where there was something to measure."""
+        """Return the step's metrics; those of the mismatch only if tokens were measured for it."""
         sums, tokens = self.sums, max(self.sums["tokens"], 1.0)
         found = {
             "loss": sums["loss"] / tokens,
@@ -91,7 +94,7 @@ class TokenSums:
 
 
 def divergence(log_ratios_N: Tensor) -> Tensor:
-    """A token's share of the KL divergence of the sampling policy from the other, never negative.
+    """Return each token's estimate of KL(sampling policy || other policy), never negative.
 
     exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html).
     """
@@ -100,7 +103,7 @@ def divergence(log_ratios_N: Tensor) -> Tensor:
 
 
 def effective_share(total: float, squares: float, count: float) -> float:
-    """Effective sample size of `count` weights as a share of it: (sum w)^2 / (n sum w^2)."""
+    """Return the effective sample size as a share of `count` weights: (sum w)^2 / (n sum w^2)."""
     if not squares or not math.isfinite(squares):
         return 0.0
     return total * total / (count * squares)

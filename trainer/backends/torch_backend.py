@@ -1,7 +1,7 @@
-"""One process, one device: the model, AdamW and the optimizer step.
+"""The back end of one device: the model, AdamW and the optimizer step.
 
-Called by the loop through `backend.py`. While its role is not held, everything lies on the
-host. N counts the trained tokens of a micro-batch.
+Called by the steps through the interface of `backend.py`. While the role is not held, everything is
+on the host. N counts the trained tokens of a micro-batch.
 """
 
 import logging
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
-from trainer.backends.model import DTYPES, keep_activations_out, load_model, write_model
+from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import full, gathered, load_state, move_state, save_state
 from trainer.backends.token_sums import TokenSums
@@ -30,13 +30,16 @@ _MEGABYTE = 1024 * 1024
 
 
 class TorchBackend:
-    """See `backend.py`. What `FsdpBackend` does otherwise is in methods of its own."""
+    """A `Backend` (see `backend.py`) on one device.
+
+    `_ranks`, `_placed` and `_merged` are for `FsdpBackend` to override.
+    """
 
     _ranks = 1
     """Processes whose gradients are averaged."""
 
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
-        """Loads the model on the host. Raises `ModelUnusable` and `UnknownChoice`."""
+        """Load the model on the host. Raise `ModelUnusable` and `UnknownChoice`."""
         if settings.loss.name not in LOSSES:
             raise UnknownChoice("trainer.loss.name", settings.loss.name, list(LOSSES))
         if settings.threads is not None:
@@ -48,7 +51,7 @@ class TorchBackend:
         if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
             raise ModelUnusable(str(model_directory), "its layers need trainer.layout = padded")
         if settings.gradient_checkpointing:
-            keep_activations_out(self._model)
+            recompute_activations(self._model)
         self._parameters = dict(self._model.named_parameters())
         self._optimizer = torch.optim.AdamW(
             self._parameters.values(),
@@ -71,7 +74,7 @@ class TorchBackend:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))
 
     def gradient(self, step: StepInput) -> dict[str, Tensor]:
-        """The step's gradient by parameter, before clipping, without an update."""
+        """Return the step's gradient by parameter, before clipping, without an update."""
         total = sum(len(batch) for batch in step.micro_batches)
         for batch in step.micro_batches:
             self._backward(batch, total, step.version, TokenSums())
@@ -117,15 +120,15 @@ class TorchBackend:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
-        """The model as this back end lays it out."""
+        """Return the model, sharded if the back end shards it."""
         return model
 
     def _merged(self, sums: TokenSums) -> TokenSums:
-        """The sums over all ranks."""
+        """Return the sums over all ranks."""
         return sums
 
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
-        """This process's share of a step with `total` trained tokens."""
+        """Train this process's share of a step that has `total` trained tokens on all ranks."""
         sums = TokenSums()
         for batch in step.micro_batches:
             self._backward(batch, total, step.version, sums)
@@ -136,20 +139,21 @@ class TorchBackend:
         return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
 
     def _backward(self, batch: MicroBatch, total: int, version: int, sums: TokenSums) -> None:
-        """Adds the gradient of one micro-batch's share of the step's mean over `total` tokens."""
+        """Add the gradient of a micro-batch, as its share of the mean over `total` tokens."""
         with self._autocast():
             logprobs_N, entropies_N = self._forward(batch)
         engine_N = torch.from_numpy(batch.logprobs_N).to(self._device)
         advantages_N = torch.from_numpy(batch.advantages_N).to(self._device)
         log_ratios_N = logprobs_N - engine_N
         losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
+        # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
         torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total))
         sums.add_losses(losses, log_ratios_N, entropies_N)
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
 
     def _update(self, learning_rate: float) -> float:
-        """Clips and applies the gradient, unless it is not finite; returns its norm."""
+        """Clip and apply the gradient unless it is not finite; return its norm before clipping."""
         clipped = torch.nn.utils.clip_grad_norm_(
             self._parameters.values(), self._settings.optimizer.clip_norm
         )
@@ -171,7 +175,7 @@ class TorchBackend:
 
 
 def device_named(name: str) -> torch.device:
-    """The device of a setting; auto: a GPU where there is one."""
+    """Return the device of a setting; `auto` is a GPU if there is one, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

@@ -100,7 +100,7 @@ def chains(trajectory: Trajectory, policy: str) -> Chains:
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)
     masked = Counter(trajectory.masked_tokens)
-    _mask(flat, "other_policy", _foreign(trajectory, policy), masked)
+    _mask(flat, "other_policy", _of_other_policies(trajectory, policy), masked)
     _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
     found = []
     for pieces in _branches(trajectory.nodes):
@@ -198,7 +198,7 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
     return versions_T
 
 
-def _foreign(trajectory: Trajectory, policy: str) -> Bools | None:
+def _of_other_policies(trajectory: Trajectory, policy: str) -> Bools | None:
     others = [node for node in trajectory.nodes if (node.policy or trajectory.policy) != policy]
     if not others:
         return None

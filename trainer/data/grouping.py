@@ -67,7 +67,7 @@ class Grouping:
     def add(self, session: ValidSession | FailedSession, now_ms: int) -> list[Record]:
         """Add a finalized session; return the records that follow from it."""
         source = session.source
-        if reason := self._needless(source):
+        if reason := self._reason_to_ignore(source):
             self.ignored[reason] += 1
             return []
         group = self._open.setdefault(source.group_id, _Open())
@@ -113,7 +113,7 @@ class Grouping:
         group = self._open.get(group_id)
         return group.by_sample.values() if group else ()
 
-    def _needless(self, source: SessionSource) -> str:
+    def _reason_to_ignore(self, source: SessionSource) -> str:
         """Return the reason to ignore a session, or an empty string."""
         if source.group_id in self._settled or source.group_id in self.ready:
             return "late"

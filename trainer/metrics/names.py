@@ -1,6 +1,6 @@
-"""Names of all training metrics, one list with what they stand for.
+"""The names of all training metrics, with their meaning.
 
-They go into `StepCompleted.metrics`, the CSV file and whatever else is set. Names with a slash are
+They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
 families: `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`.
 """
 
@@ -11,13 +11,13 @@ METRICS: Mapping[str, str] = {
     "reward_std": "Mean standard deviation of terminal rewards within a group",
     "groups": "Groups of the batch",
     "sessions": "Sessions of the batch",
-    "dropped/*": "Groups given up since the step before, by reason",
+    "dropped/*": "Groups dropped since the step before, by reason",
     "samples_failed": "Sessions that did not count since the step before",
     "tokens_trained": "Tokens that entered the loss",
-    "tokens_masked": "Sampled tokens of the batch's sessions that did not",
-    "tokens_stale_longest": "Trained tokens of the longest chain that lost any for their age",
-    "staleness_mean": "Mean age of trained tokens in optimizer steps",
-    "staleness_max": "Largest age of a trained token in optimizer steps",
+    "tokens_masked": "Sampled tokens of the batch's sessions that did not enter the loss",
+    "tokens_stale_longest": "Trained tokens of the longest chain with a stale token",
+    "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
+    "staleness_max": "Largest staleness of a trained token in optimizer steps",
     "loss": "Mean loss of a trained token",
     "grad_norm": "Norm of the gradient before clipping",
     "learning_rate": "Learning rate of the step",
@@ -26,7 +26,7 @@ METRICS: Mapping[str, str] = {
     "ratio_mean": "Mean of policy over engine probability of trained tokens",
     "policy_kl": "Estimated KL divergence of the trained policy from those that sampled, in nats",
     "effective_sample_size": "Effective sample size as a share of trained tokens",
-    "mismatch_tokens": "Tokens measured under the very weights that sampled them",
+    "mismatch_tokens": "Tokens measured under the same weights that sampled them",
     "mismatch_mean": "Their mean absolute difference of log-probs, trainer to engine",
     "mismatch_max": "Their largest absolute difference",
     "mismatch_kl": "Their estimated KL divergence, in nats",
@@ -41,6 +41,6 @@ METRICS: Mapping[str, str] = {
 
 
 def known(name: str) -> bool:
-    """Whether the name is on the list, by itself or as one of a family."""
+    """Return whether the name is on the list, by itself or as a member of a family."""
     family, slash, _ = name.partition("/")
     return name in METRICS or (bool(slash) and f"{family}/*" in METRICS)

@@ -1,6 +1,6 @@
-"""Where metrics go besides `control`: a CSV file always; TensorBoard, W&B and OTLP when set.
+"""Sinks of metrics besides `control`: a CSV file always; TensorBoard, W&B and OTLP if set.
 
-A row is written at once, so that a killed process leaves all steps it completed.
+Each row is flushed at once, so that a killed process leaves all steps that it completed.
 """
 
 import csv
@@ -19,7 +19,7 @@ _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in
 
 
 class SinkUnavailable(SeamlessFlowError):
-    """A place for metrics was asked for whose library is not installed."""
+    """A sink that is set, but whose library is not installed."""
 
     def __init__(self, setting: str, package: str) -> None:
         self.setting = setting
@@ -31,17 +31,17 @@ class SinkUnavailable(SeamlessFlowError):
 
 
 class Sink(Protocol):
-    """Takes the metrics of a step."""
+    """A destination of metrics. Called by the loop's thread once per step."""
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        """May block for a moment; raises what its library raises."""
+        """Write the metrics of a step. May block briefly; raise the errors of the library."""
 
     def close(self) -> None:
-        """Nothing is written behind it."""
+        """Finish writing; no call follows."""
 
 
 class CsvFile:
-    """One row a step. Metrics of families stand in the column `more`, as name=value."""
+    """A file with one row per step. Metrics of families are in the column `more`, as name=value."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class CsvFile:
 
 
 class TensorBoard:
-    """Event files in a directory."""
+    """Event files of TensorBoard in a directory."""
 
     def __init__(self, directory: Path) -> None:
         board = _imported("torch.utils.tensorboard", "trainer.tensorboard_dir", "tensorboard")
@@ -79,7 +79,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of a project."""
+    """A run of a Weights & Biases project."""
 
     def __init__(self, project: str, policy: str) -> None:
         wandb = _imported("wandb", "trainer.wandb_project", "wandb")
@@ -93,7 +93,7 @@ class WeightsAndBiases:
 
 
 class Exported:
-    """Gauges by OTLP, for the collector that all processes report to."""
+    """Gauges exported by OTLP to the collector of all processes."""
 
     def __init__(self, export: MetricsExport, metrics: Metrics) -> None:
         self._export = export
@@ -109,7 +109,7 @@ class Exported:
 
 
 def open_sinks(settings: TrainerSettings) -> list[Sink]:
-    """The sinks that are set. Raises `SinkUnavailable`."""
+    """Return the sinks that the settings name. Raise `SinkUnavailable`."""
     sinks: list[Sink] = []
     if settings.trainer.tensorboard_dir is not None:
         sinks.append(TensorBoard(settings.trainer.tensorboard_dir))

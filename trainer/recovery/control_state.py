@@ -1,7 +1,7 @@
 """The state that a trainer computes from `control` and needs after a restart: a pure fold.
 
 The loop keeps it up to date, so that a checkpoint can hold it together with its offset; a restarted
-trainer folds only the records after that. It holds nothing but what `control` says.
+trainer folds only the records after that. It depends on the records of `control` alone.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class ControlState:
 
     @property
     def highest_version(self) -> int:
-        """The largest version number ever used, or -1."""
+        """Return the largest version number ever used, or -1."""
         return max(self.steps_of, default=-1)
 
     def apply(self, record: Record, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""The device of the worker: the back end takes or gives back its memory as `control` says."""
+"""The device of the worker: its memory is taken or given back as `TrainerRoles` decides."""
 
 import logging
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainerDevice:
-    """Carries out what `TrainerRoles` says is due. Called by the loop's thread."""
+    """The moves that `TrainerRoles` finds due, carried out. Called by the loop's thread."""
 
     process: TrainerProcess
     backend: Backend

@@ -76,7 +76,7 @@ class Dataloader:
 
     @property
     def ready(self) -> int:
-        """Number of groups that wait for a step."""
+        """Return the number of groups that wait for a step."""
         return len(self._grouping.ready)
 
     def wants_more(self, step: int) -> bool:
@@ -135,8 +135,8 @@ class Dataloader:
         for one in batch.groups:
             self._grouping.settle(one.group.group_id)
 
-    def losses(self) -> dict[str, float]:
-        """Return what was lost since the last call, by metric name."""
+    def drop_metrics(self) -> dict[str, float]:
+        """Return the groups dropped and the samples failed since the last call, by metric name."""
         found = {f"dropped/{reason}": float(count) for reason, count in self._dropped.items()}
         if self._failed:
             found["samples_failed"] = float(self._failed)

@@ -126,7 +126,7 @@ class StepRunner:
         return checkpoint.write(root, content, self._backend.save, keep)
 
     def rest(self) -> None:
-        """Tell the back end that no step and no checkpoint follows for now."""
+        """End the step for the back end: no further call of it follows."""
         self._backend.rest()
 
     def _train(self, order: StepOrder) -> dict[str, float]:

@@ -66,7 +66,7 @@ class StepSequence:
 
     @property
     def all_done(self) -> bool:
-        """Whether no step is left."""
+        """Return whether no step is left."""
         return self.origin.step >= self._process.settings.run.steps
 
     def apply(self, record: Record) -> None:
@@ -127,14 +127,14 @@ class StepSequence:
         """Count a step in which nothing is left to train; the weights stay as they are."""
         if step not in self._resume.again:
             self._process.send(r.StepSkipped(at_ms=now_ms, step=step, reason="no_groups"))
-        self._process.send(*self._reports.nothing_learned(self._dataloader.losses(), now_ms))
+        self._process.send(*self._reports.nothing_learned(self._dataloader.drop_metrics(), now_ms))
         self.origin = Origin(step + 1, self.origin.version, self.origin.lineage)
         self._control_state.steps_of[self.origin.version] = step + 1
 
     def _begin(self, announced: Announced) -> None:
         now_ms = self._process.now_ms()
         waited = {"wait_s": (now_ms - announced.ready_ms) / 1000}
-        known = {**announced.facts, **waited, **self._dataloader.losses(), **self._evaluated}
+        known = {**announced.facts, **waited, **self._dataloader.drop_metrics(), **self._evaluated}
         order = StepOrder(
             batch=announced.batch,
             facts=known,

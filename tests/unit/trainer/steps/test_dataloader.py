@@ -101,8 +101,8 @@ def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     assert names(world.next(5)) == ["g-0", "g-1"]
     dropped = world.told[-1]
     assert isinstance(dropped, r.GroupDropped) and dropped.reason == "stale"
-    assert world.loader.losses() == {"dropped/stale": 1}
-    assert world.loader.losses() == {}
+    assert world.loader.drop_metrics() == {"dropped/stale": 1}
+    assert world.loader.drop_metrics() == {}
 
 
 def test_a_recorded_step_is_put_together_as_it_was_recorded() -> None:
