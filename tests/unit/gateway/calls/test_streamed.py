@@ -14,7 +14,9 @@ from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.openai_chat.request import parse
 from producers.gateway.dialects.openai_chat.response import ChatEvents
 from producers.gateway.errors import ApiError
-from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
+from schemas.records import CommandAnswered, ReplyFinished, TokenTensor
+from tests.builders.records import replies
+from tests.builders.records.replies import delta
 
 IDS: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -30,21 +32,9 @@ def streamed(asked: CanonicalRequest | None = None) -> StreamedAnswer:
     return StreamedAnswer(asked, lambda turn_id: ChatEvents(turn_id, 1, asked))
 
 
-def delta(offset: int, text: str) -> ReplyDelta:
-    """One token a character."""
-    content = orjson.dumps({"content": text})
-    return ReplyDelta(**IDS, token_offset=offset, token_count=len(text), delta=content)
-
-
 def finish(text: str, offset: int = 0, rest: str | None = None) -> ReplyFinished:
-    return ReplyFinished(
-        **IDS,
-        token_offset=offset,
-        delta=None if rest is None else orjson.dumps({"content": rest}),
-        message=orjson.dumps({"role": "assistant", "content": text}),
-        finish_reason="stop",
-        completion_tokens=len(text),
-    )
+    last = None if rest is None else orjson.dumps({"content": rest})
+    return replies.answer(text, token_offset=offset, delta=last, completion_tokens=len(text))
 
 
 def text(data: bytes, choice: int = 0) -> str:
@@ -59,7 +49,7 @@ def text(data: bytes, choice: int = 0) -> str:
 
 def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
     answer = streamed()
-    held = ReplyDelta(**IDS, token_offset=0, token_count=0)
+    held = delta()
 
     before, begun, between = (
         answer.write_reply(0, held),
@@ -119,7 +109,7 @@ def test_a_delta_that_overlaps_what_was_sent_waits_for_the_end() -> None:
 
 def test_a_delta_without_text_moves_on_and_sends_nothing() -> None:
     answer = streamed()
-    empty = ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None)
+    empty = delta(token_count=1)
     assert answer.write_reply(0, empty) == b""
     assert text(answer.write_reply(0, delta(1, "b"))) == "b"
 
@@ -158,10 +148,8 @@ def test_the_last_logprobs_are_those_that_were_not_sent() -> None:
         "logprobs": struct.pack("<3f", -1, -2, -3),
     }
     first = {name: value[:4] for name, value in scores.items()}
-    answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
-    ended = ReplyFinished(
-        **IDS, token_offset=1, message=b'{"role":"assistant","content":""}', **scores
-    )
+    answer.write_reply(0, delta(token_count=1, **first))
+    ended = replies.answer("", token_offset=1, **scores)
     data = answer.write_reply(0, ended)
     assert data.count(b"token_id:") == 2
     assert b"token_id:1" not in data
@@ -174,7 +162,7 @@ def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
         "logprobs": struct.pack("<3f", -1, -2, -3),
     }
     first = {name: value[:4] for name, value in scores.items()}
-    answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=1, delta=None, **first))
+    answer.write_reply(0, delta(token_count=1, **first))
     likeliest = [
         TokenTensor(
             name=name, from_token=start, to_token=end, dtype="", data=struct.pack(form, *values)
@@ -187,10 +175,9 @@ def test_the_last_likeliest_tokens_are_those_that_were_not_sent() -> None:
     ]
     data = answer.write_reply(
         0,
-        ReplyFinished(
-            **IDS,
+        replies.answer(
+            "",
             token_offset=1,
-            message=b'{"role":"assistant","content":""}',
             tensors=tuple(likeliest),
             **scores,
         ),
@@ -254,4 +241,4 @@ def test_nothing_follows_a_whole_answer() -> None:
     answer.write_reply(0, finish("ab", rest="ab"))
 
     assert answer.write_reply(0, delta(2, "c")) == b""
-    assert answer.write_reply(0, ReplyDelta(**IDS, token_offset=0, token_count=0)) == b""
+    assert answer.write_reply(0, delta()) == b""

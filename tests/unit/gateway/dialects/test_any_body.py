@@ -12,9 +12,10 @@ from producers.gateway.dialects.dialect import Dialect
 from producers.gateway.errors import ApiError
 from producers.gateway.routes import DIALECTS
 from schemas.codec import decode, encode
-from schemas.records import ReplyFinished, RequestTurn
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import SPELLINGS, damaged, places, spelt
+from tests.builders.records import replies
+from tests.builders.records.commands import request_turn
 
 MOST_CHOICES = 4
 LARGEST = 1_000_000
@@ -50,12 +51,7 @@ def _assert_told(path: str, body: bytes, error: ApiError) -> None:
 def _assert_goes_on_the_log(request: CanonicalRequest) -> None:
     hashes = request.body_hashes()
     assert len(set(hashes)) == request.choices
-    command = RequestTurn(
-        command_id="c",
-        session_id="s",
-        issued_at_ms=0,
-        expires_at_ms=0,
-        turn_id="t",
+    command = request_turn(
         body_hash=hashes[0],
         dialect=request.dialect,
         messages=request.messages,
@@ -64,7 +60,6 @@ def _assert_goes_on_the_log(request: CanonicalRequest) -> None:
         sampling=request.sampling,
         tool_choice=request.tool_choice,
         stream=request.stream,
-        deadline_ms=0,
         previous_turn=request.previous_turn,
         own_messages=request.own_messages,
         raw=request.raw,
@@ -75,14 +70,7 @@ def _assert_goes_on_the_log(request: CanonicalRequest) -> None:
 
 
 def _assert_answerable(dialect: Dialect, request: CanonicalRequest) -> None:
-    answer = ReplyFinished(
-        gateway="g",
-        session_id="s",
-        turn_id="t",
-        message=b'{"role":"assistant","content":"hi"}',
-        finish_reason="stop",
-        completion_tokens=1,
-    )
+    answer = replies.answer()
     answers = [answer] * request.choices
     orjson.loads(dialect.completion("t", 1, request, answers))
     events = dialect.events("t", 1, request)

@@ -9,6 +9,7 @@ from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.dialects.openai_completions import CompletionEvents, completion, parse
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished, Sampling, TokenTensor
+from tests.builders.records import replies
 
 
 def parsed(prompt: Any = "once", **request: Any) -> CanonicalRequest:
@@ -22,18 +23,8 @@ def refusal(prompt: Any = "once", **request: Any) -> ApiError:
     return error.value
 
 
-def answer(**fields: Any) -> ReplyFinished:
-    given: dict[str, Any] = {
-        "gateway": "g",
-        "session_id": "s",
-        "turn_id": "t",
-        "message": b'{"role":"assistant","content":" upon"}',
-        "finish_reason": "length",
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "version": 7,
-    }
-    return ReplyFinished(**{**given, **fields})
+def answer(**changes: Any) -> ReplyFinished:
+    return replies.answer(" upon", **{"finish_reason": "length", "version": 7, **changes})
 
 
 def scored(*tokens: int, first: int = 0) -> dict[str, Any]:

@@ -4,14 +4,11 @@ import pytest
 
 from infra.errors import SeamlessFlowError
 from producers.gateway.link.inbox import ChoiceReply, ReplyInbox
-from schemas.records import ReplyDelta
+from tests.builders.records.replies import delta
 
 
 def reply(offset: int) -> ChoiceReply:
-    delta = ReplyDelta(
-        gateway="g", session_id="s", turn_id="t", token_offset=offset, token_count=1, delta=b"{}"
-    )
-    return 0, delta
+    return 0, delta(offset, "x")
 
 
 def test_replies_that_come_together_are_taken_together() -> None:

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 from producers.gateway.link.pending import PendingReplies
-from schemas.records import CommandAnswered, ReplyFinished
+from tests.builders.records.replies import answered, finished
 
 
 @dataclass(eq=False)
@@ -10,23 +10,13 @@ class Waiter:
     for_turn: bool = True
 
 
-def answered(command_id: str, turn_id: str | None = None, status: int = 200) -> CommandAnswered:
-    return CommandAnswered(
-        gateway="g", session_id="s", command_id=command_id, turn_id=turn_id, status=status
-    )
-
-
-def finished(turn_id: str) -> ReplyFinished:
-    return ReplyFinished(gateway="g", session_id="s", turn_id=turn_id)
-
-
 def test_a_reply_goes_to_who_waits_for_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     one, other = Waiter("a"), Waiter("b")
     pending.add(one)
     pending.add(other)
-    assert list(pending.route(finished("a"))) == [one]
-    assert list(pending.route(finished("c"))) == []
+    assert list(pending.route(finished(turn_id="a"))) == [one]
+    assert list(pending.route(finished(turn_id="c"))) == []
 
 
 def test_nobody_who_left_is_found() -> None:
@@ -34,7 +24,7 @@ def test_nobody_who_left_is_found() -> None:
     waiter = Waiter("a")
     pending.add(waiter)
     assert pending.remove(waiter)
-    assert list(pending.route(finished("a"))) == []
+    assert list(pending.route(finished(turn_id="a"))) == []
     assert len(pending) == 0
     assert pending.remove(waiter)
 
@@ -43,8 +33,8 @@ def test_a_retry_waits_for_the_turn_it_joined() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     retry = Waiter("retry")
     pending.add(retry)
-    assert list(pending.route(answered("retry", "original"))) == []
-    assert list(pending.route(finished("original"))) == [retry]
+    assert list(pending.route(answered("retry", turn_id="original"))) == []
+    assert list(pending.route(finished(turn_id="original"))) == [retry]
     assert pending.remove(retry)
     assert len(pending) == 0
 
@@ -54,8 +44,8 @@ def test_a_turn_is_left_alone_only_when_nobody_waits_for_it() -> None:
     first, retry = Waiter("original"), Waiter("retry")
     pending.add(first)
     pending.add(retry)
-    pending.route(answered("retry", "original"))
-    assert list(pending.route(finished("original"))) == [first, retry]
+    pending.route(answered("retry", turn_id="original"))
+    assert list(pending.route(finished(turn_id="original"))) == [first, retry]
     assert not pending.remove(first)
     assert pending.remove(retry)
 
@@ -65,27 +55,27 @@ def test_a_repeated_join_changes_nothing() -> None:
     retry = Waiter("retry")
     pending.add(retry)
     for _ in range(2):
-        assert list(pending.route(answered("retry", "original"))) == []
-    assert list(pending.route(finished("original"))) == [retry]
+        assert list(pending.route(answered("retry", turn_id="original"))) == []
+    assert list(pending.route(finished(turn_id="original"))) == [retry]
 
 
 def test_a_refused_turn_is_told_to_who_waits_for_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
-    assert list(pending.route(answered("a", "a", 404))) == [waiter]
+    assert list(pending.route(answered("a", turn_id="a", status=404))) == [waiter]
 
 
 def test_that_a_turn_was_accepted_is_no_answer_to_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
-    assert list(pending.route(answered("a", "a"))) == []
-    assert list(pending.route(finished("a"))) == [waiter]
+    assert list(pending.route(answered("a", turn_id="a"))) == []
+    assert list(pending.route(finished(turn_id="a"))) == [waiter]
 
 
 def test_the_answer_to_a_reward_names_a_turn_and_is_still_the_answer() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     command = Waiter("command", for_turn=False)
     pending.add(command)
-    assert list(pending.route(answered("command", "judged turn"))) == [command]
+    assert list(pending.route(answered("command", turn_id="judged turn"))) == [command]

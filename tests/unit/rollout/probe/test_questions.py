@@ -16,8 +16,8 @@ from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettin
 from tests.builders.engines import broken as broken
 from tests.builders.engines.broken import Altered, Wrapped
 from tests.builders.models import model
+from tests.builders.rollout.completions import codes
 from tests.builders.rollout.generation import as_bytes
-from tests.builders.rollout.records import codes
 
 PROMPT = as_bytes(codes(PROMPT_TEXT))
 PATTERN = as_bytes([11, 12, 13])

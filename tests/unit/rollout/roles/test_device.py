@@ -21,7 +21,7 @@ from producers.rollout.roles.outcomes import (
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 from tests.builders.engines.manual import ManualEngine
-from tests.builders.rollout.records import LetterParser
+from tests.builders.rollout.completions import LetterParser
 from tests.builders.rollout.roles import policy
 
 

@@ -1,66 +1,53 @@
 """Which records of a slot a worker acts on."""
 
 from producers.rollout.turns.admission import REMEMBERED_TURNS, Admission
-from schemas.records import CancelGeneration
-from tests.builders.rollout.records import INCARNATION, WORKER, request
+from tests.builders.records.prompts import INCARNATION, WORKER, cancel, generate
 
 
 def admission() -> Admission:
     return Admission(WORKER, INCARNATION)
 
 
-def cancel(epoch: int = 1, incarnation: str = INCARNATION) -> CancelGeneration:
-    return CancelGeneration(
-        session_id="session",
-        turn_id="turn",
-        dispatch=1,
-        epoch=epoch,
-        worker=WORKER,
-        incarnation=incarnation,
-        reason="test",
-    )
-
-
 def test_a_repeated_dispatch_is_sampled_once() -> None:
     """Holds invariant I4."""
     seen = admission()
-    assert seen.admits(request())
-    assert not seen.admits(request())
+    assert seen.admits(generate())
+    assert not seen.admits(generate())
     assert seen.ignored == {"repeated": 1}
 
 
 def test_a_later_dispatch_of_the_same_turn_counts_an_earlier_one_does_not() -> None:
     seen = admission()
-    assert seen.admits(request(dispatch=2))
-    assert not seen.admits(request(dispatch=1))
-    assert seen.admits(request(dispatch=3))
+    assert seen.admits(generate(dispatch=2))
+    assert not seen.admits(generate(dispatch=1))
+    assert seen.admits(generate(dispatch=3))
 
 
 def test_what_is_meant_for_others_is_ignored() -> None:
     seen = admission()
-    assert not seen.admits(request(worker="another"))
-    assert not seen.admits(request(incarnation="an earlier one"))
+    assert not seen.admits(generate(worker="another"))
+    assert not seen.admits(generate(incarnation="an earlier one"))
     assert seen.ignored == {"other_worker": 1, "other_incarnation": 1}
-    assert seen.admits(request())
+    assert seen.admits(generate())
 
 
 def test_the_former_owner_of_a_partition_is_ignored_there_and_only_there() -> None:
     seen = admission()
-    assert seen.admits(request(turn_id="a", epoch=3))
-    assert not seen.admits(request(turn_id="b", epoch=2))
-    assert seen.admits(request(turn_id="c", epoch=2, partition=6))
+    assert seen.admits(generate(turn_id="a", epoch=3))
+    assert not seen.admits(generate(turn_id="b", epoch=2))
+    assert seen.admits(generate(turn_id="c", epoch=2, partition=6))
     assert seen.ignored == {"old_epoch": 1}
 
 
 def test_what_is_meant_for_others_says_nothing_of_epochs() -> None:
     seen = admission()
-    assert not seen.admits(request(worker="another", epoch=9))
-    assert seen.admits(request(epoch=1))
+    assert not seen.admits(generate(worker="another", epoch=9))
+    assert seen.admits(generate(epoch=1))
 
 
 def test_a_cancel_must_be_meant_for_it_and_of_the_newest_owner() -> None:
     seen = admission()
-    seen.admits(request(epoch=2))
+    seen.admits(generate(epoch=2))
     assert not seen.admits_cancel(cancel(epoch=1), 5)
     assert not seen.admits_cancel(cancel(epoch=2, incarnation="an earlier one"), 5)
     assert seen.admits_cancel(cancel(epoch=2), 5)
@@ -69,6 +56,6 @@ def test_a_cancel_must_be_meant_for_it_and_of_the_newest_owner() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     seen = admission()
     for number in range(REMEMBERED_TURNS + 1):
-        assert seen.admits(request(turn_id=str(number)))
-    assert seen.admits(request(turn_id="0"))
-    assert not seen.admits(request(turn_id=str(REMEMBERED_TURNS)))
+        assert seen.admits(generate(turn_id=str(number)))
+    assert seen.admits(generate(turn_id="0"))
+    assert not seen.admits(generate(turn_id=str(REMEMBERED_TURNS)))

@@ -25,7 +25,9 @@ from schemas.records import (
     VersionSpan,
 )
 from schemas.tokens import pack, unpack
-from tests.builders.rollout.records import Letters, chunk, codes, request
+from tests.builders.records.prompts import generate
+from tests.builders.records.replies import tensor
+from tests.builders.rollout.completions import Letters, chunk, codes
 
 
 def span(start: int, version: int) -> VersionSpan:
@@ -33,7 +35,7 @@ def span(start: int, version: int) -> VersionSpan:
 
 
 def test_a_whole_answer_becomes_one_record() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     record = dispatch.advance([chunk(0, codes("hello"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.session_id, record.turn_id, record.dispatch) == ("session", "turn", 1)
@@ -51,7 +53,7 @@ def test_a_whole_answer_becomes_one_record() -> None:
 
 
 def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms() -> None:
-    dispatch = Dispatch(request(stream=True), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True), Letters(), 1_000)
     assert dispatch.urgent
     first = dispatch.advance([chunk(0, codes("a"))], 1_010)
     assert isinstance(first, TurnProgressed)
@@ -75,7 +77,7 @@ def test_the_first_token_of_a_streamed_turn_is_written_at_once_then_every_100_ms
 
 
 def test_an_unstreamed_turn_is_written_every_two_seconds_without_deltas() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     assert not dispatch.urgent
     assert dispatch.due_ms == 3_000
     assert dispatch.advance([chunk(0, codes("ab"))], 2_999) is None
@@ -86,7 +88,7 @@ def test_an_unstreamed_turn_is_written_every_two_seconds_without_deltas() -> Non
 
 
 def test_a_silent_turn_says_after_five_seconds_that_it_is_still_held() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     assert dispatch.advance([], 3_000) is None
     assert dispatch.advance([], 5_000) is None
     record = dispatch.advance([], 7_000)
@@ -95,7 +97,7 @@ def test_a_silent_turn_says_after_five_seconds_that_it_is_still_held() -> None:
 
 
 def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     record = dispatch.advance([chunk(0, codes("ab")), chunk(2, [], "abort")], 1_500)
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "engine_failed"
@@ -103,7 +105,7 @@ def test_an_abort_nobody_asked_for_hands_the_tokens_back() -> None:
 
 
 def test_what_the_engine_refuses_late_fails_the_turn() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     refused = replace(chunk(0, [], "abort"), refused="no such grammar")
     record = dispatch.advance([refused], 1_500)
     assert isinstance(record, TurnFailed)
@@ -112,7 +114,7 @@ def test_what_the_engine_refuses_late_fails_the_turn() -> None:
 
 
 def test_ending_a_turn_hands_back_what_was_not_written() -> None:
-    dispatch = Dispatch(request(stream=True), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True), Letters(), 1_000)
     dispatch.advance([chunk(0, codes("a"))], 1_010)
     record = dispatch.end([chunk(1, codes("b"))], "preempted", 1_020)
     assert isinstance(record, TurnInterrupted)
@@ -122,13 +124,13 @@ def test_ending_a_turn_hands_back_what_was_not_written() -> None:
 
 
 def test_ending_a_turn_that_was_just_sampled_to_its_end_completes_it() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     record = dispatch.end([chunk(0, codes("ab"), "stop")], "preempted", 1_020)
     assert isinstance(record, TurnCompleted)
 
 
 def test_a_continuation_goes_on_where_the_tokens_end() -> None:
-    given = request(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
+    given = generate(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
     dispatch = Dispatch(given, Letters(), 1_000)
     record = dispatch.advance([chunk(3, codes("de"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
@@ -139,7 +141,7 @@ def test_a_continuation_goes_on_where_the_tokens_end() -> None:
 
 
 def test_version_spans_of_a_record_cover_its_tokens() -> None:
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     chunks = [chunk(0, [65], version=1), chunk(1, [65], version=1), chunk(2, [65], version=2)]
     progressed = dispatch.advance(chunks, 3_000)
     completed = dispatch.advance([chunk(3, [65], "stop", version=2)], 3_001)
@@ -159,7 +161,7 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
     text: str, cuts: list[int], times: list[int], stops: tuple[str, ...]
 ) -> None:
     sampling = Sampling(max_tokens=100, stop=stops)
-    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True, sampling=sampling), Letters(), 1_000)
     ends = sorted({*(cut for cut in cuts if 0 < cut < len(text)), len(text)})
     written: list[TurnProgressed | TurnCompleted] = []
     now, start = 1_000, 0
@@ -188,14 +190,14 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
 
 def test_a_hole_in_the_tokens_is_an_error() -> None:
     """Holds invariant I3."""
-    dispatch = Dispatch(request(), Letters(), 1_000)
+    dispatch = Dispatch(generate(), Letters(), 1_000)
     with pytest.raises(ChunkOutOfOrder) as hole:
         dispatch.advance([chunk(0, [65]), chunk(2, [65])], 1_001)
     assert (hole.value.expected, hole.value.offset) == (1, 2)
 
 
 def test_a_turn_past_its_deadline_fails() -> None:
-    dispatch = Dispatch(request(deadline_ms=1_500), Letters(), 1_000)
+    dispatch = Dispatch(generate(deadline_ms=1_500), Letters(), 1_000)
     assert dispatch.due_ms == 1_500
     record = dispatch.advance([chunk(0, [65])], 1_500)
     assert isinstance(record, TurnFailed)
@@ -204,7 +206,7 @@ def test_a_turn_past_its_deadline_fails() -> None:
 
 
 def test_an_unstarted_turn_is_handed_back_without_tokens() -> None:
-    record = unstarted(request(completion_ids=pack([5, 6])), "preempted", 1_000)
+    record = unstarted(generate(completion_ids=pack([5, 6])), "preempted", 1_000)
     assert (record.token_offset, record.token_ids, record.reason) == (2, b"", "preempted")
 
 
@@ -222,7 +224,7 @@ class Calls(Letters):
 
 
 def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
-    dispatch = Dispatch(request(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
+    dispatch = Dispatch(generate(stream=True, completion_ids=pack(codes("c"))), Calls(), 1_000)
     record = dispatch.advance([chunk(1, codes("cc"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "tool_calls"
@@ -242,7 +244,7 @@ def test_tool_calls_get_public_ids_and_end_the_turn_as_such() -> None:
 
 
 def test_a_tool_call_cut_by_length_is_no_end_by_tool_calls() -> None:
-    dispatch = Dispatch(request(), Calls(), 1_000)
+    dispatch = Dispatch(generate(), Calls(), 1_000)
     record = dispatch.advance([chunk(0, codes("c"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "length"
@@ -250,7 +252,7 @@ def test_a_tool_call_cut_by_length_is_no_end_by_tool_calls() -> None:
 
 def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
     sampling = Sampling(max_tokens=100, stop=("END", "zzz"))
-    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True, sampling=sampling), Letters(), 1_000)
     assert dispatch.urgent
     first = dispatch.advance([chunk(0, codes("abcE"))], 1_001)
     assert isinstance(first, TurnProgressed)
@@ -268,7 +270,7 @@ def test_a_stop_string_ends_the_turn_at_the_token_that_completes_it() -> None:
 
 def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    dispatch = Dispatch(request(stream=True, sampling=sampling), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True, sampling=sampling), Letters(), 1_000)
     record = dispatch.advance([chunk(0, codes("an EN"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.finish_reason, record.stop_sequence) == ("length", None)
@@ -278,7 +280,7 @@ def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
 
 def test_a_stop_string_may_begin_before_a_continuation() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    given = request(completion_ids=pack(codes("abE")), sampling=sampling)
+    given = generate(completion_ids=pack(codes("abE")), sampling=sampling)
     record = Dispatch(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
@@ -298,7 +300,7 @@ class LateLetters(Letters):
 
 def test_a_stop_string_in_text_that_comes_late_ended_the_turn_too() -> None:
     sampling = Sampling(max_tokens=3, stop=("b",))
-    dispatch = Dispatch(request(sampling=sampling), LateLetters(), 1_000)
+    dispatch = Dispatch(generate(sampling=sampling), LateLetters(), 1_000)
     record = dispatch.advance([chunk(0, codes("abc"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.finish_reason, record.stop_sequence) == ("stop", "b")
@@ -315,14 +317,14 @@ class Thoughts(Letters):
 
 
 def test_tokens_of_thinking_are_those_that_were_sampled() -> None:
-    given = request(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
+    given = generate(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
     record = Dispatch(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.reasoning_tokens == 2
 
 
 def test_tokens_of_thinking_that_nobody_can_tell_are_not_told() -> None:
-    record = Dispatch(request(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
+    record = Dispatch(generate(), Letters(), 1_000).advance([chunk(0, codes("a"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.reasoning_tokens is None
 
@@ -331,7 +333,7 @@ FORCED: dict[str, Any] = {"prompt_ids": pack([1, *codes("go")]), "prefill": 2}
 
 
 def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
-    dispatch = Dispatch(request(stream=True, **FORCED), Letters(), 1_000)
+    dispatch = Dispatch(generate(stream=True, **FORCED), Letters(), 1_000)
     first = dispatch.advance([chunk(0, codes("od"))], 1_001)
     assert isinstance(first, TurnProgressed)
     assert (first.token_offset, unpack(first.token_ids)) == (0, codes("od"))
@@ -345,11 +347,11 @@ def test_an_answer_that_the_prompt_began_is_one_message_with_it() -> None:
 
 
 def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
-    idle = Dispatch(request(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
+    idle = Dispatch(generate(stream=True, **FORCED), Letters(), 1_000).end([], "preempted", 1_001)
     assert idle.delta is None
-    begun = Dispatch(request(stream=True, **FORCED), Letters(), 1_000)
+    begun = Dispatch(generate(stream=True, **FORCED), Letters(), 1_000)
     assert begun.end([chunk(0, codes("o"))], "preempted", 1_001).delta == b'{"content":"goo"}'
-    given = request(stream=True, completion_ids=pack(codes("o")), **FORCED)
+    given = generate(stream=True, completion_ids=pack(codes("o")), **FORCED)
     record = Dispatch(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.delta == b'{"content":"d"}'
@@ -357,7 +359,7 @@ def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
 
 
 def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
-    given = request(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
+    given = generate(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
     record = Dispatch(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "tool_calls"
@@ -367,7 +369,7 @@ def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
 
 def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
     sampling = Sampling(max_tokens=100, stop=("goodbye",))
-    dispatch = Dispatch(request(sampling=sampling, **FORCED), Letters(), 1_000)
+    dispatch = Dispatch(generate(sampling=sampling, **FORCED), Letters(), 1_000)
     record = dispatch.advance([chunk(0, codes("odbye and more"))], 1_001)
     assert isinstance(record, TurnCompleted)
     assert unpack(record.token_ids) == codes("odbye")
@@ -376,7 +378,7 @@ def test_a_stop_string_counts_from_the_beginning_of_the_answer() -> None:
 
 def test_a_raw_answer_keeps_its_white_space() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    dispatch = Dispatch(request(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
+    dispatch = Dispatch(generate(raw=True, stream=True, sampling=sampling), Letters(), 1_000)
     record = dispatch.advance([chunk(0, codes("  a \nEND"), "length")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.delta == b'{"content":"  a \\n"}'
@@ -386,21 +388,16 @@ def test_a_raw_answer_keeps_its_white_space() -> None:
 def tensors(from_token: int, tokens: list[int]) -> tuple[TokenTensor, ...]:
     """Two most likely tokens beside each, as `chunk` makes them."""
     rows = [10 * token + place for token in tokens for place in range(2)]
-    ids = TokenTensor(
-        name="topk_ids",
-        from_token=from_token,
-        to_token=from_token + len(tokens),
-        dtype="int32",
-        shape=(len(tokens), 2),
-        data=pack(rows),
-    )
+    place: dict[str, Any] = {"from_token": from_token, "to_token": from_token + len(tokens)}
+    place["shape"] = (len(tokens), 2)
+    ids = tensor("topk_ids", data=pack(rows), **place)
     data = logprobs(2 * len(tokens))
     return ids, replace(ids, name="topk_logprobs", dtype="float32", data=data)
 
 
 def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
     sampling = Sampling(max_tokens=100, top_logprobs=2, stop=("c",))
-    given = request(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
+    given = generate(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
     dispatch = Dispatch(given, Letters(), 1_000)
     first = dispatch.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
     assert isinstance(first, TurnProgressed)
@@ -411,15 +408,15 @@ def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
 
 
 def test_a_turn_handed_back_has_the_most_likely_tokens_of_what_it_hands_back() -> None:
-    dispatch = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    dispatch = Dispatch(generate(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
     assert dispatch.end([chunk(0, [65], top=2)], "preempted", 1_001).tensors == tensors(0, [65])
-    empty = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    empty = Dispatch(generate(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
     assert empty.end([], "preempted", 1_001).tensors == ()
 
 
 @pytest.mark.parametrize("field", ["logprobs", "top_ids", "top_logprobs"])
 def test_tokens_without_all_that_belongs_to_them_are_an_error(field: str) -> None:
-    dispatch = Dispatch(request(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
+    dispatch = Dispatch(generate(sampling=Sampling(max_tokens=9, top_logprobs=2)), Letters(), 1_000)
     lacking: dict[str, Any] = {field: b""}
     with pytest.raises(ChunkIncomplete) as incomplete:
         dispatch.advance([replace(chunk(0, [65], top=2), **lacking)], 1_001)

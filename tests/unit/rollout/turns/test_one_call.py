@@ -10,7 +10,8 @@ from producers.rollout.scripted_engine.script import logprobs
 from producers.rollout.turns.dispatch import Dispatch
 from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
 from schemas.tokens import pack
-from tests.builders.rollout.records import chunk, request
+from tests.builders.records.prompts import generate
+from tests.builders.rollout.completions import chunk
 from tests.builders.tokenizers import make_renderer
 
 Message = Mapping[str, object]
@@ -28,7 +29,7 @@ END = "<|im_end|>"
 def asked(family: str, **changes: Any) -> GenerateTurn:
     sampling = Sampling(max_tokens=999, one_tool_call=True)
     prompt = make_renderer(family).render([ASKED], TOOLS)
-    return request(prompt_ids=prompt, sampling=sampling, stream=True, **changes)
+    return generate(prompt_ids=prompt, sampling=sampling, stream=True, **changes)
 
 
 def turn(given: GenerateTurn, family: str = "qwen3") -> Dispatch:
@@ -127,7 +128,7 @@ def test_a_call_that_the_prompt_began_is_the_only_one() -> None:
     prompt = renderer.render([ASKED], TOOLS)
     begun = renderer.forced_call(prompt, [ASKED], TOOLS, "act")
     given = asked("qwen3", prefill=len(begun) // 4)
-    given = request(**{**vars(given), "prompt_ids": prompt + begun})
+    given = generate(**{**vars(given), "prompt_ids": prompt + begun})
     rest = '"a":1}}\n</tool_call>'
     stream = renderer.stream(TOOLS, prompt)
     under_way = Dispatch(given, stream, 1_000, renderer.stop_token_ids)

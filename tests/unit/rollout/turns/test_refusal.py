@@ -8,7 +8,7 @@ from producers.rollout.turns.refusal import failed, refusal, unsupported
 from producers.rollout.turns.sampling import sampling_params, turn_seed
 from schemas.records import Sampling
 from schemas.tokens import pack
-from tests.builders.rollout.records import request
+from tests.builders.records.prompts import generate
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tests.builders.rollout.records import request
     ],
 )
 def test_a_turn_is_refused(changes: dict[str, Any], status: int, reason: str, cause: str) -> None:
-    asked = request(**changes)
+    asked = generate(**changes)
     why = refusal(asked, "policy", version=7, max_context=50, now_ms=1_000)
     assert why is not None
     assert (why.status, why.reason, why.cause) == (status, reason, cause)
@@ -36,7 +36,7 @@ def test_a_turn_is_refused(changes: dict[str, Any], status: int, reason: str, ca
 
 
 def test_an_ordinary_turn_is_not_refused() -> None:
-    asked = request(prompt_ids=pack([1] * 49), pinned_version=7)
+    asked = generate(prompt_ids=pack([1] * 49), pinned_version=7)
     assert refusal(asked, "policy", version=7, max_context=50, now_ms=1_000) is None
 
 
@@ -59,7 +59,7 @@ def test_values_that_ask_for_nothing_are_supported() -> None:
 
 
 def test_sampling_left_open_is_that_of_the_raw_distribution() -> None:
-    params = sampling_params(request(sampling=Sampling()), (9,), 50)
+    params = sampling_params(generate(sampling=Sampling()), (9,), 50)
     assert (params.temperature, params.top_p, params.top_k, params.seed) == (1.0, 1.0, 0, None)
     assert params.max_tokens == 47
     assert params.stop_token_ids == (9,)
@@ -67,15 +67,15 @@ def test_sampling_left_open_is_that_of_the_raw_distribution() -> None:
 
 def test_sampling_is_taken_over_and_bounded_by_the_context() -> None:
     asked = Sampling(max_tokens=1_000, temperature=0.0, top_p=0.9, top_k=-1)
-    params = sampling_params(request(sampling=asked), (), 50)
+    params = sampling_params(generate(sampling=asked), (), 50)
     assert (params.temperature, params.top_p, params.top_k) == (0.0, 0.9, 0)
     assert params.max_tokens == 47
-    assert sampling_params(request(sampling=Sampling(max_tokens=5)), (), 50).max_tokens == 5
+    assert sampling_params(generate(sampling=Sampling(max_tokens=5)), (), 50).max_tokens == 5
 
 
 def test_a_seed_is_of_its_own_for_session_turn_choice_and_offset() -> None:
     seeds = {
-        turn_seed(request(**changes), 1)
+        turn_seed(generate(**changes), 1)
         for changes in (
             {},
             {"session_id": "another"},
@@ -85,6 +85,6 @@ def test_a_seed_is_of_its_own_for_session_turn_choice_and_offset() -> None:
         )
     }
     assert len(seeds) == 5
-    assert turn_seed(request(), 1) == turn_seed(request(dispatch=2), 1)
-    assert turn_seed(request(), 1) != turn_seed(request(), 2)
+    assert turn_seed(generate(), 1) == turn_seed(generate(dispatch=2), 1)
+    assert turn_seed(generate(), 1) != turn_seed(generate(), 2)
     assert all(0 <= seed < 2**63 for seed in seeds)

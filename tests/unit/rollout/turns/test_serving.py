@@ -20,7 +20,6 @@ from producers.rollout.turns.dispatch import Output
 from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.serving import SCAN_MS, Service, Serving
 from schemas.records import (
-    CancelGeneration,
     Record,
     Sampling,
     TurnCompleted,
@@ -30,14 +29,8 @@ from schemas.records import (
 )
 from schemas.tokens import pack
 from tests.builders.engines.manual import ManualEngine
-from tests.builders.rollout.records import (
-    INCARNATION,
-    WORKER,
-    LetterParser,
-    chunk,
-    codes,
-    request,
-)
+from tests.builders.records.prompts import INCARNATION, WORKER, cancel, generate
+from tests.builders.rollout.completions import LetterParser, chunk, codes
 
 NOW = 1_000
 TRACE: Headers = (("traceparent", b"00-aa-bb-01"),)
@@ -92,7 +85,7 @@ def desk() -> Desk:
 
 
 def test_a_turn_goes_to_the_engine_as_it_was_asked(desk: Desk) -> None:
-    desk.send(request(completion_ids=pack(codes("ab")), sampling=Sampling(max_tokens=9)))
+    desk.send(generate(completion_ids=pack(codes("ab")), sampling=Sampling(max_tokens=9)))
     asked = desk.engine.submitted["turn/1"]
     assert (asked.prompt, asked.completion) == ([1, 2, 3], codes("ab"))
     assert (asked.sampling.max_tokens, asked.sampling.stop_token_ids) == (9, (0,))
@@ -101,13 +94,13 @@ def test_a_turn_goes_to_the_engine_as_it_was_asked(desk: Desk) -> None:
 def test_the_engine_gets_the_whole_prompt_and_the_reader_what_stands_before_the_answer(
     desk: Desk,
 ) -> None:
-    desk.send(request(prefill=2))
+    desk.send(generate(prefill=2))
     assert desk.engine.submitted["turn/1"].prompt == [1, 2, 3]
     assert desk.parser.prompts == [pack([1])]
 
 
 def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
-    desk.send(request(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
+    desk.send(generate(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
     desk.sample(" a \nEND", "stop")
     (record,) = desk.written
     assert isinstance(record, TurnCompleted)
@@ -116,13 +109,13 @@ def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
 
 
 def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(desk: Desk) -> None:
-    desk.send(request(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
+    desk.send(generate(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
     sampling = desk.engine.submitted["turn/1"].sampling
     assert (sampling.top_logprobs, sampling.json_schema) == (5, "{}")
 
 
 def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(desk: Desk) -> None:
-    desk.send(request())
+    desk.send(generate())
     desk.sample("hi", "stop")
     (record,) = desk.written
     assert isinstance(record, TurnCompleted)
@@ -133,7 +126,7 @@ def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(d
 
 
 def test_tokens_that_nothing_depends_on_wake_nobody(desk: Desk) -> None:
-    desk.send(request())
+    desk.send(generate())
     desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a")))
     assert desk.woken == []
     desk.serving.advance_due(NOW + 1_999)
@@ -143,7 +136,7 @@ def test_tokens_that_nothing_depends_on_wake_nobody(desk: Desk) -> None:
 
 
 def test_the_first_token_of_a_streamed_turn_wakes_the_loop_later_ones_do_not(desk: Desk) -> None:
-    desk.send(request(stream=True))
+    desk.send(generate(stream=True))
     desk.sample("a")
     assert isinstance(desk.written[0], TurnProgressed)
     desk.engine.submitted["turn/1"].on_chunk(chunk(1, codes("b")))
@@ -153,23 +146,23 @@ def test_the_first_token_of_a_streamed_turn_wakes_the_loop_later_ones_do_not(des
 
 
 def test_due_turns_are_looked_at_together(desk: Desk) -> None:
-    desk.send(request(turn_id="a", stream=True))
-    desk.send(request(turn_id="b", stream=True), NOW + 5)
+    desk.send(generate(turn_id="a", stream=True))
+    desk.send(generate(turn_id="b", stream=True), NOW + 5)
     assert desk.serving.due_ms == NOW + 100
     desk.serving.advance_due(NOW + 100)
     assert desk.serving.due_ms == NOW + 100 + SCAN_MS
 
 
 def test_a_repeat_of_a_running_dispatch_changes_nothing(desk: Desk) -> None:
-    desk.send(request())
-    desk.send(request())
+    desk.send(generate())
+    desk.send(generate())
     assert desk.engine.calls == []
     assert len(desk.engine.submitted) == 1
 
 
 def test_a_later_dispatch_replaces_the_running_one_in_silence(desk: Desk) -> None:
-    desk.send(request())
-    desk.send(request(dispatch=2, completion_ids=pack(codes("a"))))
+    desk.send(generate())
+    desk.send(generate(dispatch=2, completion_ids=pack(codes("a"))))
     assert desk.engine.calls == [("abort", "turn/1")]
     desk.sample("x", "abort")
     assert desk.written == []
@@ -179,19 +172,9 @@ def test_a_later_dispatch_replaces_the_running_one_in_silence(desk: Desk) -> Non
 
 
 def test_a_cancelled_turn_is_aborted_and_hands_its_tokens_back(desk: Desk) -> None:
-    desk.send(request())
+    desk.send(generate())
     desk.sample("ab")
-    desk.send(
-        CancelGeneration(
-            session_id="session",
-            turn_id="turn",
-            dispatch=1,
-            epoch=1,
-            worker=WORKER,
-            incarnation=INCARNATION,
-            reason="client_gone",
-        )
-    )
+    desk.send(cancel())
     (record,) = desk.written
     assert isinstance(record, TurnInterrupted)
     assert (record.reason, len(record.token_ids)) == ("cancelled", 8)
@@ -201,11 +184,11 @@ def test_a_cancelled_turn_is_aborted_and_hands_its_tokens_back(desk: Desk) -> No
 
 
 def test_leaving_hands_every_turn_back_and_those_that_come_after(desk: Desk) -> None:
-    desk.send(request(turn_id="a"))
-    desk.send(request(turn_id="b"))
+    desk.send(generate(turn_id="a"))
+    desk.send(generate(turn_id="b"))
     desk.sample("ab", None, "a/1")
     assert desk.serving.leave("preempted", NOW) == 2
-    desk.send(request(turn_id="c", completion_ids=pack([1])))
+    desk.send(generate(turn_id="c", completion_ids=pack([1])))
     assert [type(record) for record in desk.written] == [TurnInterrupted] * 3
     assert [record.turn_id for record in desk.written] == ["a", "b", "c"]
     reasons = {record.reason for record in desk.written if isinstance(record, TurnInterrupted)}
@@ -213,14 +196,14 @@ def test_leaving_hands_every_turn_back_and_those_that_come_after(desk: Desk) -> 
 
 
 def test_a_turn_that_just_ended_is_not_counted_as_handed_back(desk: Desk) -> None:
-    desk.send(request())
+    desk.send(generate())
     desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a"), "stop"))
     assert desk.serving.leave("preempted", NOW) == 0
     assert isinstance(desk.written[0], TurnCompleted)
 
 
 def test_a_turn_past_its_deadline_is_not_started(desk: Desk) -> None:
-    desk.send(request(deadline_ms=NOW))
+    desk.send(generate(deadline_ms=NOW))
     (record,) = desk.written
     assert isinstance(record, TurnFailed)
     assert record.reason == "deadline"
@@ -228,7 +211,7 @@ def test_a_turn_past_its_deadline_is_not_started(desk: Desk) -> None:
 
 
 def test_a_deadline_ends_a_running_turn(desk: Desk) -> None:
-    desk.send(request(deadline_ms=NOW + 500))
+    desk.send(generate(deadline_ms=NOW + 500))
     desk.serving.advance_due(NOW + 500)
     (record,) = desk.written
     assert isinstance(record, TurnFailed)
@@ -247,7 +230,7 @@ def test_what_the_engine_refuses_fails(
     desk: Desk, error: Exception, reason: str, cause: str
 ) -> None:
     desk.engine.refusal = error
-    desk.send(request())
+    desk.send(generate())
     (record,) = desk.written
     assert isinstance(record, TurnFailed)
     assert (record.status, record.reason, record.cause) == (400, reason, cause)
@@ -261,14 +244,14 @@ def test_what_the_engine_refuses_fails(
 def test_what_cannot_be_read_fails_and_ends_nothing_else(
     desk: Desk, changes: dict[str, Any]
 ) -> None:
-    desk.send(request(**changes))
+    desk.send(generate(**changes))
     (record,) = desk.written
     assert isinstance(record, TurnFailed)
     assert record.reason == "bad_request"
 
 
 def test_a_broken_engine_hands_turns_back_and_is_noticed(desk: Desk) -> None:
-    desk.send(request())
+    desk.send(generate())
     desk.sample("a", "abort")
     (record,) = desk.written
     assert isinstance(record, TurnInterrupted)
@@ -278,7 +261,7 @@ def test_a_broken_engine_hands_turns_back_and_is_noticed(desk: Desk) -> None:
 
 def test_an_engine_that_takes_no_more_turns_is_noticed(desk: Desk) -> None:
     desk.engine.refusal = EngineStateInvalid("submit", "failed")
-    desk.send(request())
+    desk.send(generate())
     (record,) = desk.written
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "engine_failed"
@@ -286,7 +269,7 @@ def test_an_engine_that_takes_no_more_turns_is_noticed(desk: Desk) -> None:
 
 
 def test_a_lost_record_ends_its_turn_without_another(desk: Desk) -> None:
-    desk.send(request(stream=True))
+    desk.send(generate(stream=True))
     desk.sample("a")
     error = DeliveryFailed("sessions", 5, "session", "timed out")
     desk.deliveries[0](error, -1)
@@ -299,12 +282,12 @@ def test_a_lost_record_ends_its_turn_without_another(desk: Desk) -> None:
 
 
 def test_turns_pinned_to_other_weights_go_back_when_these_change(desk: Desk) -> None:
-    desk.send(request(turn_id="pinned", pinned_version=7))
-    desk.send(request(turn_id="free"))
+    desk.send(generate(turn_id="pinned", pinned_version=7))
+    desk.send(generate(turn_id="free"))
     desk.serving.adopt(8, NOW)
     (record,) = desk.written
     assert (record.turn_id, getattr(record, "reason", "")) == ("pinned", "paused")
-    desk.send(request(turn_id="late", pinned_version=7))
+    desk.send(generate(turn_id="late", pinned_version=7))
     assert isinstance(desk.written[1], TurnFailed)
     assert desk.written[1].reason == "no_worker"
     assert set(desk.serving.running) == {"free"}

@@ -5,7 +5,7 @@ import pytest
 from infra.rendering.completion import NOTHING, MessageDelta, ParsedMessage
 from producers.rollout.turns.stop_text import StopText
 from schemas.tokens import pack
-from tests.builders.rollout.records import Letters, codes
+from tests.builders.rollout.completions import Letters, codes
 
 
 class HeldBack:

@@ -8,21 +8,12 @@ import orjson
 import pytest
 
 from consumers.trajectories.bus.held_replies import Addressed, HeldReplies
-from schemas.records import CommandAnswered, Record, ReplyDelta, ReplyFinished, TokenTensor
-
-TURN: dict[str, Any] = {"gateway": "g", "session_id": "s", "turn_id": "t"}
-
-
-def said(offset: int, text: str, **more: Any) -> ReplyDelta:
-    """A delta of a token a letter."""
-    content = orjson.dumps({"content": text}) if text else None
-    known = {**TURN, "token_offset": offset, "token_count": len(text), "delta": content}
-    return ReplyDelta(**{**known, **more})
+from schemas.records import Record, ReplyFinished
+from tests.builders.records.replies import answered, delta, finished, tensor
 
 
 def end(offset: int, text: str) -> ReplyFinished:
-    delta = orjson.dumps({"content": text})
-    return ReplyFinished(**TURN, token_offset=offset, delta=delta, message=b"{}")
+    return finished(token_offset=offset, delta=orjson.dumps({"content": text}), message=b"{}")
 
 
 def sent(*replies: Record) -> list[Any]:
@@ -33,53 +24,53 @@ def sent(*replies: Record) -> list[Any]:
 
 
 def test_parts_that_follow_each_other_are_one() -> None:
-    assert sent(said(0, "ab"), said(2, "c"), said(3, "de")) == [said(0, "abcde")]
+    assert sent(delta(0, "ab"), delta(2, "c"), delta(3, "de")) == [delta(0, "abcde")]
 
 
 def test_a_part_alone_is_sent_as_it_is() -> None:
-    assert sent(said(7, "ab")) == [said(7, "ab")]
+    assert sent(delta(7, "ab")) == [delta(7, "ab")]
 
 
 def test_nothing_is_sent_twice() -> None:
     held = HeldReplies()
-    assert held.add(Addressed(1, said(0, "a"), ())) == []
+    assert held.add(Addressed(1, delta(0, "a"), ())) == []
     assert len(held.release()) == 1
     assert held.release() == []
 
 
 def test_the_end_takes_up_what_came_just_before() -> None:
-    assert sent(said(0, "ab"), said(2, "c"), end(3, "d")) == [end(0, "abcd")]
+    assert sent(delta(0, "ab"), delta(2, "c"), end(3, "d")) == [end(0, "abcd")]
 
 
 def test_a_failure_comes_behind_what_was_said() -> None:
-    failed = ReplyFinished(**TURN, status=503, reason="worker_lost")
-    assert sent(said(0, "ab"), said(2, "c"), failed) == [said(0, "abc"), failed]
+    failed = finished(status=503, reason="worker_lost")
+    assert sent(delta(0, "ab"), delta(2, "c"), failed) == [delta(0, "abc"), failed]
 
 
 def test_an_end_that_does_not_follow_stands_alone() -> None:
     whole = replace(end(0, ""), delta=None)  # to a retry, which gets it from the message
-    assert sent(said(0, "ab"), whole) == [said(0, "ab"), whole]
+    assert sent(delta(0, "ab"), whole) == [delta(0, "ab"), whole]
 
 
 def test_what_a_retry_is_told_again_stays_behind_what_went_before() -> None:
-    joined = CommandAnswered(**TURN, command_id="retry")
-    told = sent(said(4, "e"), joined, said(0, "ab"), said(2, "cd"))
-    assert told == [said(4, "e"), joined, said(0, "abcd")]
+    joined = answered("retry", turn_id="t")
+    told = sent(delta(4, "e"), joined, delta(0, "ab"), delta(2, "cd"))
+    assert told == [delta(4, "e"), joined, delta(0, "abcd")]
 
 
 @pytest.mark.parametrize("other", [{"gateway": "h"}, {"turn_id": "u"}])
 def test_other_turns_and_gateways_get_their_own(other: dict[str, str]) -> None:
-    assert sent(said(0, "a"), said(1, "b", **other)) == [said(0, "a"), said(1, "b", **other)]
+    assert sent(delta(0, "a"), delta(1, "b", **other)) == [delta(0, "a"), delta(1, "b", **other)]
 
 
 def test_a_sign_of_life_is_part_of_what_it_follows() -> None:
-    assert sent(said(0, "ab"), said(2, "")) == [said(0, "ab")]
+    assert sent(delta(0, "ab"), delta(2, "")) == [delta(0, "ab")]
 
 
 def test_tokens_log_probs_and_likeliest_tokens_stay_together() -> None:
-    top = TokenTensor(name="topk_ids", from_token=1, to_token=2, dtype="int32", data=b"1234")
-    first = said(0, "a", token_ids=pack("<i", 5), logprobs=pack("<f", -1.0))
-    second = said(1, "b", token_ids=pack("<i", 6), logprobs=pack("<f", -2.0), tensors=(top,))
+    top = tensor("topk_ids", from_token=1, to_token=2, data=b"1234")
+    first = delta(0, "a", token_ids=pack("<i", 5), logprobs=pack("<f", -1.0))
+    second = delta(1, "b", token_ids=pack("<i", 6), logprobs=pack("<f", -2.0), tensors=(top,))
     (one,) = sent(first, second)
     assert (one.token_ids, one.logprobs) == (pack("<2i", 5, 6), pack("<2f", -1.0, -2.0))
     assert one.tensors == (top,)
@@ -95,7 +86,7 @@ def test_reasoning_then_content_then_calls_are_one() -> None:
         {"tool_calls": [call(0)]},
         {"tool_calls": [call(1)]},
     ]
-    replies = [said(n, "x", delta=orjson.dumps(part)) for n, part in enumerate(parts)]
+    replies = [delta(n, "x", delta=orjson.dumps(part)) for n, part in enumerate(parts)]
     (one,) = sent(*replies)
     assert orjson.loads(one.delta) == {
         "reasoning_content": "why!",
@@ -106,15 +97,15 @@ def test_reasoning_then_content_then_calls_are_one() -> None:
 
 @pytest.mark.parametrize("later", [b'{"reasoning_content":"b"}', b'{"new":"b"}'])
 def test_what_would_be_written_in_another_order_stays_apart(later: bytes) -> None:
-    replies = [said(0, "a"), said(1, "b", delta=later)]
+    replies = [delta(0, "a"), delta(1, "b", delta=later)]
     assert sent(*replies) == replies
 
 
 def test_what_may_be_a_repeat_comes_behind_and_stays_as_it_is() -> None:
     held = HeldReplies()
-    for reply in (said(2, "c"), said(3, "d")):
+    for reply in (delta(2, "c"), delta(3, "d")):
         held.add(Addressed(1, reply, ()))
     again = [
-        one.reply for n in range(2) for one in held.pass_through(Addressed(1, said(n, "x"), ()))
+        one.reply for n in range(2) for one in held.pass_through(Addressed(1, delta(n, "x"), ()))
     ]
-    assert again == [said(2, "cd"), said(0, "x"), said(1, "x")]
+    assert again == [delta(2, "cd"), delta(0, "x"), delta(1, "x")]

@@ -14,6 +14,7 @@ from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
+from tests.builders.records import replies
 
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 OTHER = {"id": "call_t_1", "type": "function", "function": {"name": "g", "arguments": "{}"}}
@@ -28,10 +29,7 @@ def request(**more: Any) -> CanonicalRequest:
 def finished(
     reason: str = "stop", stop_sequence: str | None = None, **message: Any
 ) -> ReplyFinished:
-    return ReplyFinished(
-        gateway="g",
-        session_id="s",
-        turn_id="t",
+    return replies.finished(
         message=orjson.dumps({"role": "assistant", **message}),
         finish_reason=reason,
         stop_sequence=stop_sequence,

@@ -20,6 +20,7 @@ from producers.gateway.dialects.anthropic_messages.response import completion
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta
 from schemas.records import ReplyFinished
+from tests.builders.records import replies
 
 USER: Any = {"role": "user", "content": "x"}
 TOOL: Any = {"name": "f", "input_schema": {"type": "object"}}
@@ -108,15 +109,8 @@ class Vendor:
 
 
 def finished(message: dict[str, Any]) -> ReplyFinished:
-    return ReplyFinished(
-        gateway="g",
-        session_id="s",
-        turn_id="t",
-        message=orjson.dumps(message),
-        finish_reason="tool_calls" if "tool_calls" in message else "stop",
-        prompt_tokens=5,
-        completion_tokens=3,
-    )
+    reason = "tool_calls" if "tool_calls" in message else "stop"
+    return replies.answer(message=message, finish_reason=reason, completion_tokens=3)
 
 
 def pieces(message: dict[str, Any], cuts: Sequence[int]) -> list[dict[str, Any]]:

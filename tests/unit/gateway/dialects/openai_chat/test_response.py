@@ -12,6 +12,7 @@ from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError, refused
 from producers.rollout.turns.refusal import too_long
 from schemas.records import ReplyFinished, TokenTensor
+from tests.builders.records import replies
 
 MESSAGE = b'{"content":"hi","role":"assistant"}'
 
@@ -21,18 +22,8 @@ def request(**more: Any) -> CanonicalRequest:
     return parse(orjson.dumps(body), 4)
 
 
-def answer(**fields: Any) -> ReplyFinished:
-    given: dict[str, Any] = {
-        "gateway": "g",
-        "session_id": "s",
-        "turn_id": "t",
-        "message": MESSAGE,
-        "finish_reason": "stop",
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "version": 7,
-    }
-    return ReplyFinished(**{**given, **fields})
+def answer(**changes: Any) -> ReplyFinished:
+    return replies.answer(**{"version": 7, **changes})
 
 
 def events(data: bytes) -> list[Any]:

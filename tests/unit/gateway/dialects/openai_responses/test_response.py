@@ -15,6 +15,7 @@ from producers.gateway.dialects.openai_responses.request import parse
 from producers.gateway.dialects.openai_responses.response import completion
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished, TokenTensor
+from tests.builders.records.replies import answer
 from tests.paths import CODEX_REQUEST
 
 TOOLS: list[dict[str, Any]] = [
@@ -45,20 +46,6 @@ def request(**more: Any) -> CanonicalRequest:
 def call(name: str, arguments: str, number: int = 0) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"id": f"call_t_{number}", "type": "function", "function": function}
-
-
-def answer(content: str | None = "hi", **fields: Any) -> ReplyFinished:
-    message = {"role": "assistant", "content": content} | fields.pop("message", {})
-    given: dict[str, Any] = {
-        "gateway": "g",
-        "session_id": "s",
-        "turn_id": "t",
-        "message": orjson.dumps(message),
-        "finish_reason": "stop",
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-    }
-    return ReplyFinished(**{**given, **fields})
 
 
 def whole(answered: ReplyFinished, **more: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from producers.gateway.dialects.openai_responses.request import parse
 from producers.gateway.dialects.openai_responses.response import completion
 from schemas.identity import tool_call_id
 from schemas.records import ReplyFinished
+from tests.builders.records import replies
 
 TURN = "0123456789abcdef7"
 TOOLS = [
@@ -82,7 +83,7 @@ def request(*items: Any, **more: Any) -> CanonicalRequest:
 
 def finished(sampled: Sequence[Part]) -> ReplyFinished:
     whole = orjson.dumps(message(sampled))
-    return ReplyFinished(gateway="g", session_id="s", turn_id=TURN, message=whole)
+    return replies.finished(turn_id=TURN, message=whole)
 
 
 def answered(sampled: Sequence[Part], **more: Any) -> list[Any]:

@@ -1,37 +1,11 @@
-"""Records and chunks that tests of the worker feed in."""
+"""Chunks of tokens as an engine gives them, and completions read as letters."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
 from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
 from producers.rollout.scripted_engine.script import logprobs
-from schemas.records import GenerateTurn, Sampling
 from schemas.tokens import pack, unpack
-
-WORKER = "worker-0"
-INCARNATION = "inc-1"
-
-
-def request(**changes: Any) -> GenerateTurn:
-    """A turn for this worker, not streamed, with a prompt of three tokens."""
-    fields: dict[str, Any] = {
-        "session_id": "session",
-        "turn_id": "turn",
-        "dispatch": 1,
-        "epoch": 1,
-        "partition": 5,
-        "worker": WORKER,
-        "incarnation": INCARNATION,
-        "prompt_ids": pack([1, 2, 3]),
-        "prompt_hash": b"hash",
-        "completion_ids": b"",
-        "sampling": Sampling(max_tokens=100),
-        "stream": False,
-        "policy": "policy",
-        "deadline_ms": 100_000,
-    }
-    return GenerateTurn(**{**fields, **changes})
 
 
 def chunk(
