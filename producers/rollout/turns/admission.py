@@ -1,7 +1,7 @@
-"""Which records of a slot a worker acts on. Pure; `serving.py` asks.
+"""The rule that decides on which records of its slot a worker acts. Pure; `serving.py` asks.
 
-A slot's partition also holds what was meant for other workers and for earlier incarnations of this
-one, repeats, and what a partition's former owner still sent.
+The slot also holds records for workers that had it before and for earlier incarnations of this one,
+repeats, and records that the former owner of a partition still sent.
 """
 
 from collections import Counter, OrderedDict
@@ -11,14 +11,14 @@ from typing import Literal
 from schemas.records import CancelGeneration, GenerateTurn
 
 REMEMBERED_TURNS = 16_384
-"""How many turns' newest dispatches are kept, to know a repeat."""
+"""The number of turns whose newest dispatch is remembered, to recognise a repeat."""
 
 Ignored = Literal["other_worker", "other_incarnation", "old_epoch", "repeated"]
 
 
 @dataclass(slots=True)
 class Admission:
-    """What one incarnation has seen of its slot. `ignored` counts by reason."""
+    """The records that one incarnation has seen in its slot. `ignored` counts by reason."""
 
     worker: str
     incarnation: str
@@ -27,7 +27,7 @@ class Admission:
     _dispatches: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def admits(self, request: GenerateTurn) -> bool:
-        """Whether to sample it: for this incarnation, of the newest owner, and not seen before."""
+        """Return True for a record to this incarnation, of the newest owner, not seen before."""
         reason = self._misdirected(request)
         if reason is None:
             reason = self._outdated(request)
@@ -41,7 +41,7 @@ class Admission:
         return True
 
     def admits_cancel(self, cancel: CancelGeneration, partition: int) -> bool:
-        """Whether to obey it, for a turn that lives in `partition`."""
+        """Return True for a cancel to obey; the turn's session is in `partition`."""
         reason = self._misdirected(cancel)
         if reason is None and cancel.epoch < self._epochs.get(partition, -1):
             reason = "old_epoch"

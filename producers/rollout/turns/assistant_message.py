@@ -1,6 +1,6 @@
-"""What was parsed from a completion, as the JSON that `sessions` records carry. Pure.
+"""The assistant message as the JSON that records of `sessions` carry. Pure.
 
-Canonical: sorted keys, absent members left out. Tool calls get public ids that name the turn.
+Canonical: sorted keys, absent members left out. Tool calls get public ids that contain the turn's.
 """
 
 import orjson
@@ -11,7 +11,7 @@ from schemas.identity import tool_call_id
 
 
 def message_json(message: ParsedMessage, turn_id: str) -> bytes:
-    """The whole assistant message; `content` is null where there are only tool calls."""
+    """Return the whole assistant message; `content` is null if there are only tool calls."""
     fields: dict[str, object] = {"role": "assistant", "content": message.content}
     if message.reasoning:
         fields["reasoning_content"] = message.reasoning
@@ -25,7 +25,10 @@ def message_json(message: ParsedMessage, turn_id: str) -> bytes:
 
 
 def delta_json(delta: MessageDelta, turn_id: str, first_call: int) -> bytes | None:
-    """What is new; None where nothing is. `first_call` tool calls of the turn came before."""
+    """Return the addition to the message, or None if it is empty.
+
+    `first_call` is the number of tool calls of the turn before it.
+    """
     if not delta:
         return None
     fields: dict[str, object] = {}

@@ -1,6 +1,6 @@
 """One dispatch under way: an engine's chunks in, records of `sessions` out. Pure.
 
-`advance` gives at most one record a call. Offsets of a dispatch are contiguous, and nothing comes
+`advance` returns at most one record a call. Offsets of a dispatch are contiguous, and nothing comes
 after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py` alone.
 """
 
@@ -26,16 +26,16 @@ from schemas.tokens import TOKEN_BYTES
 STREAMED_EVERY_MS = 100
 UNSTREAMED_EVERY_MS = 2_000
 SILENCE_MS = 5_000
-"""After so long without a record an empty `TurnProgressed` says that the turn is still held."""
+"""Time without a record after which an empty `TurnProgressed` shows that the turn is not lost."""
 
 Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
 
 
 class Dispatch:
-    """`due_ms` is when `advance` wants to be called although no urgent chunk came.
+    """A dispatch under way. Call `advance` at `due_ms` at the latest, even without a chunk.
 
-    `urgent` says that any chunk is worth a call at once: the first of a streamed turn, and all
-    where what is read may end the turn.
+    While `urgent`, call it for every chunk: for the first of a streamed turn, and for all if the
+    text may end the turn.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Dispatch:
         now_ms: int,
         ends: Collection[int] = (),
     ) -> None:
-        """`stream` is that of the prompt without its prefill, `ends` the tokens that end a turn."""
+        """Begin; `stream` parses behind the prompt without its prefill, `ends` end a turn."""
         self.request = request
         self._message = TurnMessage(request, stream, ends)
         self._unwritten = Unwritten(
@@ -61,11 +61,11 @@ class Dispatch:
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
     def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> Output | None:
-        """Takes in what was sampled; the record that is to be written now, if any.
+        """Add sampled tokens; return the record to write now, or None.
 
         Raises `ChunkOutOfOrder`, `ChunkIncomplete`.
         """
-        reason = self._take(chunks)
+        reason = self._add(chunks)
         if reason == "abort":
             if self._refused:
                 return failed(self.request, unsupported_value(self._refused), now_ms)
@@ -79,8 +79,8 @@ class Dispatch:
     def end(
         self, chunks: Iterable[TokenChunk], reason: str, now_ms: int
     ) -> TurnCompleted | TurnInterrupted:
-        """The last record of a turn that is to stop now, with what was sampled and not written."""
-        finish = self._take(chunks)
+        """Return the last record of a dispatch that stops now, with all tokens not yet written."""
+        finish = self._add(chunks)
         if finish is not None and finish != "abort":
             return self._completed(finish, now_ms)
         return self._interrupted(reason, now_ms)
@@ -103,14 +103,14 @@ class Dispatch:
             reason=reason,
         )
 
-    def _take(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
-        taken = list(chunks)
-        if not taken:
+    def _add(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
+        new = list(chunks)
+        if not new:
             return None
-        self._refused = taken[-1].refused
-        end = self._message.feed(self._unwritten.take(taken))
+        self._refused = new[-1].refused
+        end = self._message.feed(self._unwritten.add(new))
         if end is None:
-            return taken[-1].finish_reason
+            return new[-1].finish_reason
         self._unwritten.cut(end)
         return "stop"
 
@@ -138,13 +138,13 @@ class Dispatch:
             at_ms=now_ms,
             delta=self._new_delta(),
         )
-        new.written()
+        new.clear()
         return record
 
     def _completed(self, reason: FinishReason, now_ms: int) -> TurnCompleted:
         message, request, new = self._message.finish(), self.request, self._unwritten
         if self._message.stop_sequence is not None:
-            reason = "stop"  # It may have been found only now, in what was held back.
+            reason = "stop"  # found only now, in text that was held back
         called = reason == "stop" and message.tool_calls
         return TurnCompleted(
             session_id=request.session_id,
@@ -173,7 +173,7 @@ class Dispatch:
 
 
 def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:
-    """Hands back a turn that was never given to an engine."""
+    """Return the record that hands back a turn that no engine here was given."""
     return TurnInterrupted(
         session_id=request.session_id,
         turn_id=request.turn_id,

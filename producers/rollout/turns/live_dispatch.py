@@ -1,4 +1,4 @@
-"""A turn as the engine's thread and the main loop share it."""
+"""A dispatch as the engine's thread and the main loop share it."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ from producers.rollout.turns.dispatch import Dispatch
 
 
 class LiveDispatch:
-    """The engine's thread calls `on_chunk`; all else belongs to the main loop.
+    """A dispatch and its chunks. The engine's thread calls `on_chunk`, the main loop all else.
 
-    Chunks that nothing depends on wait here until the turn is due, so that a token does not cost
+    Chunks that are not urgent wait here until the dispatch is due, so that a token does not cost
     the main loop a wake-up.
     """
 
@@ -39,14 +39,15 @@ class LiveDispatch:
         self.headers = headers
         self.span = span
         self.ended = False
-        """Nothing more is written."""
+        """True once the last record is written."""
         self.finished = False
-        """The engine has given its last chunk."""
+        """True once the engine has delivered the last chunk."""
         self._chunks: deque[TokenChunk] = deque()
         self._wake = wake
 
     def on_chunk(self, chunk: TokenChunk) -> None:
-        """Keeps it; wakes the main loop where it must act now."""
+        """Keep a chunk; wake the main loop if it must act now. On the engine's thread."""
+        # Appended before the wake-up: the main loop may run at once. A deque needs no lock.
         self._chunks.append(chunk)
         if chunk.finish_reason is not None:
             self.finished = True
@@ -55,6 +56,6 @@ class LiveDispatch:
             self._wake(self)
 
     def new_chunks(self) -> Iterator[TokenChunk]:
-        """The chunks that came since, each once."""
+        """Yield the chunks since the last call."""
         while self._chunks:
             yield self._chunks.popleft()

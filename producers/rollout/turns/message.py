@@ -1,7 +1,7 @@
-"""The assistant message of a turn, read while its tokens come. Pure; used by `turns.py`.
+"""The assistant message of a turn, parsed while its tokens come. Pure; used by `dispatch.py`.
 
-What is read is one text: the beginning that the prompt gave (a forced tool call), the tokens of
-earlier dispatches, and what is sampled now. Deltas hold what earlier dispatches have not told.
+One text is parsed: the prefill at the end of the prompt (a forced tool call), the tokens of earlier
+dispatches, and those sampled now. Deltas hold only what earlier dispatches have not written.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,10 @@ from schemas.tokens import TOKEN_BYTES
 
 
 class TurnMessage:
-    """`stream` is that of the prompt without its prefill, `ends` the tokens that end a turn."""
+    """The message so far; `stream` parses behind the prompt without its prefill, `ends` end a turn.
+
+    Tokens of the prefill count where the stream is fed, but not in the completion.
+    """
 
     def __init__(
         self, request: GenerateTurn, stream: MessageStream, ends: Collection[int] = ()
@@ -32,26 +35,26 @@ class TurnMessage:
         self._opening = self._stream.feed(prefill(request)) if request.prefill else NOTHING
         self._calls_given = 0
         if request.completion_ids:
-            told = joined(self._opening, self._stream.feed(request.completion_ids))
-            self._opening, self._calls_given = NOTHING, len(told.tool_calls)
+            # Written by an earlier dispatch: parse it for the state, drop the delta.
+            written = joined(self._opening, self._stream.feed(request.completion_ids))
+            self._opening, self._calls_given = NOTHING, len(written.tool_calls)
 
     @property
     def may_end(self) -> bool:
-        """Whether what is read may end the turn."""
+        """True if the text may end the turn: by a stop string or by the only call allowed."""
         return self._stops is not None or self._one_call is not None
 
     def feed(self, ids: bytes) -> int | None:
-        """Takes new tokens in; the length of the completion where a stop string, or the only call
-        allowed, has ended it."""
+        """Parse new tokens; return the length of the completion if its text has ended it."""
         if ids:
-            self._tell(self._stream.feed(ids))
+            self._add_delta(self._stream.feed(ids))
         watched = [each for each in (self._stops, self._one_call) if each is not None]
         ends = [each.found_after for each in watched if each.found_after is not None]
         return max(0, min(ends) - self._prefill) if ends else None
 
     def finish(self) -> ParsedMessage:
-        """The whole message; tokens of thinking are those that were sampled."""
-        self._tell(self._stream.finish())
+        """Return the whole message; its tokens of thinking are those that were sampled."""
+        self._add_delta(self._stream.finish())
         message = self._stream.message
         if message.reasoning_tokens is None:
             return message
@@ -59,28 +62,28 @@ class TurnMessage:
 
     @property
     def stop_sequence(self) -> str | None:
-        """The stop string that ended the message, if one did."""
+        """The stop string that ended the message, or None."""
         return None if self._stops is None else self._stops.found
 
     def take_delta(self) -> bytes | None:
-        """What is new since the last call, as JSON; None where nothing is."""
+        """Return the addition since the last call, as JSON, or None if there is none."""
         delta = delta_json(self._delta, self._turn_id, self._calls_given)
         self._calls_given += len(self._delta.tool_calls)
         self._delta = NOTHING
         return delta
 
-    def _tell(self, new: MessageDelta) -> None:
-        """What the prefill gives comes with the first token, so that it is told but once."""
+    def _add_delta(self, new: MessageDelta) -> None:
+        # The prefill's text goes with the first token, so that only one dispatch writes it.
         if self._opening:
             new, self._opening = joined(self._opening, new), NOTHING
         self._delta = joined(self._delta, new)
 
 
 def template_prompt(request: GenerateTurn) -> bytes:
-    """The prompt without the beginning of the answer."""
+    """Return the prompt without its prefill."""
     return request.prompt_ids[: len(request.prompt_ids) - TOKEN_BYTES * request.prefill]
 
 
 def prefill(request: GenerateTurn) -> bytes:
-    """The beginning of the answer that the prompt ends with."""
+    """Return the prefill: the end of the prompt, with which the completion begins."""
     return request.prompt_ids[len(request.prompt_ids) - TOKEN_BYTES * request.prefill :]

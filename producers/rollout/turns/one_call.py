@@ -1,12 +1,12 @@
 """One tool call a turn: a message stream that ends behind the first whole call. Pure.
 
-The token behind a call decides: one that ends the turn by itself still belongs to it, so a model
-that makes one call samples the very turn it would have sampled anyway; any other ends the turn
-before it. Nothing is bent: all tokens up to there were drawn as always, as before a stop string.
+The token behind a call decides: one that ends the turn by itself still belongs to the turn, so a
+model that makes one call samples exactly what it would have sampled anyway; any other token is cut
+off. The distribution stays the policy's own, as with a stop string.
 
-Calls are seen where the stream tells them as they come. A renderer that reads a completion whole
-(`Renderer.streams` is false) and a call that stands inside thinking tell theirs at the end only:
-such a turn is not limited.
+It works only for calls that the stream reports as they come. A renderer that parses a completion
+as a whole (`Renderer.streams` is false) and a call within thinking report theirs at the end: such a
+turn is not limited.
 """
 
 from collections.abc import Collection
@@ -17,11 +17,11 @@ from schemas.tokens import TOKEN_BYTES, unpack
 
 
 class OneCall:
-    """`MessageStream` over another one. `ends`: the tokens that end a turn by themselves."""
+    """A `MessageStream` over another one; `ends` are the tokens that end a turn by themselves."""
 
     def __init__(self, inner: MessageStream, ends: Collection[int]) -> None:
         self.found_after: int | None = None
-        """How many tokens were fed up to the end of the turn, once a token behind it came."""
+        """The number of tokens up to the end of the turn; None until a token behind it came."""
         self._inner = inner
         self._ends = ends
         self._called = False

@@ -1,7 +1,7 @@
-"""Turns that are not sampled: what is wrong with them, as the `TurnFailed` that says so. Pure.
+"""Reasons why a worker does not sample a turn, and the `TurnFailed` that reports them. Pure.
 
-Nothing here is the policy's doing except a prompt that has grown too long, so only that one counts
-as its failure (`cause`); the others leave their group and are tried again.
+Only a prompt that has grown too long is the policy's own failure (`cause`). For any other reason
+the session leaves its group and the sample is tried again.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ _NOT_BENT: dict[str, tuple[object, ...]] = {
     "logit_bias": ({},),
     "min_tokens": (None, 0),
 }
-"""Fields that no engine here can honour, and the values that ask for nothing."""
+"""Fields that no engine here supports, each with the values that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a turn gets no answer; `status` is what the agent's HTTP call ends with."""
+    """The reason why a turn fails; `status` is that of the agent's HTTP call."""
 
     status: int
     reason: str
@@ -37,7 +37,7 @@ PAST_DEADLINE = Refusal(504, "deadline", "not sampled to its end in time", "infr
 
 
 def failed(request: GenerateTurn, refusal: Refusal, now_ms: int) -> TurnFailed:
-    """The record that ends the turn."""
+    """Return the record that ends the turn."""
     return TurnFailed(
         session_id=request.session_id,
         turn_id=request.turn_id,
@@ -55,7 +55,7 @@ def failed(request: GenerateTurn, refusal: Refusal, now_ms: int) -> TurnFailed:
 def refusal(
     request: GenerateTurn, policy: str, version: int, max_context: int, now_ms: int
 ) -> Refusal | None:
-    """Why a worker with this policy and version must not sample the turn, if there is a reason."""
+    """Return why a worker with this policy and version must not sample the turn, or None."""
     if now_ms >= request.deadline_ms:
         return PAST_DEADLINE
     if request.policy != policy:
@@ -76,25 +76,25 @@ def refusal(
 
 
 def unsupported(sampling: Sampling) -> tuple[str, ...]:
-    """Names of the fields that are set and that the engines cannot honour."""
+    """Return the names of fields that are set and that no engine supports."""
     return tuple(
         name for name, values in _NOT_BENT.items() if getattr(sampling, name) not in values
     )
 
 
 def too_long(length: int, limit: int) -> Refusal:
-    """The prompt leaves no room for an answer."""
+    """Return the refusal of a prompt that leaves no room for a completion."""
     detail = f"the prompt has {length} tokens, the context {limit}"
     return Refusal(400, "prompt_too_long", detail, "policy")
 
 
 def bad_request(detail: str) -> Refusal:
-    """The agent asks for something that cannot be done."""
+    """Return the refusal of a request that is wrong."""
     return Refusal(400, "bad_request", detail, "environment")
 
 
 def unsupported_value(detail: str) -> Refusal:
-    """The agent asks for something that is not done here."""
+    """Return the refusal of a request for something that this system does not support."""
     return Refusal(400, "unsupported_value", detail, "environment")
 
 

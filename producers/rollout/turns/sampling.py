@@ -1,4 +1,4 @@
-"""How a turn's tokens are drawn: the record's sampling as the engine's parameters. Pure."""
+"""The sampling of a `GenerateTurn` as the engine's parameters. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from schemas.tokens import TOKEN_BYTES
 def sampling_params(
     request: GenerateTurn, stop_token_ids: Sequence[int], max_context: int
 ) -> SamplingParams:
-    """`max_context` bounds prompt and completion together; the prompt leaves room for a token.
+    """Return the engine's parameters; `max_context` bounds prompt and completion together.
 
-    Raises `ValueError` for values outside their range.
+    The prompt must leave room for a token. Raises `ValueError` for values outside their range.
     """
     asked = request.sampling
     room = max_context - len(request.prompt_ids) // TOKEN_BYTES
@@ -31,7 +31,10 @@ def sampling_params(
 
 
 def turn_seed(request: GenerateTurn, seed: int) -> int:
-    """A seed of its own for each session, turn, choice and offset to go on from."""
+    """Return a different seed for each session, turn, choice and offset to continue from.
+
+    With one seed for all, samples of the same prompt would be equal.
+    """
     offset = len(request.completion_ids) // TOKEN_BYTES
     parts = (seed, request.session_id, request.turn_id, request.choice, offset)
     digest: int = xxhash.xxh3_64_intdigest(repr(parts).encode())

@@ -1,7 +1,7 @@
-"""The turns a worker samples: from a record of its slot to the engine, from there to `sessions`.
+"""The turns that this worker samples: records of its slot to the engine, tokens to `sessions`.
 
-Main loop only. While the worker does not hold its role, whatever is sent to it is handed back at
-once, so that nobody waits for a deadline.
+Main loop only. While the worker does not hold its role, it hands back at once what the manager
+sends, so that the turn continues elsewhere before its deadline.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ from schemas.records import (
 from schemas.tokens import TOKEN_BYTES
 
 SCAN_MS = 20
-"""How late a turn that is due may be looked at, so that many turns share one look."""
+"""Time between two looks for dispatches that are due: one look serves many of them."""
 
 
 Write = Callable[[Output, int, Headers, OnDelivery], None]
@@ -56,7 +56,7 @@ Write = Callable[[Output, int, Headers, OnDelivery], None]
 
 @dataclass(slots=True)
 class Service:
-    """What is served while the role is held."""
+    """The engine and the policy version served while the role is held."""
 
     engine: Engine
     parser: MessageParser
@@ -66,7 +66,7 @@ class Service:
 
 
 class Serving:
-    """`service` is None while the role is not held; then `away_reason` says why turns go back."""
+    """The dispatches under way. `service` is None while the role is not held."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Serving:
         self.service: Service | None = None
         self.running: dict[str, LiveDispatch] = {}
         self.tokens = 0
-        """Written since the process began."""
+        """Tokens written since the process began."""
         self.engine_failed = False
-        """The engine ended a turn that nobody asked it to end."""
+        """True once the engine ended a request by itself."""
         self.due_ms = NEVER_MS
         self._away_reason = "preempted"
         self._write = write
@@ -91,7 +91,7 @@ class Serving:
         self._telemetry = telemetry
 
     def receive(self, received: Received, now_ms: int) -> None:
-        """Acts on a record of the slot."""
+        """Act on a record of the slot."""
         match received.record:
             case GenerateTurn() as request:
                 if self.admission.admits(request):
@@ -100,7 +100,7 @@ class Serving:
                 self._cancel(cancel, now_ms)
 
     def advance(self, live: LiveDispatch, now_ms: int) -> None:
-        """Writes what a turn has to say now."""
+        """Write the record of a dispatch that is due now, if any."""
         if live.ended:
             return
         record = live.dispatch.advance(live.new_chunks(), now_ms)
@@ -111,7 +111,7 @@ class Serving:
         self.due_ms = min(self.due_ms, live.dispatch.due_ms)
 
     def advance_due(self, now_ms: int) -> None:
-        """Looks after the turns whose time has come."""
+        """Advance the dispatches whose time has come."""
         if now_ms < self.due_ms:
             return
         for live in list(self.running.values()):
@@ -121,7 +121,7 @@ class Serving:
         self.due_ms = max(earliest, now_ms + SCAN_MS)
 
     def leave(self, reason: str, now_ms: int) -> int:
-        """Hands all turns back, and those that still come; returns how many were in the middle."""
+        """Hand back all turns, and those still to come; return how many were not finished."""
         self._away_reason = reason
         turns = list(self.running.values())
         handed_back = sum(self._hand_back(live, reason, now_ms) for live in turns)
@@ -129,7 +129,7 @@ class Serving:
         return handed_back
 
     def adopt(self, version: int, now_ms: int) -> None:
-        """From here on tokens are of another version: turns pinned to the old one go back."""
+        """Note that another version samples from here on; hand back turns pinned to the old one."""
         if self.service is not None:
             self.service.version = version
         for live in list(self.running.values()):
@@ -137,7 +137,7 @@ class Serving:
                 self._hand_back(live, "paused", now_ms)
 
     def drop(self, live: LiveDispatch) -> None:
-        """Ends a turn in silence: what is written behind a lost record would not count."""
+        """End a dispatch without a record: a record behind a lost one would not count."""
         if not live.ended:
             self._end(live)
 
@@ -148,13 +148,13 @@ class Serving:
         service = self.service
         if service is None:
             back = unstarted(request, self._away_reason, now_ms)
-            self._write(back, request.partition, headers, _unheard)
+            self._write(back, request.partition, headers, _ignore_delivery)
             return
         why = refusal(request, service.policy, service.version, service.max_context, now_ms)
         if why is None:
             why = self._submit(service, request, headers, now_ms)
         if why is not None:
-            self._write(failed(request, why, now_ms), request.partition, headers, _unheard)
+            self._write(failed(request, why, now_ms), request.partition, headers, _ignore_delivery)
 
     def _submit(
         self, service: Service, request: GenerateTurn, headers: Headers, now_ms: int
@@ -197,12 +197,13 @@ class Serving:
             self._hand_back(live, "cancelled", now_ms)
 
     def _hand_back(self, live: LiveDispatch, reason: str, now_ms: int) -> bool:
-        """Whether it was in the middle: it may just have come to its end."""
+        """Write the last record; return False if the turn had just been sampled to its end."""
         record = live.dispatch.end(live.new_chunks(), reason, now_ms)
         self._put(live, record)
         return isinstance(record, TurnInterrupted)
 
     def _put(self, live: LiveDispatch, record: Output) -> None:
+        # Called on the producer's thread, so it only reports to the main loop.
         def delivered(error: DeliveryFailed | None, _: int) -> None:
             if error is not None:
                 self._undelivered(live, error)
@@ -244,7 +245,7 @@ def _refused(error: Exception) -> Refusal:
 
 
 def _stream(parser: MessageParser, request: GenerateTurn) -> MessageStream:
-    """Raises `ValueError`."""
+    """Return the parser of the turn's completion. Raises `ValueError`."""
     if request.raw:
         return parser.raw_stream()
     return parser.stream(_tools(request.tools), template_prompt(request))
@@ -252,12 +253,12 @@ def _stream(parser: MessageParser, request: GenerateTurn) -> MessageStream:
 
 @lru_cache(maxsize=256)
 def _tools(tools: bytes | None) -> list[Mapping[str, object]] | None:
-    """Raises `ValueError`."""
+    """Return the parsed tools; all turns of a session share them. Raises `ValueError`."""
     if tools is None:
         return None
     read: list[Mapping[str, object]] = orjson.loads(tools)
     return read
 
 
-def _unheard(error: DeliveryFailed | None, _: int) -> None:
-    """A turn that was never started: the manager's own deadline finds it if this record is lost."""
+def _ignore_delivery(error: DeliveryFailed | None, _: int) -> None:
+    """Do nothing: if the record of a turn not started is lost, the manager's deadline acts."""

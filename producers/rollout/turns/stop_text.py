@@ -1,8 +1,8 @@
 """Stop strings: a message stream that ends where one of them appears in the content. Pure.
 
-They count in what the agent reads, not in thinking or in the markup of tool calls. Tokens are read
-one by one, so that the token that completes a stop string is known exactly: it is the last that
-belongs to the completion. The content ends before the stop string.
+They are searched in the content that the agent reads, not in thinking or in the markup of tool
+calls. Tokens are parsed one by one, so that the token that completes a stop string is known
+exactly: it is the last of the completion. The content ends before the stop string.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,16 @@ from schemas.tokens import TOKEN_BYTES
 
 
 class StopText:
-    """`MessageStream` over another one. `stops` are not empty; `trimmed`: without white space at
-    the end of the content."""
+    """A `MessageStream` over another one; `stops` are not empty strings.
+
+    If `trimmed`, the content has no white space at its end.
+    """
 
     def __init__(self, inner: MessageStream, stops: Sequence[str], *, trimmed: bool = True) -> None:
         self.found: str | None = None
-        """The stop string that ended the content; of several the first in it."""
+        """The stop string that ended the content: the first one in it. None until there is one."""
         self.found_after: int | None = None
-        """How many tokens were fed up to the one that completed it."""
+        """The number of tokens up to and with the one that completed it."""
         self._inner = inner
         self._stops = stops
         self._trimmed = trimmed
@@ -42,7 +44,7 @@ class StopText:
         if self.found_after is not None:
             return NOTHING
         delta = self._read(self._inner.finish())
-        if self.found_after is not None:  # in what was held back until now
+        if self.found_after is not None:  # found in text that was held back until now
             return delta
         return joined(delta, self._give(len(self._content)))
 
@@ -54,6 +56,7 @@ class StopText:
         return replace(message, content=self._shown())
 
     def _read(self, delta: MessageDelta) -> MessageDelta:
+        # A stop string may begin in text that came before, so its longest beginning is held back.
         searched = max(0, len(self._content) - self._held_back)
         self._content += delta.content
         places = {stop: self._content.find(stop, searched) for stop in self._stops}
@@ -75,7 +78,7 @@ class StopText:
 
 
 def joined(first: MessageDelta, second: MessageDelta) -> MessageDelta:
-    """What both deltas add, one after the other."""
+    """Return one delta that adds both, one after the other."""
     if not first:
         return second
     if not second:

@@ -1,4 +1,4 @@
-"""Tokens of one dispatch that were sampled and are on no record yet. Pure; used by `turns.py`."""
+"""Tokens of one dispatch that are sampled and not yet on a record. Pure; used by `dispatch.py`."""
 
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import TokenChunk
@@ -7,7 +7,7 @@ from schemas.tokens import TOKEN_BYTES
 
 
 class ChunkOutOfOrder(SeamlessFlowError):
-    """An engine left tokens out or repeated some; the log would have a hole."""
+    """A chunk that leaves tokens out or repeats some: the log would have a hole."""
 
     def __init__(self, turn_id: str, expected: int, offset: int) -> None:
         self.turn_id = turn_id
@@ -17,7 +17,7 @@ class ChunkOutOfOrder(SeamlessFlowError):
 
 
 class ChunkIncomplete(SeamlessFlowError):
-    """An engine gave too little, or too much, of what belongs to its tokens."""
+    """A chunk with too few or too many values for its tokens."""
 
     def __init__(self, turn_id: str, field: str, expected: int, got: int) -> None:
         self.turn_id = turn_id
@@ -28,8 +28,10 @@ class ChunkIncomplete(SeamlessFlowError):
 
 
 class Unwritten:
-    """`offset` is where in the completion the first of them stands; each has `top_logprobs` most
-    likely tokens beside it."""
+    """The unwritten tokens; `offset` is where in the completion the first of them stands.
+
+    Beside each token are the `top_logprobs` most likely ones.
+    """
 
     def __init__(self, turn_id: str, offset: int, top_logprobs: int) -> None:
         self.offset = offset
@@ -43,12 +45,12 @@ class Unwritten:
 
     @property
     def end(self) -> int:
-        """Length of the completion so far."""
+        """The length of the completion so far."""
         return self.offset + len(self.ids) // TOKEN_BYTES
 
     @property
     def tensors(self) -> tuple[TokenTensor, ...]:
-        """The most likely tokens and their log-probabilities, where they were asked for."""
+        """The most likely tokens and their log-probabilities, if the request asks for them."""
         if not (self._top and self.ids):
             return ()
         return (
@@ -56,8 +58,8 @@ class Unwritten:
             self._tensor("topk_logprobs", "float32", self._top_logprobs),
         )
 
-    def take(self, chunks: list[TokenChunk]) -> bytes:
-        """The ids that these add. Raises `ChunkOutOfOrder`, `ChunkIncomplete`."""
+    def add(self, chunks: list[TokenChunk]) -> bytes:
+        """Add chunks; return their token ids. Raises `ChunkOutOfOrder`, `ChunkIncomplete`."""
         end = self.end
         for chunk in chunks:
             end = self._checked(chunk, end)
@@ -72,21 +74,21 @@ class Unwritten:
         return new
 
     def cut(self, length: int) -> None:
-        """Only the first `length` tokens of the completion belong to it."""
+        """Drop all tokens behind the first `length` of the completion."""
         kept = max(0, length - self.offset) * TOKEN_BYTES
         self.ids, self.logprobs = self.ids[:kept], self.logprobs[:kept]
         self._top_ids = self._top_ids[: kept * self._top]
         self._top_logprobs = self._top_logprobs[: kept * self._top]
         self.spans = [span for span in self.spans if span.start < length]
 
-    def written(self) -> None:
-        """All of it is on a record."""
+    def clear(self) -> None:
+        """Note that all tokens are on a record now."""
         self.offset = self.end
         self.ids = self.logprobs = self._top_ids = self._top_logprobs = b""
         self.spans = []
 
     def _checked(self, chunk: TokenChunk, end: int) -> int:
-        """Where the chunk ends that has to begin at `end`."""
+        """Return the end of a chunk that must begin at `end`."""
         if chunk.offset != end:
             raise ChunkOutOfOrder(self._turn_id, end, chunk.offset)
         size = len(chunk.token_ids)
