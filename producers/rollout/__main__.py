@@ -6,9 +6,10 @@ from producers.rollout.settings import RolloutSettings
 
 
 def main() -> None:
-    """Reads the settings and serves until asked to end."""
+    """Read the settings and serve until asked to end."""
     settings = load(RolloutSettings)
 
+    # Not at the top: wrong settings and --help are reported before torch and Kafka are imported.
     from producers.rollout.restarts import serve
 
     run_sync(lambda stop: serve(settings, stop))

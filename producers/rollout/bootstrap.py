@@ -1,4 +1,4 @@
-"""Makes a rollout process out of its settings: the one place where its parts are joined."""
+"""Bootstrap of a rollout process from its settings: the one place where its parts are joined."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ _REPORT_EVERY_S = 0.05
 
 @contextmanager
 def observed(settings: RolloutSettings) -> Iterator[RolloutProcess]:
-    """A worker whose traces and metrics go where the settings say."""
+    """Yield a process whose traces and metrics go where the settings say."""
     name = settings.rollout.worker
     traces, metrics = telemetry(settings.telemetry, "rollout", name), Metrics()
     export = metrics_export(settings.telemetry, metrics, "rollout", name)
@@ -57,7 +57,7 @@ def build(
     metrics: Metrics,
     engines: EngineFactory | None = None,
 ) -> RolloutProcess:
-    """A worker that has written nothing yet; `engines` None: those of the settings."""
+    """Return a process that has written nothing yet; `engines` None stands for the settings'."""
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
@@ -96,7 +96,7 @@ def build(
 
 
 def load_parser(policy: PolicyWeights) -> MessageParser:
-    """Reads turns as the policy's prompts are rendered. Raises `RendererError`."""
+    """Return the parser that fits the policy's prompts. Raises `RendererError`."""
     return Renderer.load(
         Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)
     )
@@ -112,6 +112,6 @@ def _writer(producer: Producer, counts: Counts) -> Write:
             headers=headers,
             on_delivery=on_delivery,
         )
-        counts.wrote(record)
+        counts.count_record(record)
 
     return write

@@ -11,15 +11,15 @@ from schemas.tokens import TOKEN_BYTES
 
 
 class Counts:
-    """Main loop only."""
+    """The counters of a rollout process. Main loop only."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._tokens = metrics.counter("seamlessflow_rollout_tokens_total")
         self._ignored: Counter[str] = Counter()
 
-    def wrote(self, record: Output) -> None:
-        """A record of a turn is on its way to the log."""
+    def count_record(self, record: Output) -> None:
+        """Count a record of a turn that was sent to the log."""
         if not isinstance(record, TurnFailed):
             self._tokens.inc(len(record.token_ids) // TOKEN_BYTES)
         match record:
@@ -30,12 +30,12 @@ class Counts:
             case TurnFailed():
                 self._left("failed", record.reason)
 
-    def lost(self) -> None:
-        """One did not get there."""
+    def count_lost(self) -> None:
+        """Count a record that could not be delivered."""
         self._metrics.counter("seamlessflow_rollout_records_lost_total").inc()
 
-    def ignored(self, seen: Mapping[Ignored, int]) -> None:
-        """How many records of the slot were ignored so far, by reason."""
+    def count_ignored(self, seen: Mapping[Ignored, int]) -> None:
+        """Count ignored records of the slot; `seen` are all so far, by reason."""
         for reason, count in seen.items():
             new = count - self._ignored[reason]
             counter = self._metrics.counter(

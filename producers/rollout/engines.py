@@ -1,4 +1,4 @@
-"""Builds the engine that the settings name."""
+"""Factories of the engines, one for each value of `rollout.engine`."""
 
 import shutil
 from pathlib import Path
@@ -15,11 +15,11 @@ from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
-"""How long a call to the engine's thread may take; loading a model is not such a call."""
+"""Time for a call to the engine's thread; loading a model is not such a call."""
 
 
 class WeightsUnsupported(SeamlessFlowError):
-    """Published weights of a kind, or of a version, that this engine cannot take."""
+    """Published weights of a kind, or of a version, that this engine cannot load."""
 
     def __init__(self, weights: PublishedWeights, reason: str) -> None:
         self.weights = weights
@@ -28,7 +28,7 @@ class WeightsUnsupported(SeamlessFlowError):
 
 
 class TorchEngines:
-    """Engines that sample from the policy, in this process."""
+    """The factory of engines that sample from the policy in this process."""
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class TorchEngines:
         verify_full(weights)
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """Raises `ModelUnsupported`."""
+        """Load the model. Raises `ModelUnsupported`."""
         # Not at the top: torch takes seconds to import, and a scripted worker needs none.
         from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 
@@ -57,13 +57,13 @@ class TorchEngines:
 
 
 class VllmEngines:
-    """Engines that sample from the policy, each in a server that it starts."""
+    """The factory of engines that sample from the policy, each in a server that it starts."""
 
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
         self._log_dir = log_dir
         if shutil.which(settings.vllm.python) is None:
-            reason = f"{settings.vllm.python} is no program; runbooks/vllm.md says how to make it"
+            reason = f"there is no program {settings.vllm.python}; see runbooks/vllm.md"
             raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)
 
     def verify(self, weights: PublishedWeights) -> None:
@@ -71,23 +71,23 @@ class VllmEngines:
         verify_full(weights)
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """Raises `VllmNotStarted`, `WeightsRejected`."""
+        """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
         settings, directory = self._settings, Path(weights.directory)
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
         return VllmEngine(settings.vllm, settings.capacity, directory, weights.version, log_file)
 
 
 class ScriptedEngines:
-    """Engines that say the same each time. Weights are a number to them; no file is read."""
+    """The factory of engines with the same answer to every prompt; they read no file."""
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
 
     def verify(self, weights: PublishedWeights) -> None:
-        """Nothing to look at."""
+        """Accept all weights: only their version is used."""
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """The text is spelt in the tokens of the policy."""
+        """Return an engine whose text is encoded in the tokens of the policy."""
         scripted = self._settings.scripted
         pattern = parser.encode(scripted.text)
         script = Script(pattern, scripted.tokens, scripted.tokens_per_second)
@@ -95,7 +95,7 @@ class ScriptedEngines:
 
 
 def engine_factory(settings: RolloutSection, log_dir: Path) -> EngineFactory:
-    """The one for `settings.engine`; processes that it starts log to files in `log_dir`."""
+    """Return the factory for `settings.engine`; servers that it starts log to `log_dir`."""
     match settings.engine:
         case "torch":
             return TorchEngines(settings)
@@ -106,7 +106,7 @@ def engine_factory(settings: RolloutSection, log_dir: Path) -> EngineFactory:
 
 
 def verify_full(weights: PublishedWeights) -> None:
-    """Reads every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
+    """Read and check every file. Raises `WeightsInvalid` or `WeightsUnsupported`."""
     if weights.kind != "full":
         raise WeightsUnsupported(weights, f"kind {weights.kind}, only full ones can be loaded")
     manifest = verify(Path(weights.directory), weights.manifest_sha256)

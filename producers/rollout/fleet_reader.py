@@ -1,7 +1,8 @@
-"""The reader of what a rollout process must know: `control` from now on, `fleet` as a whole.
+"""The reader of decisions, weights and heartbeats: `control` from now on, `fleet` as a whole.
 
 The end of `control` is fixed before the first heartbeat is written, so no assignment to this
-incarnation can be missed; `fleet` was read as far as it matters when that heartbeat comes back.
+incarnation can be missed. Once the process reads that heartbeat back, it has read all of `fleet`
+that matters.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from schemas.topics import CONTROL, FLEET
 
 
 class FleetReader:
-    """Delivers the records that concern one worker and its policy."""
+    """A Kafka consumer in its own thread, for the records of one worker and its policy."""
 
     def __init__(
         self,
@@ -37,12 +38,12 @@ class FleetReader:
         self._thread = ReaderThread(client_id, self._reader, deliver_ours, failed)
 
     def start(self) -> None:
-        """Fixes where to read from and begins. Blocks for one answer of the broker."""
+        """Fix where to read from, and begin. Blocks for one answer of the broker."""
         control = (CONTROL.name, 0)
         end = self._reader.ends([control])[control]
         self._reader.assign({control: end, (FLEET.name, 0): BEGINNING})
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._thread.close()

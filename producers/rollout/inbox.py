@@ -1,7 +1,7 @@
-"""Everything the worker's main loop waits for, in one queue.
+"""The inbox of a rollout process's main loop: all that it waits for, in one queue.
 
-Filled by the slot's and the fleet's reader threads, the engine's thread (turns that have something
-to say at once), the device thread (outcomes of steps) and the producer's (failed deliveries).
+Filled by the reader threads of slot and fleet, the engine's thread (dispatches that must be
+advanced at once), the device thread (outcomes of moves) and the producer's (failed deliveries).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from producers.rollout.turns.live_dispatch import LiveDispatch
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """A record of a turn did not reach the log."""
+    """The report that a record of a turn did not reach the log."""
 
     live: LiveDispatch
     error: DeliveryFailed
@@ -22,7 +22,7 @@ class Undelivered:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody asked the process to end."""
+    """The request to end the process (SIGTERM or Ctrl-C)."""
 
 
 Item = LiveDispatch | Outcome | Undelivered | StopAsked

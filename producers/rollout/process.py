@@ -1,7 +1,7 @@
 """The main loop of a rollout process: one thread, one inbox, everything in the order it came.
 
-What to do is decided by `roles.py` and `turns.py`; steps that take time are carried out by
-`device.py`. Built by `bootstrap.py`.
+`RoleKeeper` and `Serving` decide what to do; moves that take time run on the device thread. Built
+by `bootstrap.py`.
 """
 
 import logging
@@ -27,20 +27,20 @@ from producers.rollout.turns.serving import Serving
 from schemas.topics import PROMPTS
 
 GRACE_MS = 250
-"""How long turns are still handed back after the role was given up, before the process ends."""
+"""Time after the role was given up in which turns that still come are handed back."""
 
 STOP_MS = 120_000
-"""A process that has not ended in order by then ends with an error."""
+"""Time after which a process that has not ended in order ends with an error."""
 
 DEVICE_CLOSE_S = 30.0
 FLUSH_S = 10.0
-"""How long what was written last is waited for: Kafka may be away for longer than anybody waits."""
+"""Time for the delivery of the last records: Kafka may be unreachable for longer than that."""
 
 _log = logging.getLogger(__name__)
 
 
 class EngineBroke(SeamlessFlowError):
-    """The engine failed while it served; its turns were handed back. Only a new one helps."""
+    """A failure of the engine while it served. Its turns were handed back; only a new one helps."""
 
     def __init__(self, error: str) -> None:
         self.error = error
@@ -48,7 +48,7 @@ class EngineBroke(SeamlessFlowError):
 
 
 class StopTimedOut(SeamlessFlowError):
-    """The process was asked to end and did not get there."""
+    """A process that was asked to end and did not end in time."""
 
     def __init__(self, waited_ms: int) -> None:
         self.waited_ms = waited_ms
@@ -56,7 +56,7 @@ class StopTimedOut(SeamlessFlowError):
 
 
 class RolloutProcess:
-    """`run` is the process."""
+    """A rollout process; `run` is its main thread."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RolloutProcess:
         self._end_ms = NEVER_MS
 
     def run(self, stop: threading.Event) -> None:
-        """Serves until `stop` is set. Raises whatever makes going on impossible."""
+        """Serve until `stop` is set. Raises whatever makes it impossible to continue."""
         threading.Thread(target=self._wait_for, args=(stop,), daemon=True).start()
         self._fleet.start()
         self._slot.start()
@@ -107,8 +107,8 @@ class RolloutProcess:
             self._handle(item, now_ms)
         self._serving.advance_due(now_ms)
         if self._serving.engine_failed:
-            self._health()
-            raise EngineBroke("it ended turns that nobody asked it to end")
+            self._health()  # raises with the engine's own error, if it has one
+            raise EngineBroke("it ended turns that were not aborted")
         self._keeper.begin_move(now_ms)
         self._end_when_free(now_ms)
         self._report(now_ms)
@@ -120,8 +120,9 @@ class RolloutProcess:
             case list():
                 self._read(item, now_ms)
             case Undelivered(live, error):
-                _log.error("turn %s is given up: %s", live.request_id, error)
-                self._counts.lost()
+                # The manager sees no progress and dispatches the turn again.
+                _log.error("dispatch %s is dropped: %s", live.request_id, error)
+                self._counts.count_lost()
                 self._serving.drop(live)
             case StopAsked():
                 self._stop_asked_ms = now_ms
@@ -134,7 +135,7 @@ class RolloutProcess:
             if received.topic == PROMPTS.name:
                 self._serving.receive(received, now_ms)
             else:
-                self._keeper.hear(received.record)
+                self._keeper.apply(received.record)
 
     def _end_when_free(self, now_ms: int) -> None:
         if now_ms - self._stop_asked_ms > STOP_MS:
@@ -144,12 +145,12 @@ class RolloutProcess:
 
     def _report(self, now_ms: int) -> None:
         if now_ms >= self._reporter.due_ms:
-            self._counts.ignored(self._serving.admission.ignored)
+            self._counts.count_ignored(self._serving.admission.ignored)
         state, activity = self._keeper.state, self._keeper.activity
         self._reporter.tick(state, activity, self._health, self._serving.tokens, now_ms)
 
     def _health(self) -> EngineHealth | None:
-        """Raises `EngineBroke`."""
+        """Return the engine's health, or None without an engine. Raises `EngineBroke`."""
         service = self._serving.service
         health = None if service is None else service.engine.health()
         if health is not None and health.error is not None:
@@ -158,7 +159,8 @@ class RolloutProcess:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """In order or by an error: turns go back, threads end; an error is seen in a heartbeat."""
+        """End all threads, in order or by an error; after an error hand back the turns and write a
+        heartbeat that says so."""
         try:
             yield
         except BaseException:

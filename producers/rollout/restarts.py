@@ -1,8 +1,8 @@
-"""Coming back after the engine was lost: the same process, a new engine, a new incarnation.
+"""Restarts after the engine was lost: the same process, a new engine, a new incarnation.
 
-Turns under way were handed back by then and go on from their tokens, here or elsewhere. Only for an
-engine in a process of its own: after an engine in this process failed, what else is in this process
-cannot be trusted, and whoever supervises it starts another.
+The turns under way were handed back by then and continue from their tokens, here or elsewhere. Only
+for vLLM, which has a process of its own: after a failure of an engine in this process, the rest of
+the process cannot be trusted either, and its supervisor starts another one.
 """
 
 import logging
@@ -20,15 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class Restarts:
-    """Allows `most` restarts in any `within_s` seconds."""
+    """A limit of `most` restarts in any `within_s` seconds."""
 
     def __init__(self, most: int, within_s: float = WITHIN_S) -> None:
         self._most = most
         self._within_s = within_s
         self._times_s: deque[float] = deque()
 
-    def again(self, now_s: float) -> bool:
-        """Whether one more is allowed now; if so it is counted."""
+    def allow(self, now_s: float) -> bool:
+        """Return True, and count it, if one more restart is allowed now."""
         while self._times_s and self._times_s[0] <= now_s - self._within_s:
             self._times_s.popleft()
         if len(self._times_s) >= self._most:
@@ -38,15 +38,15 @@ class Restarts:
 
 
 def serve(settings: RolloutSettings, stop: threading.Event) -> None:
-    """A worker until `stop` is set. Raises what ends it for good."""
+    """Run a rollout process until `stop` is set. Raises the error that ends it for good."""
     mine = settings.rollout
     restarts = Restarts(mine.vllm.restarts if mine.engine == "vllm" else 0)
     while True:
         try:
-            with observed(settings) as worker:
-                worker.run(stop)
+            with observed(settings) as process:
+                process.run(stop)
             return
         except (EngineBroke, EngineError) as error:
-            if stop.is_set() or not restarts.again(time.monotonic()):
+            if stop.is_set() or not restarts.allow(time.monotonic()):
                 raise
-            _log.warning("the engine is started anew: %s", error)
+            _log.warning("starting a new engine: %s", error)

@@ -16,7 +16,7 @@ class TorchSection(Section):
         "float32", description="Element type of weights and KV"
     )
     threads: int | None = Field(
-        None, ge=1, description="Threads of one operation; none: as many as torch likes"
+        None, ge=1, description="Threads of one operation; none: torch's default"
     )
     kv_bytes: int = Field(
         4 * 1024**3, ge=1, description="Most memory for keys and values, in bytes"
@@ -25,12 +25,12 @@ class TorchSection(Section):
         32, ge=0, description="Finished turns whose keys and values are kept for the next turn"
     )
     prefill_tokens: int = Field(
-        1024, ge=1, description="Most prompt tokens of one step; less lets running turns go on"
+        1024, ge=1, description="Most prompt tokens of one pass; fewer delay running turns less"
     )
 
 
 class VllmSection(Section):
-    """The vLLM engine: a server in a Python environment of its own, started by the worker."""
+    """The vLLM engine: a server in its own Python environment, started by the rollout process."""
 
     python: Path = Field(
         Path(".venv-vllm/bin/python"),
@@ -38,58 +38,56 @@ class VllmSection(Section):
     )
     url: str | None = Field(
         None,
-        description="A server that runs already, for this worker alone, such as "
-        "http://127.0.0.1:8000, in development mode and with --enable-scale-out; none: start one",
+        description="A running server for this worker alone, such as http://127.0.0.1:8000, "
+        "in development mode and with --enable-scale-out; none: start one",
     )
     arguments: tuple[str, ...] = Field(
         (), description="Further arguments of the server, such as --tensor-parallel-size=2"
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Element type of weights and KV; auto: as the model's files have it"
+        "auto", description="Element type of weights and KV; auto: that of the model's files"
     )
     max_length: int | None = Field(
-        None, ge=2, description="Most tokens of prompt and completion; none: as many as the model"
+        None, ge=2, description="Most tokens of prompt and completion; none: the model's limit"
     )
     kv_bytes: int | None = Field(
         4 * 1024**3,
         ge=1,
-        description="Memory for keys and values, in bytes; none: as vLLM likes, most of the device",
+        description="Memory for keys and values, in bytes; none: most of the device",
     )
     threads: int | None = Field(
         None,
         ge=1,
-        description="Threads of one operation on a CPU, bound to no core; none: bound to all, "
-        "which is wrong where two servers share a machine",
+        description="Threads of one operation on a CPU, bound to no core; none: bound to all "
+        "cores, which is wrong if two servers share a machine",
     )
     gpu: bool = Field(
         False,
-        description="It runs on a GPU: its memory can be freed for a trainer, and requests may "
-        "have a seed (on a CPU vLLM 0.32 ends when such a prompt is computed in parts)",
+        description="True if the server runs on a GPU: its memory can be freed for a trainer, and "
+        "requests may have a seed (on a CPU vLLM 0.32 crashes if it splits such a prompt)",
     )
-    start_timeout_s: float = Field(600, gt=0, description="Seconds in which it has to be ready")
+    start_timeout_s: float = Field(600, gt=0, description="Seconds for the server to get ready")
     call_timeout_s: float = Field(
-        300, gt=0, description="Seconds that a call may take, such as the loading of new weights"
+        300, gt=0, description="Seconds for a call, such as the loading of new weights"
     )
     stall_timeout_s: float = Field(
-        300, gt=0, description="Seconds without a token, while it samples, after which it is lost"
+        300, gt=0, description="Seconds without a token, while it samples, until it counts as lost"
     )
-    restarts: int = Field(
-        3, ge=0, description="How often in ten minutes a server that was lost is started anew"
-    )
+    restarts: int = Field(3, ge=0, description="Most restarts of a lost server in ten minutes")
 
 
 class ScriptedSection(Section):
     """The engine without a model, for benchmarks and tests."""
 
-    text: str = Field("ok", description="What it answers, repeated to the number of tokens")
+    text: str = Field("ok", description="The answer, repeated to the number of tokens")
     tokens: int = Field(8, ge=0, description="Tokens of an answer before its stop token")
     tokens_per_second: float | None = Field(
-        None, gt=0, description="Speed of one turn; none: the whole answer at once"
+        None, gt=0, description="Tokens a second of one turn; none: the whole answer at once"
     )
 
 
 class RolloutSection(Section):
-    """Which worker this is and what it samples with."""
+    """The worker that this process belongs to, and its engine."""
 
     worker: str = Field(
         "worker-0",
@@ -103,9 +101,9 @@ class RolloutSection(Section):
     engine: Literal["torch", "vllm", "scripted"] = Field(
         "torch",
         description="torch samples from the policy in this process, vllm in a server; scripted "
-        "says the same each time",
+        "gives the same answer each time",
     )
-    capacity: int = Field(32, ge=1, description="Most turns that are sampled at once")
+    capacity: int = Field(32, ge=1, description="Most turns sampled at once")
     hardware: dict[str, float] = Field(
         default_factory=dict,
         description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
@@ -114,14 +112,13 @@ class RolloutSection(Section):
     probe_deadline_s: float = Field(
         120,
         gt=0,
-        description="Seconds in which an engine has to answer the questions that decide "
-        "whether it may serve",
+        description="Seconds for an engine to answer the questions that decide if it may serve",
     )
     probe_tolerance: float | None = Field(
         None,
         ge=0,
-        description="How far a log-probability may be off when the same token is sampled once "
-        "more; none: as the engine's element type has it",
+        description="Most difference between log-probabilities of the same token in the same "
+        "place; none: that of the engine's element type",
     )
     torch: TorchSection = Field(default_factory=TorchSection)
     vllm: VllmSection = Field(default_factory=VllmSection)

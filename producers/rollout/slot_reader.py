@@ -1,7 +1,7 @@
 """The reader of a worker's slot of `prompts`.
 
-It goes on reading after the role was given up: what a manager sent before it knew is handed back
-instead of running into a deadline.
+It continues after the role was given up: turns that a manager sent before it knew are handed back
+instead of running into their deadline.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from schemas.topics import PROMPTS
 
 
 class SlotReader:
-    """Delivers what arrives in the slot it follows; at first none."""
+    """A Kafka consumer in its own thread, for one slot; before the first `follow` for none."""
 
     def __init__(
         self,
@@ -30,18 +30,18 @@ class SlotReader:
         self._slot: int | None = None
 
     def start(self) -> None:
-        """Begins to read."""
+        """Start the thread."""
         self._thread.start()
 
     def follow(self, slot: int) -> int:
-        """Reads this slot from its end on; returns that offset. Blocks. Device thread only.
+        """Read this slot from its end on; return that offset. Blocks. Device thread only.
 
-        A slot that is read already goes on where it is, so that nothing in it is left out.
+        A slot that is read already continues where it is, so that no record is left out.
         """
         return self._thread.ask(lambda reader: self._move(reader, slot))
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._thread.close()
 
     def _move(self, reader: Reader, slot: int) -> int:

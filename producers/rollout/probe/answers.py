@@ -1,5 +1,5 @@
-"""One request of a probe, and the form of its answer: what is missing or wrong in an engine's
-chunks, each by itself. Pure; `probe.py` compares answers.
+"""One question of a probe, and the check of its answer's form: what is missing or wrong in an
+engine's chunks. Pure; `questions.py` compares answers.
 """
 
 import math
@@ -14,12 +14,14 @@ from producers.rollout.engine.contract import FinishReason, SamplingParams, Toke
 from schemas.tokens import TOKEN_BYTES
 
 _ROUNDING = 1e-4
-"""What the log-probability of a token that is all but certain may come out above 0."""
+"""Most that rounding may raise the log-probability of an almost certain token above 0."""
 
 
 class EngineProbeFailed(SeamlessFlowError):
-    """An engine whose output cannot be trusted. It must not serve, and another one of its kind
-    would be no better: no `EngineError`, which may be worth a new start."""
+    """An engine whose output cannot be trusted, so it must not serve.
+
+    Not an `EngineError`, after which a new engine is started: another of its kind would fail too.
+    """
 
     def __init__(self, question: str, field: str, expected: object, got: object) -> None:
         self.question = question
@@ -31,7 +33,7 @@ class EngineProbeFailed(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request; `name` says what it is for."""
+    """One request of a probe; `name` says what it is for."""
 
     name: str
     prompt: bytes
@@ -39,24 +41,23 @@ class Question:
     completion: tuple[int, ...] = ()
 
     def fail(self, field: str, expected: object, got: object) -> NoReturn:
-        """Raises `EngineProbeFailed`."""
+        """Raise `EngineProbeFailed`."""
         raise EngineProbeFailed(self.name, field, expected, got)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """Tokens of a completion from `start` on; beside each a row of the most likely ones."""
+    """The tokens of a completion from `start` on, and the most likely ones beside each."""
 
     start: int
     ids: list[int]
     logprobs: list[float]
-    rows: list[dict[int, float]]
+    tops: list[dict[int, float]]
     reason: FinishReason | None
 
 
 def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> ProbeAnswer:
-    """The answer that the chunks make up. Raises `EngineProbeFailed` for what is missing or wrong
-    in their form."""
+    """Return the answer that the chunks make up. Raises `EngineProbeFailed` if one is malformed."""
     start = end = len(question.completion)
     for place, chunk in enumerate(chunks):
         _check_chunk(question, chunk, end, version)
@@ -67,7 +68,7 @@ def read(question: Question, chunks: Sequence[TokenChunk], version: int) -> Prob
         start,
         ids=np.frombuffer(b"".join([chunk.token_ids for chunk in chunks]), "<i4").tolist(),
         logprobs=np.frombuffer(b"".join([chunk.logprobs for chunk in chunks]), "<f4").tolist(),
-        rows=list(_rows(chunks)) if question.sampling.top_logprobs else [],
+        tops=list(_tops(chunks)) if question.sampling.top_logprobs else [],
         reason=chunks[-1].finish_reason if chunks else None,
     )
     _check_values(question, answer)
@@ -107,7 +108,7 @@ def _check_values(question: Question, answer: ProbeAnswer) -> None:
         question.fail("token_ids", "numbers from 0 on", answer.ids)
     if not all(map(_is_logprob, answer.logprobs)):
         question.fail("logprobs", "finite numbers up to 0", answer.logprobs)
-    for row in answer.rows:
+    for row in answer.tops:
         values = list(row.values())
         if len(row) != question.sampling.top_logprobs:
             question.fail("top_ids", f"{question.sampling.top_logprobs} different ones", list(row))
@@ -121,7 +122,7 @@ def _is_logprob(number: float) -> bool:
     return math.isfinite(number) and number <= _ROUNDING
 
 
-def _rows(chunks: Sequence[TokenChunk]) -> Iterator[dict[int, float]]:
+def _tops(chunks: Sequence[TokenChunk]) -> Iterator[dict[int, float]]:
     for chunk in chunks:
         if tokens := len(chunk.token_ids) // TOKEN_BYTES:
             ids = np.frombuffer(chunk.top_ids, "<i4").reshape(tokens, -1).tolist()

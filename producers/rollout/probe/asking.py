@@ -1,6 +1,7 @@
-"""Asks an engine the questions of `questions.py`, with a deadline. Called from the device thread
-while nothing else is sampled: at most six short requests when the engine was built, one when
-it woke up.
+"""The probe of an engine: the questions of `questions.py`, asked with a deadline.
+
+Called from the device thread while nothing else is sampled: six short requests once the engine is
+built, one after it woke up.
 """
 
 import threading
@@ -14,19 +15,21 @@ from producers.rollout.probe.answers import EngineProbeFailed, ProbeAnswer, Ques
 from schemas.tokens import pack
 
 SHORT = 2
-"""Tokens of the one answer that is asked for under weights that were just loaded."""
+"""Tokens of the one answer under weights that were just loaded."""
 
 
 class EngineProbe:
-    """`deadline_s` is for all questions together; `tolerance` None: what the engine says of
-    itself."""
+    """A probe; `deadline_s` is for all questions together.
+
+    `tolerance` None stands for the engine's own, `Engine.logprob_tolerance`.
+    """
 
     def __init__(self, deadline_s: float, tolerance: float | None = None) -> None:
         self._deadline_s = deadline_s
         self._tolerance = tolerance
 
     def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """For an engine that was just built. Raises `EngineProbeFailed`."""
+        """Ask an engine that was just built all questions. Raises `EngineProbeFailed`."""
         asking = _Asking(engine, version, self._deadline_s)
         tolerance = engine.logprob_tolerance if self._tolerance is None else self._tolerance
         first = [questions.greedy(prompt), questions.sampled(prompt)]
@@ -49,7 +52,7 @@ class EngineProbe:
         questions.check_aborted(aborted, asking.aborted(aborted))
 
     def short(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """For an engine that goes on under other weights. Raises `EngineProbeFailed`."""
+        """Ask an engine that woke up or has other weights one question. Raises as `whole` does."""
         question = questions.greedy(prompt, SHORT)
         (answer,) = _Asking(engine, version, self._deadline_s).answers([question])
         questions.check_full(question, answer)
@@ -65,14 +68,14 @@ class _Asking:
             raise EngineProbeFailed("health", "version", version, loaded)
 
     def answers(self, questions: Sequence[Question]) -> list[ProbeAnswer]:
-        """In the order of the questions, which are asked at once."""
+        """Ask all questions at once; return the answers in their order."""
         asked = [_Listener(question) for question in questions]
         for listener in asked:
             self._submit(listener)
         return [self._answer(listener) for listener in asked]
 
     def aborted(self, question: Question) -> ProbeAnswer:
-        """Of a question that is aborted while the engine stands still."""
+        """Return the answer to a question that is aborted while the engine is paused."""
         listener = _Listener(question)
         self._engine.pause("keep")
         self._submit(listener)
@@ -87,7 +90,7 @@ class _Asking:
         try:
             self._engine.submit(
                 *(listener.request_id, question.prompt, completion),
-                *(question.sampling, listener.take),
+                *(question.sampling, listener.on_chunk),
             )
         except EngineError as error:
             raise EngineProbeFailed(question.name, "submit", "taken", error) from error
@@ -101,7 +104,7 @@ class _Asking:
 
 
 class _Listener:
-    """Keeps the chunks of one request."""
+    """The chunks of one request, kept until its end."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -109,7 +112,7 @@ class _Listener:
         self.chunks: list[TokenChunk] = []
         self.ended = threading.Event()
 
-    def take(self, chunk: TokenChunk) -> None:
+    def on_chunk(self, chunk: TokenChunk) -> None:
         self.chunks.append(chunk)
         if chunk.finish_reason is not None:
             self.ended.set()

@@ -1,8 +1,8 @@
-"""What an engine has to get right before it serves: short questions, and their answers looked
-through. Pure; `probing.py` asks.
+"""The questions that an engine must answer right before it serves, and the checks of the answers.
+Pure; `asking.py` asks.
 
-All that a turn's records take from an engine is looked at. Nothing is left out for an engine that
-cannot promise it: rounding alone is its own to say (`Engine.logprob_tolerance`).
+Every field of a chunk that goes into a record is checked, for every engine. Only the allowed
+rounding is the engine's own to state (`Engine.logprob_tolerance`).
 """
 
 import math
@@ -15,50 +15,50 @@ LENGTH = 8
 """Tokens of an answer."""
 
 SPLIT = 4
-"""Where it is taken up again."""
+"""The place from which an answer is continued by another request."""
 
 TOP = 8
-"""Most likely tokens asked for, more than the draw is narrowed to: a sampled one is among them."""
+"""Most likely tokens asked for: more than `_NARROWED`, so that a sampled one is among them."""
 
 _NARROWED = 4
 
 
 def greedy(prompt: bytes, length: int = LENGTH) -> Question:
-    """The most likely tokens, one after the other."""
+    """Ask for the most likely tokens, one after the other."""
     return Question("greedy", prompt, SamplingParams(length, temperature=0, top_logprobs=TOP))
 
 
 def sampled(prompt: bytes) -> Question:
-    """Drawn from a bent distribution: log-probabilities are to be those of the raw one."""
+    """Ask for tokens of a bent distribution; log-probabilities must be those of the raw one."""
     bent = SamplingParams(LENGTH, temperature=0.7, top_k=_NARROWED, top_logprobs=TOP)
     return Question("sampled", prompt, bent)
 
 
 def continued(prompt: bytes, first: ProbeAnswer) -> Question:
-    """A greedy answer taken up in its middle."""
+    """Ask to continue a greedy answer from its middle."""
     again = SamplingParams(LENGTH, temperature=0, top_logprobs=TOP)
     return Question("continued", prompt, again, tuple(first.ids[:SPLIT]))
 
 
 def scored_again(prompt: bytes, first: ProbeAnswer) -> Question:
-    """What is most likely in the middle of a sampled answer."""
+    """Ask for the most likely token in the middle of a sampled answer."""
     one = SamplingParams(SPLIT + 1, temperature=0, top_logprobs=TOP)
     return Question("scored again", prompt, one, tuple(first.ids[:SPLIT]))
 
 
 def stopped(prompt: bytes, first: ProbeAnswer) -> Question:
-    """A greedy answer whose first token is to end it, whichever of the likely ones it is."""
-    stops = SamplingParams(LENGTH, 0, stop_token_ids=tuple(first.rows[0]), top_logprobs=TOP)
+    """Ask for a greedy answer that its first token ends, whichever of the likely ones it is."""
+    stops = SamplingParams(LENGTH, 0, stop_token_ids=tuple(first.tops[0]), top_logprobs=TOP)
     return Question("stopped", prompt, stops)
 
 
 def aborted(prompt: bytes) -> Question:
-    """To be aborted before it begins."""
+    """Ask for an answer that will be aborted before it begins."""
     return Question("aborted", prompt, SamplingParams(LENGTH))
 
 
 def check_full(question: Question, answer: ProbeAnswer) -> None:
-    """It went on to its `max_tokens`, which no stop token was to prevent."""
+    """Check that the answer has all of its `max_tokens`."""
     if answer.reason != "length":
         question.fail("finish_reason", "length", answer.reason)
     count = question.sampling.max_tokens - answer.start
@@ -67,7 +67,7 @@ def check_full(question: Question, answer: ProbeAnswer) -> None:
 
 
 def check_stopped(question: Question, answer: ProbeAnswer) -> None:
-    """Its stop token is there, with all that belongs to a token, and is the last."""
+    """Check that the answer is one stop token."""
     if answer.reason != "stop":
         question.fail("finish_reason", "stop", answer.reason)
     stops = question.sampling.stop_token_ids
@@ -76,7 +76,7 @@ def check_stopped(question: Question, answer: ProbeAnswer) -> None:
 
 
 def check_aborted(question: Question, answer: ProbeAnswer) -> None:
-    """It ended as such, without a token."""
+    """Check that the answer was aborted and has no token."""
     if answer.reason != "abort":
         question.fail("finish_reason", "abort", answer.reason)
     if answer.ids:
@@ -84,9 +84,11 @@ def check_aborted(question: Question, answer: ProbeAnswer) -> None:
 
 
 def check_likely(question: Question, answer: ProbeAnswer, tolerance: float) -> None:
-    """Each token is one of the most likely, under the same distribution; a greedy one is the
-    first."""
-    for token, logprob, row in zip(answer.ids, answer.logprobs, answer.rows, strict=True):
+    """Check that each token is among the most likely, with the same log-probability there.
+
+    A greedy token must be the most likely one.
+    """
+    for token, logprob, row in zip(answer.ids, answer.logprobs, answer.tops, strict=True):
         if token not in row:
             question.fail("top_ids", f"{token}, which was sampled, among them", list(row))
         if abs(row[token] - logprob) > tolerance:
@@ -98,12 +100,14 @@ def check_likely(question: Question, answer: ProbeAnswer, tolerance: float) -> N
 def check_same(
     question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
 ) -> None:
-    """`again`, the answer to `question`, is `first` from its own start on, with the same
-    distributions. Greedy answers have the same tokens, up to where two were equally likely."""
+    """Check that `again`, the answer to `question`, repeats `first` from its own start on.
+
+    The distributions must be the same; the greedy tokens too, up to where two are equally likely.
+    """
     shift = again.start - first.start
-    for place, row in enumerate(again.rows):
-        before = first.rows[place + shift]
-        _check_row(question, before, row, tolerance)
+    for place, row in enumerate(again.tops):
+        before = first.tops[place + shift]
+        _check_top(question, before, row, tolerance)
         token, expected = again.ids[place], first.ids[place + shift]
         if token != expected:
             if before[expected] - before.get(token, -math.inf) > 2 * tolerance:
@@ -114,11 +118,11 @@ def check_same(
 def check_distribution(
     question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
 ) -> None:
-    """`again`, one token in the middle of `first`, was drawn from the same distribution."""
-    _check_row(question, first.rows[again.start - first.start], again.rows[0], tolerance)
+    """Check that `again`, one token in the middle of `first`, has the same distribution there."""
+    _check_top(question, first.tops[again.start - first.start], again.tops[0], tolerance)
 
 
-def _check_row(
+def _check_top(
     question: Question, before: dict[int, float], row: dict[int, float], tolerance: float
 ) -> None:
     for one, other in ((before, row), (row, before)):

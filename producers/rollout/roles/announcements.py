@@ -1,4 +1,4 @@
-"""The records a rollout process writes to `control` and `fleet` about itself. Pure."""
+"""The records that a rollout process writes to `control` and `fleet` about itself. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ State = Literal["starting", "ready", "paused", "asleep", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What does not change while the process lives."""
+    """Facts about the worker that do not change while the process lives."""
 
     tags: tuple[str, ...]
     capacity: int
@@ -24,7 +24,7 @@ class Facts:
 def heartbeat(
     roles: RolloutRoles, facts: Facts, state: State, health: EngineHealth | None, now_ms: int
 ) -> r.WorkerHeartbeat:
-    """`health` is None until there is an engine."""
+    """Return the sign of life; `health` is None until there is an engine."""
     held = roles.held
     return r.WorkerHeartbeat(
         worker=roles.worker,
@@ -46,7 +46,7 @@ def heartbeat(
 
 
 def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
-    """The manager may route turns here from this record on."""
+    """Return the record from which on the manager may route turns here."""
     return r.RoleAcquired(
         at_ms=now_ms,
         worker=roles.worker,
@@ -64,7 +64,7 @@ def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.Role
 def role_released(
     roles: RolloutRoles, outcome: Released, handed_back: int, now_ms: int
 ) -> r.RoleReleased:
-    """The device's memory is free for another role."""
+    """Return the record from which on the device's memory is free for another role."""
     return r.RoleReleased(
         at_ms=now_ms,
         worker=roles.worker,
@@ -78,7 +78,7 @@ def role_released(
 
 
 def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.GenerationPaused:
-    """Turns stand still for new weights."""
+    """Return the record that turns stand still for new weights."""
     return r.GenerationPaused(
         at_ms=now_ms,
         worker=roles.worker,
@@ -90,7 +90,7 @@ def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.Gener
 
 
 def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
-    """Tokens are of the new version from here on."""
+    """Return the record from which on tokens are of the new version."""
     return r.WeightsLoaded(
         at_ms=now_ms,
         policy=roles.policy,
@@ -102,7 +102,7 @@ def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.Weigh
 
 
 def generation_resumed(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
-    """Turns go on."""
+    """Return the record that turns go on."""
     return r.GenerationResumed(
         at_ms=now_ms,
         worker=roles.worker,

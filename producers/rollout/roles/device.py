@@ -1,10 +1,10 @@
 """The thread that takes an engine through the moves of `roles.py`, one after the other.
 
-Loading a model takes as long as it takes; meanwhile the main loop goes on writing tokens and
-heartbeats. The order inside each move is the contract of the design: verify, pause, load, resume;
-abort, sleep. An engine is probed before it serves, but not under turns that were kept: they go on
-at once, and a probe would wait in line with them. What fails before the engine was touched is
-`NotStarted`; after that it is `MoveFailed`, and the engine is never resumed.
+A move may take minutes; meanwhile the main loop goes on writing tokens and heartbeats. The order
+within a move must not change: verify, pause, load, resume; abort, sleep. An engine is probed before
+it serves, but not after a load under kept turns: they go on at once, and a probe would queue behind
+them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`, and
+the engine is never resumed.
 """
 
 import queue
@@ -32,27 +32,27 @@ from schemas.records import PolicyWeights
 
 
 class EngineFactory(Protocol):
-    """Makes the engine that the settings name. Called from the device thread; may block."""
+    """A maker of the engine that the settings name. Called from the device thread; may block."""
 
     def verify(self, weights: PublishedWeights) -> None:
-        """Raises `SeamlessFlowError` if the files are not what was published."""
+        """Raise `SeamlessFlowError` if the files are not what was published."""
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """An engine that runs and serves `weights`."""
+        """Return a running engine with `weights`."""
 
 
 class EngineCheck(Protocol):
-    """Whether an engine may serve; `EngineProbe` asks it. Both raise `EngineProbeFailed`."""
+    """A check that an engine may serve, such as `EngineProbe`. Raises `EngineProbeFailed`."""
 
     def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """Of one that was just built."""
+        """Check an engine that was just built."""
 
     def short(self, engine: Engine, prompt: bytes, version: int) -> None:
-        """Of one that was asleep, or has other weights; nothing is sampled on it now."""
+        """Check an idle engine that was asleep, or has other weights."""
 
 
 class RolloutDevice:
-    """`begin` returns at once; outcomes go to `report`, from the device thread."""
+    """The device thread and its engine; outcomes go to `report`, called on this thread."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class RolloutDevice:
         self._thread.start()
 
     def begin(self, move: Acquire | Load | Release) -> None:
-        """Queues a move."""
+        """Queue a move. Does not block."""
         self._moves.put(move)
 
     def close(self, timeout_s: float) -> None:
-        """Ends the thread after the move under way, and the engine."""
+        """End the thread after the move under way, and then the engine. Blocks."""
         self._moves.put(None)
         self._thread.join(timeout_s)
         if self._engine is not None:
@@ -89,7 +89,7 @@ class RolloutDevice:
         while (move := self._moves.get()) is not None:
             try:
                 self._report(self._carry_out(move))
-            except Exception as error:  # the main loop ends the process with it
+            except Exception as error:  # the main loop raises it and ends the process
                 self._report(MoveFailed(move, error))
 
     def _carry_out(self, move: Acquire | Load | Release) -> Outcome:
@@ -133,7 +133,7 @@ class RolloutDevice:
         return engine
 
     def _change(self, engine: Engine, weights: PublishedWeights) -> None:
-        """From paused and awake to running under `weights`."""
+        """Load `weights` into an engine that is paused and awake, and resume it."""
         if engine.health().version != weights.version:
             engine.load_weights(Path(weights.directory), weights.version)
         engine.resume()

@@ -1,6 +1,8 @@
-"""Does what `roles.py` says: begins moves on the device, concludes them, tells `control`.
+"""The keeper of the role: begins the moves that `roles.py` decides on the device, and writes their
+outcomes to `control`.
 
-Main loop only. Turns go back as soon as the role is to be given up, not when the engine sleeps.
+Main loop only. Turns are handed back as soon as the role is to be given up, before the engine
+sleeps.
 """
 
 import logging
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class RoleKeeper:
-    """Keeps roles, device and serving in agreement with each other."""
+    """The link between the decisions (`RolloutRoles`), the device and the turns (`Serving`)."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class RoleKeeper:
 
     @property
     def state(self) -> State:
-        """For the heartbeat."""
+        """The state that the heartbeat reports."""
         if self._loading is not None:
             return "paused"
         if self._roles.held is not None:
@@ -74,20 +76,20 @@ class RoleKeeper:
 
     @property
     def gone(self) -> bool:
-        """Whether the process is asked to end and holds nothing any more."""
+        """True if the process was asked to end and holds no role, engine memory or move."""
         return self._roles.leaving and not (self._roles.busy or self._roles.awake)
 
-    def hear(self, record: Record) -> None:
-        """A record of `control` or `fleet`."""
+    def apply(self, record: Record) -> None:
+        """Fold a record of `control` or `fleet` in."""
         self._roles.apply(record)
 
     def leave(self, now_ms: int) -> None:
-        """The process is asked to end."""
+        """Give up the role for good and hand back all turns: the process is asked to end."""
         self._roles.leave()
         self._handed_back += self._serving.leave("shutdown", now_ms)
 
     def begin_move(self, now_ms: int) -> None:
-        """Begins what is due, if anything."""
+        """Begin the next move, if one is due."""
         move = self._roles.next_move()
         if move is None:
             return
@@ -102,7 +104,7 @@ class RoleKeeper:
         self._device.begin(move)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
-        """What the device reports of a move. Raises what made it fail."""
+        """Act on what the device reports of a move. Raises the error of a failed one."""
         match outcome:
             case Acquired():
                 self._serve(outcome, now_ms)
@@ -113,15 +115,15 @@ class RoleKeeper:
             case Released():
                 self._released(outcome, now_ms)
             case NotStarted(move, error):
-                if not self._roles.given_up(move):
+                if not self._roles.reject(move):
                     raise error
-                _log.warning("version %d is left out: %s", move.weights.version, error)
+                _log.warning("version %d is skipped: %s", move.weights.version, error)
             case MoveFailed(_, error):
                 raise error
 
     def _serve(self, outcome: Acquired, now_ms: int) -> None:
         if not self._roles.acquired(outcome.move):
-            return
+            return  # given up meanwhile: the next move frees the device again
         policy, version = outcome.move.policy, outcome.move.weights.version
         self._serving.service = Service(
             outcome.engine, outcome.parser, policy.policy, policy.max_context, version
@@ -166,6 +168,8 @@ class RoleKeeper:
     def _rejoin(self) -> None:
         lost = self._roles.incarnation
         self._roles.renew(new_incarnation())
-        _log.warning("the scheduler gave %s up; going on as %s", lost, self._roles.incarnation)
+        _log.warning(
+            "the scheduler declared %s lost; continuing as %s", lost, self._roles.incarnation
+        )
         self._serving.admission = Admission(self._roles.worker, self._roles.incarnation)
         self._reporter.rejoin()

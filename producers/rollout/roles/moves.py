@@ -1,4 +1,7 @@
-"""What a rollout process is to do, one move at a time: said by `roles.py`, done by `device.py`."""
+"""The moves by which a rollout process takes, keeps and gives up its role.
+
+`roles.py` decides on them one at a time, `device.py` carries them out.
+"""
 
 from dataclasses import dataclass
 
@@ -17,7 +20,7 @@ class PublishedWeights:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Take the role: weights on the device, slot being read, then `RoleAcquired`."""
+    """The move into the role: load weights, read the slot; then comes `RoleAcquired`."""
 
     assignment: int
     slot: int
@@ -27,7 +30,7 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Go on under other weights."""
+    """The change to other weights, while turns are kept."""
 
     weights: PublishedWeights
     policy: PolicyWeights
@@ -35,14 +38,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Hand the turns back and free the device, then `RoleReleased`."""
+    """The move out of the role: free the device; then comes `RoleReleased`."""
 
     assignment: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """The scheduler has given this incarnation up: be a new one."""
+    """The start of a new incarnation, after the scheduler declared this one lost."""
 
 
 Move = Acquire | Load | Release | Rejoin

@@ -1,4 +1,4 @@
-"""What the device thread reports of a move."""
+"""The outcomes that the device thread reports of a move."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from producers.rollout.turns.message_parser import MessageParser
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The engine serves and the slot is read from `slot_offset`."""
+    """The outcome that the engine serves and the slot is read from `slot_offset` on."""
 
     move: Acquire
     engine: Engine
@@ -20,14 +20,14 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """No turn is sampled until the move's `Loaded`."""
+    """The first outcome of a load: no turn is sampled until its `Loaded`."""
 
     move: Load
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The engine goes on under other weights."""
+    """The outcome that the engine goes on with other weights."""
 
     move: Load
     parser: MessageParser
@@ -36,7 +36,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The engine sleeps."""
+    """The outcome that the engine sleeps."""
 
     move: Release
     free_bytes: int
@@ -45,7 +45,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The weights of the move are not what was published; nothing was changed."""
+    """The outcome that the weights are not what was published; nothing was changed."""
 
     move: Acquire | Load
     error: Exception
@@ -53,7 +53,7 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class MoveFailed:
-    """The engine is in an unknown state; it stays paused."""
+    """The outcome that the engine is in an unknown state; it stays paused."""
 
     move: Acquire | Load | Release
     error: Exception

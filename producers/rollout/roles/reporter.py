@@ -1,6 +1,7 @@
-"""What others are told of a rollout process: heartbeats, activity, and its own events on `control`.
+"""The reporter of a rollout process: its heartbeats, activity, and events on `control`.
 
-Main loop only. A failed delivery of any of these ends the process by the producer's next call.
+Main loop only. If one of these cannot be delivered, the producer raises at its next call, which
+ends the process.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ ACTIVITY_MS = 2_000
 
 
 class Reporter:
-    """`due_ms` is when `tick` has something to do again."""
+    """The writer of heartbeats and events. Call `tick` at `due_ms` at the latest."""
 
     def __init__(self, producer: Producer, roles: RolloutRoles, facts: Facts, now_ms: int) -> None:
         self._producer = producer
@@ -33,11 +34,11 @@ class Reporter:
 
     @property
     def due_ms(self) -> int:
-        """Return when the next heartbeat or activity report is due, in milliseconds."""
+        """The time of the next heartbeat or activity report, whichever is sooner."""
         return min(self._beat_due_ms, self._activity_due_ms)
 
     def announce(self, record: Record) -> None:
-        """Writes to `control`."""
+        """Write an event to `control`."""
         self._producer.send(CONTROL.name, record, partition=0)
 
     def tick(
@@ -48,7 +49,7 @@ class Reporter:
         tokens: int,
         now_ms: int,
     ) -> None:
-        """Takes note of what goes on and writes what is due; a change of state is told at once."""
+        """Note the activity and write what is due; a change of state is written at once."""
         self._account.enter(activity, now_ms)
         if now_ms >= self._beat_due_ms or state != self._state:
             self.beat(state, health(), now_ms)
@@ -61,16 +62,16 @@ class Reporter:
                 self.announce(report)
 
     def beat(self, state: State, health: EngineHealth | None, now_ms: int) -> None:
-        """Writes a heartbeat."""
+        """Write a heartbeat."""
         record = heartbeat(self._roles, self._facts, state, health, now_ms)
         self._key = fleet_key(record)
         self._producer.send(FLEET.name, record, key=self._key)
         self._state, self._beat_due_ms = state, now_ms + HEARTBEAT_MS
 
     def rejoin(self) -> None:
-        """A new incarnation is to be seen at once."""
+        """Make the next `tick` write the heartbeat of a new incarnation at once."""
         self._state = None
 
     def vanish(self) -> None:
-        """Takes the heartbeat off `fleet`."""
+        """Delete the heartbeat from `fleet`: the process has ended in order."""
         self._producer.send_bytes(FLEET.name, None, self._key)

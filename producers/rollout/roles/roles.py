@@ -1,10 +1,10 @@
-"""When a rollout process takes its role, gives it up and loads weights. Pure.
+"""The decisions of a rollout process: when it takes its role, gives it up and loads weights. Pure.
 
-Fed with the records of `control` and `fleet` that concern one worker; `next_move` says what is to
-be done now, one move at a time, and the method of its outcome is called when it was. The order
-rules are those of `docs/architecture.md`: only a newer (epoch, assignment) is obeyed, never a
-decision of a scheduler older than one already heard of; the role waits for the trainer process of
-the same worker to give up its own.
+It folds the records of `control` and `fleet` that concern one worker. `next_move` returns what to
+do now, one move at a time; the caller calls `begin` and then reports the outcome (`acquired`,
+`loaded_weights`, `released`, `reject`). Only a newer (epoch, assignment) is obeyed, and no decision
+of a scheduler older than the newest one known. The role waits until the trainer process of the same
+worker has given up its own.
 """
 
 from dataclasses import dataclass, field
@@ -20,23 +20,23 @@ TRAINER_SILENT_MS = 15_000
 
 @dataclass(slots=True)
 class RolloutRoles(WorkerRoles):
-    """State of a worker's rollout process."""
+    """The state of a worker's rollout process."""
 
     policy: str = field(kw_only=True)
     awake: bool = False
-    """Whether the engine has its memory."""
+    """True while the engine has its memory."""
     loaded: int | None = None
     published: PublishedWeights | None = None
     policy_weights: PolicyWeights | None = None
     busy: bool = False
-    """Whether a move is under way."""
+    """True while a move is under way."""
     joined: bool = False
-    """Whether `fleet` was read up to this incarnation's first heartbeat."""
+    """True once `fleet` was read up to this incarnation's first heartbeat."""
     trainer: tuple[int, bool] = (-1, False)
-    """When the trainer process was last heard of, and whether it held its role then."""
+    """The time of the trainer process's last record, and whether it held its role then."""
 
     def apply(self, record: Record) -> None:
-        """Takes in one record, in the order of its topic."""
+        """Fold one record in, in the order of its topic."""
         match record:
             case r.SchedulerClaimed() | r.SchedulerSnapshot():
                 self.epoch = max(self.epoch, record.epoch)
@@ -51,12 +51,12 @@ class RolloutRoles(WorkerRoles):
                     record.version, record.directory, record.manifest_sha256, record.kind
                 )
             case PolicyWeights() if record.policy == self.policy:
-                self._announce(record)
+                self._apply_policy(record)
             case _:
-                self._hear_of_process(record)
+                self._apply_process(record)
 
     def next_move(self) -> Move | None:
-        """What to do now; None while a move is under way or something is waited for."""
+        """Return what to do now, or None while a move is under way or nothing is to be done."""
         if self.busy or not self.joined:
             return None
         if self.awake and (self.lost or self.wanted is None):
@@ -66,19 +66,19 @@ class RolloutRoles(WorkerRoles):
         return self._towards(self.wanted)
 
     def begin(self) -> None:
-        """The move is under way."""
+        """Note that the move is under way."""
         self.busy = True
 
     def leave(self) -> None:
-        """The process ends: give the role up, take no other."""
+        """Give the role up and take no other: the process ends."""
         self.leaving, self.wanted = True, None
 
     def released(self) -> None:
-        """The engine sleeps and no turn is left."""
+        """Note that the engine sleeps and no turn is left."""
         self.busy, self.awake, self.held = False, False, None
 
     def acquired(self, move: Acquire) -> bool:
-        """The engine serves. Whether the role is still wanted, so that it is to be announced."""
+        """Note that the engine serves; return True if the role is still wanted and so is held."""
         self.busy, self.awake, self.loaded = False, True, move.weights.version
         wanted = self.wanted
         if wanted is None or wanted.assignment != move.assignment:
@@ -87,21 +87,22 @@ class RolloutRoles(WorkerRoles):
         return True
 
     def loaded_weights(self, move: Load) -> None:
-        """The engine serves other weights."""
+        """Note that the engine serves other weights."""
         self.busy, self.loaded = False, move.weights.version
 
-    def given_up(self, move: Acquire | Load) -> bool:
-        """The weights of a move are unusable, nothing was changed. Whether there are others now."""
+    def reject(self, move: Acquire | Load) -> bool:
+        """Note that the weights of a move are unusable; return True if there are others by now."""
         self.busy = False
         return self.published != move.weights
 
     def renew(self, incarnation: str) -> None:
-        """The next incarnation in the same process begins."""
+        """Begin the next incarnation in the same process."""
         self.incarnation, self.lost, self.joined = incarnation, False, False
 
     def _towards(self, wanted: r.RoleAssigned | None) -> Move | None:
         if wanted is None or wanted.slot is None:
             return None
+        # The trainer process of this worker may still hold the device.
         if self.policy_weights is None or self.published is None or self.trainer[1]:
             return None
         if self.held is not None and self.loaded != self.published.version:
@@ -122,40 +123,41 @@ class RolloutRoles(WorkerRoles):
             return
         self.epoch = record.epoch
         if record.process == "train":
-            self._hear_of_trainer(record.at_ms, False)
+            self._note_trainer(record.at_ms, False)
         elif record.incarnation == self.incarnation:
             self.lost, self.wanted = True, None
 
-    def _announce(self, record: PolicyWeights) -> None:
+    def _apply_policy(self, record: PolicyWeights) -> None:
         self.policy_weights = record
         if self.published is None or record.version > self.published.version:
             self.published = PublishedWeights(
                 record.version, record.directory, record.manifest_sha256
             )
 
-    def _hear_of_process(self, record: Record) -> None:
+    def _apply_process(self, record: Record) -> None:
         match record:
             case r.RoleAcquired(role="train") if record.worker == self.worker:
-                self._hear_of_trainer(record.at_ms, True)
+                self._note_trainer(record.at_ms, True)
             case r.RoleReleased(role="train") if record.worker == self.worker:
-                self._hear_of_trainer(record.at_ms, False)
+                self._note_trainer(record.at_ms, False)
             case r.WorkerHeartbeat(process="train") if record.worker == self.worker:
-                self._hear_of_trainer(record.at_ms, record.role == "train")
+                self._note_trainer(record.at_ms, record.role == "train")
             case r.WorkerHeartbeat() if record.incarnation == self.incarnation:
                 self._join(record.at_ms)
 
     def _join(self, at_ms: int) -> None:
         self.joined = True
+        # `fleet` keeps the last heartbeat of a trainer process that was killed.
         if at_ms - self.trainer[0] > TRAINER_SILENT_MS:
             self.trainer = (at_ms, False)
 
-    def _hear_of_trainer(self, at_ms: int, holds: bool) -> None:
-        if at_ms >= self.trainer[0]:
+    def _note_trainer(self, at_ms: int, holds: bool) -> None:
+        if at_ms >= self.trainer[0]:  # `control` and `fleet` have no common order
             self.trainer = (at_ms, holds)
 
 
 def concerns(record: Record, worker: str, policy: str) -> bool:
-    """Whether `RolloutRoles` of this worker wants to see the record."""
+    """Return True if `RolloutRoles` of this worker folds the record."""
     match record:
         case r.SchedulerClaimed() | r.SchedulerSnapshot():
             return True

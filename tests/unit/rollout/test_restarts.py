@@ -5,11 +5,11 @@ from producers.rollout.restarts import Restarts
 
 def test_so_many_restarts_are_allowed_in_any_such_time() -> None:
     restarts = Restarts(most=2, within_s=600)
-    assert [restarts.again(now_s) for now_s in (0, 1, 2)] == [True, True, False]
-    assert restarts.again(600)
-    assert not restarts.again(600.5)
-    assert restarts.again(601)
+    assert [restarts.allow(now_s) for now_s in (0, 1, 2)] == [True, True, False]
+    assert restarts.allow(600)
+    assert not restarts.allow(600.5)
+    assert restarts.allow(601)
 
 
 def test_none_may_be_allowed() -> None:
-    assert not Restarts(most=0).again(0)
+    assert not Restarts(most=0).allow(0)

@@ -202,10 +202,10 @@ def test_unusable_weights_are_left_out_only_if_others_were_published() -> None:
     move = roles.next_move()
     assert isinstance(move, Load)
     roles.begin()
-    assert not roles.given_up(move)
+    assert not roles.reject(move)
     roles.begin()
     roles.apply(published(2))
-    assert roles.given_up(move)
+    assert roles.reject(move)
     following = roles.next_move()
     assert isinstance(following, Load)
     assert following.weights.version == 2
