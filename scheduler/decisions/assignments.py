@@ -52,7 +52,7 @@ def new_assignments(
     """Return the assignments still needed for the wanted roles, without optional ones that do not
     pay.
     """
-    due = _due(snapshot, wanted)
+    due = _due_changes(snapshot, wanted)
     slots = _free_slots(state, {want.worker for want in due})
     number, epoch = state.newest_assignment, state.steps.gang.epoch + 1
     assigned: list[r.RoleAssigned] = []
@@ -119,25 +119,25 @@ def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[
     ]
 
 
-def _due(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
+def _due_changes(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
     present = snapshot.present
     gang = {want.worker for want in wanted if want.role == "train"}
     gang_changes = gang != snapshot.gang
     # A gang gets its assignments together, so it waits for a member that is taking rollout.
-    gang_waits = any(_on_its_way(present[name], "rollout") for name in gang)
+    gang_waits = any(_is_taking(present[name], "rollout") for name in gang)
     due = []
     for want in wanted:
         worker = present[want.worker]
         if want.role == "train":
             change = gang_changes and not gang_waits
         else:
-            change = worker.role != want.role and not _on_its_way(worker, "train")
+            change = worker.role != want.role and not _is_taking(worker, "train")
         if change and (not want.optional or gates.may_leave(snapshot, worker)):
             due.append(want)
     return due
 
 
-def _on_its_way(worker: WorkerView, role: str) -> bool:
+def _is_taking(worker: WorkerView, role: str) -> bool:
     """Return True if the worker is taking this role now.
 
     It is left alone until it has the role or its deadline passes: its device is not free before.

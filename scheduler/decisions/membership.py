@@ -20,7 +20,7 @@ def lost(
     for name, worker in state.workers.items():
         for process, known in worker.processes.items():
             latest = fleet.heartbeats.get((name, process))
-            if reason := _why_lost(latest, known.incarnation, contact, timeout_ms):
+            if reason := _reason_lost(latest, known.incarnation, contact, timeout_ms):
                 found.append(
                     WorkerLost(
                         epoch=state.epoch,
@@ -55,7 +55,7 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
     return found
 
 
-def _why_lost(
+def _reason_lost(
     latest: LatestHeartbeat | None, incarnation: str, contact: Contact, timeout_ms: int
 ) -> str:
     if latest is None:

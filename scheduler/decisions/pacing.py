@@ -87,7 +87,9 @@ def evaluations(
 def expirations(state: State, now_ms: int) -> list[r.GroupExpired]:
     """Return the groups whose deadline has passed, each once."""
     return [
-        r.GroupExpired(epoch=state.epoch, at_ms=now_ms, group_id=name, detail=_missing(group))
+        r.GroupExpired(
+            epoch=state.epoch, at_ms=now_ms, group_id=name, detail=_failed_samples(group)
+        )
         for name, group in state.ledger.groups.items()
         if not group.ready and not group.expired and now_ms >= group.deadline_ms
     ]
@@ -108,7 +110,8 @@ def tasks(
     return [
         _task(name, group, sample, attempt, settings, source)
         for name, group in ledger.groups.items()
-        if (source := sources.get(group.purpose)) and _open(group, name in issued, settings, now_ms)
+        if (source := sources.get(group.purpose))
+        and _may_be_due(group, name in issued, settings, now_ms)
         if group.task_id in source.by_id
         for sample in range(_size(group, settings))
         if (attempt := due_attempt(group, sample, settings, now_ms))
@@ -116,7 +119,9 @@ def tasks(
     ]
 
 
-def _open(group: AdmittedGroup, issued: bool, settings: SchedulerSettings, now_ms: int) -> bool:
+def _may_be_due(
+    group: AdmittedGroup, issued: bool, settings: SchedulerSettings, now_ms: int
+) -> bool:
     """Return True if a sample of the group may be due: a cheap test that excludes most groups."""
     if group.ready or group.expired:
         return False
@@ -193,6 +198,6 @@ def _task(
     )
 
 
-def _missing(group: AdmittedGroup) -> str:
+def _failed_samples(group: AdmittedGroup) -> str:
     failed = ", ".join(str(sample) for sample in sorted(group.failures))
     return f"samples that failed: {failed}" if failed else ""

@@ -67,7 +67,7 @@ def _ready(ledger: Ledger, record: r.GroupReady) -> Ledger:
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
     ledger = replace(ledger, moved_ms=record.at_ms)
-    return _with(ledger, record.group_id, replace(group, ready=True))
+    return _with_group(ledger, record.group_id, replace(group, ready=True))
 
 
 def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
@@ -79,7 +79,7 @@ def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
         return ledger
     failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms)
     failures = {**group.failures, record.sample: failure}
-    return _with(ledger, record.group_id, replace(group, failures=failures))
+    return _with_group(ledger, record.group_id, replace(group, failures=failures))
 
 
 def _expired(ledger: Ledger, record: r.GroupExpired) -> Ledger:
@@ -88,7 +88,7 @@ def _expired(ledger: Ledger, record: r.GroupExpired) -> Ledger:
         return ledger
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
-    return _with(ledger, record.group_id, replace(group, expired=True))
+    return _with_group(ledger, record.group_id, replace(group, expired=True))
 
 
 def _dropped(ledger: Ledger, record: r.GroupDropped) -> Ledger:
@@ -151,5 +151,5 @@ def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
     )
 
 
-def _with(ledger: Ledger, name: str, group: AdmittedGroup) -> Ledger:
+def _with_group(ledger: Ledger, name: str, group: AdmittedGroup) -> Ledger:
     return replace(ledger, groups={**ledger.groups, name: group})

@@ -62,15 +62,17 @@ def apply(state: State, record: Record) -> State:
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
     return replace(
-        _noted(state, record),
+        _own_fields(state, record),
         workers=workers.apply(state.workers, record),
         ledger=groups.apply(state.ledger, record),
         steps=steps.apply(state.steps, record),
-        costs=costs.apply(state.costs, record) if _measures(state, record) else state.costs,
+        costs=costs.apply(state.costs, record)
+        if _measures_training(state, record)
+        else state.costs,
     )
 
 
-def _measures(state: State, record: Record) -> bool:
+def _measures_training(state: State, record: Record) -> bool:
     """Return False for ready groups that this scheduler did not admit for training.
 
     Evaluations and groups from elsewhere would distort the rate at which groups get ready.
@@ -92,7 +94,8 @@ def from_json(data: bytes) -> State | None:
     return stored.state if stored.form == _form() else None
 
 
-def _noted(state: State, record: Record) -> State:
+def _own_fields(state: State, record: Record) -> State:
+    """Return the state after a record, without the parts that have a fold of their own."""
     match record:
         case r.SchedulerClaimed() if record.epoch > state.epoch:
             return replace(
@@ -129,5 +132,5 @@ def _adapter() -> TypeAdapter[_Stored]:
 
 @cache
 def _form() -> str:
-    """Return a hash of the fields of `State`, which changes when a release changes them."""
+    """Return a hash of the form of `State`, which changes when a release changes it."""
     return sha256(json.dumps(_adapter().json_schema(), sort_keys=True).encode()).hexdigest()

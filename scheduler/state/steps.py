@@ -66,7 +66,7 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
             kept = {step: batch for step, batch in steps.batches.items() if step < record.step}
             return replace(steps, batches={**kept, record.step: ReadyBatch(ready_ms=record.at_ms)})
         case r.RoleAssigned() if record.gang_epoch > 0:
-            return replace(steps, gang=_joined(steps.gang, record))
+            return replace(steps, gang=_gang_with(steps.gang, record))
         case r.StepStarted() if record.step in steps.batches:
             batch = replace(
                 steps.batches[record.step],
@@ -78,20 +78,20 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
             # A resumed trainer commits earlier steps again.
             return replace(steps, committed=max(steps.committed, record.step + 1))
         case r.StepCompleted() | r.StepSkipped():
-            return _over(steps, record.step, record.at_ms)
+            return _step_ended(steps, record.step, record.at_ms)
         case r.WeightsPublished():
             return replace(steps, version=record.version)
     return steps
 
 
-def _joined(gang: Gang, record: r.RoleAssigned) -> Gang:
+def _gang_with(gang: Gang, record: r.RoleAssigned) -> Gang:
     if record.gang_epoch < gang.epoch:
         return gang
     before = gang.members if record.gang_epoch == gang.epoch else {}
     return Gang(epoch=record.gang_epoch, members={**before, record.worker: record.assignment})
 
 
-def _over(steps: TrainingProgress, step: int, at_ms: int) -> TrainingProgress:
+def _step_ended(steps: TrainingProgress, step: int, at_ms: int) -> TrainingProgress:
     return replace(
         steps,
         batches={number: batch for number, batch in steps.batches.items() if number > step},

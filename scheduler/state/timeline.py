@@ -160,9 +160,9 @@ class _TimelineFold:
                     self._enter(worker, TRAIN, record.at_ms)
             case r.StepCompleted():
                 self.steps.append(StepEnd(record.step, record.version, record.at_ms))
-                self._step_over(record.at_ms)
+                self._end_step(record.at_ms)
             case r.StepSkipped():
-                self._step_over(record.at_ms)
+                self._end_step(record.at_ms)
             case r.GroupAdmitted() if record.purpose != EVAL and self.first_group_ms is None:
                 self.first_group_ms = record.at_ms
             case r.WorkerUsage():
@@ -175,7 +175,7 @@ class _TimelineFold:
             case r.GenerationResumed() if self._state(record.worker) == PAUSED:
                 self._enter(record.worker, ROLLOUT, record.at_ms)
 
-    def _step_over(self, at_ms: int) -> None:
+    def _end_step(self, at_ms: int) -> None:
         for worker in list(self.states):
             if self._state(worker) == TRAIN:
                 self._enter(worker, WAITING, at_ms)
