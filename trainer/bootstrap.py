@@ -32,7 +32,7 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
 from trainer.recovery.resume import Resume, resume_from
 from trainer.roles.device import TrainerDevice
-from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.process import TrainerProcess
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
@@ -105,8 +105,8 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
     producer = Producer(settings.kafka, _client_id(settings))
     roles = TrainerRoles(settings.trainer.worker, new_incarnation())
     found.restore_roles(roles)
-    vitals, activity = Vitals(), ActivityAccount(settings.trainer.worker, "train", now_ms())
-    heartbeat = Heartbeat(settings, producer, roles, vitals, activity, now_ms)
+    status, activity = TrainerStatus(), ActivityAccount(settings.trainer.worker, "train", now_ms())
+    heartbeat = Heartbeat(settings, producer, roles, status, activity, now_ms)
     heartbeat.start()
     control = Reader(settings.kafka, f"{_client_id(settings)}-control", dead_letters=producer)
     inbox = Inbox[Never]()
@@ -117,7 +117,7 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
         settings=settings,
         producer=producer,
         roles=roles,
-        vitals=vitals,
+        status=status,
         activity=activity,
         heartbeat=heartbeat,
         control=ReaderThread("trainer control", control, inbox.post, inbox.fail),

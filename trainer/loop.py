@@ -43,7 +43,7 @@ class Loop:
         """Run until the last step is done or `stop` is set. Raise the error of any part."""
         work, worker = self.process.work, self.process.roles.worker
         with closing(self.reports), self.process.running(self.sessions):
-            step, version = self.steps.origin.step, self.process.vitals.version
+            step, version = self.steps.origin.step, self.process.status.version
             ready(_log, "trainer %s is ready at step %d, version %s", worker, step, version)
             while not (stop.is_set() or (work.idle and self.steps.all_done)):
                 self._receive()

@@ -36,7 +36,7 @@ class TrainerDevice:
                 )
             case "rejoin":
                 self.process.roles.rejoined(new_incarnation())
-                self.process.heartbeat.beat()
+                self.process.heartbeat.send()
 
     def rest(self) -> None:
         """Set the state of a process that does nothing: with the role, or without it."""
@@ -71,7 +71,7 @@ class TrainerDevice:
             incarnation=process.roles.incarnation,
             role="train",
             assignment=assignment,
-            version=process.vitals.version,
+            version=process.status.version,
             took_ms=process.now_ms() - began_ms,
         )
         _log.info("role train acquired in %d ms", acquired.took_ms)
@@ -95,4 +95,4 @@ class TrainerDevice:
     def _report(self, record: r.RoleAcquired | r.RoleReleased) -> None:
         self.process.send(record)
         self.rest()
-        self.process.heartbeat.beat()
+        self.process.heartbeat.send()

@@ -1,4 +1,8 @@
-"""Heartbeats and activity reports, from a thread of their own: a step may take minutes."""
+"""Heartbeats and activity records of a trainer process.
+
+A thread of its own sends them, because the main thread may wait for minutes: when it loads a model,
+or when it saves at the end.
+"""
 
 import threading
 from collections.abc import Callable
@@ -15,44 +19,44 @@ _END_TIMEOUT_S = 10
 
 
 @dataclass(slots=True)
-class Vitals:
-    """What the loop tells the world about itself."""
+class TrainerStatus:
+    """The state of the process as heartbeats report it; the loop's thread writes it."""
 
     state: str = "starting"
-    """starting, ready, asleep, training or failed."""
+    """`starting`, `ready`, `asleep`, `training` or `failed`."""
     version: int | None = None
     """Policy version in memory."""
 
 
 class Heartbeat:
-    """Writes `WorkerHeartbeat` to `fleet` and `WorkerUsage` to `control` until closed."""
+    """The thread that sends `WorkerHeartbeat` to `fleet` and `WorkerUsage` to `control`."""
 
     def __init__(
         self,
         settings: TrainerSettings,
         producer: Producer,
         roles: TrainerRoles,
-        vitals: Vitals,
+        status: TrainerStatus,
         activity: ActivityAccount,
         now_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._producer = producer
         self._roles = roles
-        self._vitals = vitals
+        self._status = status
         self._activity = activity
         self._now_ms = now_ms
         self._ending = threading.Event()
-        self._accounted_ms = now_ms()
+        self._reported_ms = now_ms()
         self._thread = threading.Thread(target=self._run, name="trainer heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begins, with a first beat before it returns."""
-        self.beat()
+        """Send the first heartbeat, then start the thread."""
+        self.send()
         self._thread.start()
 
-    def beat(self) -> None:
-        """Tells the present state at once."""
+    def send(self) -> None:
+        """Send a heartbeat at once, from any thread."""
         trainer, roles = self._settings.trainer, self._roles
         record = WorkerHeartbeat(
             worker=roles.worker,
@@ -61,30 +65,30 @@ class Heartbeat:
             tags=trainer.tags,
             role="train" if roles.held else "none",
             assignment=roles.assignment,
-            state=self._vitals.state,
-            version=self._vitals.version,
+            state=self._status.state,
+            version=self._status.version,
             policy=self._settings.run.policy,
             hardware=trainer.hardware,
             at_ms=self._now_ms(),
         )
         self._producer.send(FLEET.name, record, key=fleet_key(record))
 
-    def account(self) -> None:
-        """Tells what was done since the last account."""
-        self._accounted_ms = self._now_ms()
-        if record := self._activity.report(self._roles.incarnation, self._accounted_ms):
+    def report_activity(self) -> None:
+        """Send the activity since the last report, unless there was no role in that time."""
+        self._reported_ms = self._now_ms()
+        if record := self._activity.report(self._roles.incarnation, self._reported_ms):
             self._producer.send(CONTROL.name, record)
 
     def close(self) -> None:
-        """Ends with a last sign of life and a last account."""
+        """End the thread, then send a last heartbeat and a last activity record."""
         self._ending.set()
         self._thread.join(_END_TIMEOUT_S)
-        self.beat()
-        self.account()
+        self.send()
+        self.report_activity()
 
     def _run(self) -> None:
         trainer = self._settings.trainer
         while not self._ending.wait(trainer.heartbeat_s):
-            self.beat()
-            if self._now_ms() - self._accounted_ms >= trainer.usage_s * 1000:
-                self.account()
+            self.send()
+            if self._now_ms() - self._reported_ms >= trainer.usage_s * 1000:
+                self.report_activity()

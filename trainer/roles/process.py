@@ -1,7 +1,7 @@
 """The parts of a trainer process that leader and followers share, and how they start and end.
 
 Made by `trainer/bootstrap.py`. The loop, the follower, the device and the steps all work through
-it. Its fields are used from the loop's thread; the heartbeat's thread reads `roles` and `vitals`.
+it. Its fields are used from the loop's thread; the heartbeat's thread reads `roles` and `status`.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from infra.worker.activity import Activity, ActivityAccount
 from schemas.records import Record, StepStarted
 from schemas.topics import CONTROL
 from trainer.roles import gang_errors
-from trainer.roles.heartbeat import Heartbeat, Vitals
+from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
 from trainer.work import Work
@@ -29,7 +29,7 @@ class TrainerProcess:
     settings: TrainerSettings
     producer: Producer
     roles: TrainerRoles
-    vitals: Vitals
+    status: TrainerStatus
     activity: ActivityAccount
     heartbeat: Heartbeat
     control: ReaderThread
@@ -45,7 +45,7 @@ class TrainerProcess:
 
     def enter(self, state: str, activity: Activity) -> None:
         """Set what heartbeats and activity records report from now on."""
-        self.vitals.state = state
+        self.status.state = state
         self.activity.enter(activity, self.now_ms())
 
     def check_gang(self, started: StepStarted | None = None) -> None:
@@ -64,7 +64,7 @@ class TrainerProcess:
                 reader.start()
             yield
         except BaseException:
-            self.vitals.state = "failed"
+            self.status.state = "failed"
             raise
         finally:
             # A reader that waits for room in the inbox would never end.

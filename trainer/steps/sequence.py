@@ -62,7 +62,7 @@ class StepSequence:
         self._announced: Announced | None = None
         self._started: r.StepStarted | None = None
         self._evaluated: dict[str, float] = {}
-        process.vitals.version = self.origin.version
+        process.status.version = self.origin.version
 
     @property
     def all_done(self) -> bool:
@@ -158,7 +158,7 @@ class StepSequence:
         process.activity.add_tokens(order.batch.trained())
         self.origin = Origin(step, order.next_version, order.lineage)
         self._next_version, self._announced = order.next_version + 1, None
-        process.vitals.version = order.next_version
+        process.status.version = order.next_version
         process.send(*self._reports.report_step(done))
         if step % process.settings.trainer.checkpoint_every == 0 or self.all_done:
             self._save()
