@@ -72,12 +72,14 @@ class Ownership:
             takeover = Takeover(partition)
             self._partitions[number], self._takeovers[number] = partition, takeover
             self._actor.forget(number)  # commands of an earlier assignment
+            # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
         starts = {
             number: progress.rebuild if progress.rebuild >= 0 else BEGINNING
             for number, (_, progress) in partitions.items()
         }
+        # What the inbox holds before `_begin` was read for an earlier assignment.
         self._readers.add_sessions(starts, lambda: self._inbox.post(partial(_begin, begun)))
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
@@ -107,6 +109,7 @@ class Ownership:
         if partition is None or (takeover is not None and not takeover.reading):
             return
         folded = partition.apply(received.record, received.offset, self._contexts.fleet.strictness)
+        # A claim decides who owns; until then events are only noted, afterwards acted on.
         if isinstance(received.record, PartitionClaimed):
             self._claimed(partition, received.record)
         elif takeover is not None:
@@ -146,6 +149,7 @@ class Ownership:
 
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
         # The order matters: replies that may be missing, then turns, then commands behind them.
+        # Commands before this end may have been carried out by former owners.
         self._readers.ask_for_end(
             partition.number, lambda end: self._inbox.post(partial(_end_known, partition, end))
         )

@@ -110,6 +110,7 @@ class Placement:
             if partition is None or not partition.owned:
                 continue  # its next owner resumes all its turns
             session = partition.sessions.get(session_id)
+            # A dispatch of this turn may be on its way to the log.
             if partition.reading_back(session_id):
                 self.add_waiting(partition, session_id)
                 self._arrivals_tried = -1  # try again in the next round

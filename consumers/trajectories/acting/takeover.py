@@ -23,6 +23,7 @@ class Takeover:
     def note_event(self, received: Received, folded: Folded) -> None:
         """Note an event of a former owner that the partition has just applied."""
         partition, session = self.partition, folded.session
+        # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
         if folded.accepted and not covered:
             self.unanswered.append((received, folded))

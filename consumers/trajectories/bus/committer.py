@@ -93,6 +93,7 @@ class Committer:
 
     def _commit(self, job: Job) -> bool:
         try:
+            # The progress says that replies up to `covered` are sent: no later owner repeats them.
             self._await_settled(job.sent)
             # In a rebalance the reader waits for the main thread, which may wait for `idle`.
             metadata = self._requests.ask(_group_metadata, _METADATA_TIMEOUT_S)
@@ -139,6 +140,7 @@ class Committer:
                 if self._closing.is_set():
                     raise
                 _log.warning("cannot find out yet if the transaction was committed: %s", error)
+        # Each commit has a progress of its own, so equal progress proves that this one took effect.
         return all(
             PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()

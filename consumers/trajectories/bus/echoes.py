@@ -21,6 +21,7 @@ class Echoes:
     def decode(self, value: bytes) -> Record:
         """Return the record that `value` encodes. Raises `UndecodableRecord`."""
         known = self._expected.pop(value, None)
+        # Unknown: a worker's event, a former owner's, or one that was forgotten.
         return decode(value) if known is None else known
 
     def forget(self) -> None:

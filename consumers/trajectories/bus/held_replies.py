@@ -79,6 +79,7 @@ class _Run:
         reply = addressed.reply
         if not self._open or not isinstance(reply, ReplyDelta | ReplyFinished):
             return False
+        # An end without a message reports a failure, which has no tokens to go on from.
         failed = isinstance(reply, ReplyFinished) and reply.message is None
         if failed or reply.token_offset != self._next_token or not self._add(reply.delta):
             return False
@@ -90,7 +91,7 @@ class _Run:
         return True
 
     def whole(self) -> Addressed:
-        """Return one reply that says the same as all of them."""
+        """Return one reply with the content of all of them."""
         if len(self._all) == 1:
             return self._all[0]
         replies: list[Any] = [one.reply for one in self._all]

@@ -58,6 +58,7 @@ class Readers:
         self._fleet.start()
         topics = [(FLEET.name, 0), (CONTROL.name, 0)]
         ends = self._fleet.ask(lambda reader: reader.ends(topics))
+        # `control` from now on: who serves at this moment is known from heartbeats on `fleet`.
         starts = {(FLEET.name, 0): BEGINNING, (CONTROL.name, 0): ends[CONTROL.name, 0]}
         self._fleet.call(lambda reader: reader.assign(starts))
         self._fleet.await_position((FLEET.name, 0), ends[FLEET.name, 0], _CATCH_UP_TIMEOUT_S)

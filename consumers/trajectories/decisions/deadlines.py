@@ -32,7 +32,7 @@ def _deadlines(session: Session) -> Iterator[int]:
         yield turn.started.deadline_ms
         if turn.worker is not None:
             yield turn.last_progress_ms + turn.no_progress_ms
-    if session.closed is not None:
+    if session.closed is not None:  # only its reward may still come
         yield session.closed.await_reward_until_ms
         return
     yield session.opened.at_ms + session.opened.max_age_ms

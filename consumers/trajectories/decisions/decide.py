@@ -10,7 +10,7 @@ from dataclasses import replace
 from consumers.trajectories.decisions import dispatch
 from consumers.trajectories.decisions.context import Context, Decision
 from consumers.trajectories.decisions.retries import KeyReused, meant_turn
-from consumers.trajectories.decisions.turn_start import BadRequest, start
+from consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
 from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.fold import judgement
 from consumers.trajectories.sessions.session import Session, Turn
@@ -19,8 +19,7 @@ from schemas.identity import named_session_id
 from schemas.topics import SESSIONS
 
 _ENVELOPE_BYTES = 65_536
-"""Room in a record for everything that `_record_bytes` does not count."""
-_BIAS_BYTES = 24
+"""Room in a record for everything that `record_bytes` does not count."""
 
 
 def decide(session: Session | None, command: Command, context: Context) -> Decision:
@@ -65,6 +64,7 @@ def _refusal(
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
         return _reward_refusal(session, command, context)
+    # Closing has ended all turns, so a cancel that comes later is no error and decides nothing.
     if session.closed and not isinstance(command, r.CancelTurn):
         return refuse(command, context, 409, "session_closed", session.closed.reason)
     return None
@@ -186,28 +186,12 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
             f"the context holds {policy.max_context} with the answer"
         )
         return Decision([refuse(command, context, 400, "prompt_too_long", detail)])
-    if (size := _record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+    if (size := record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
         detail = f"the turn takes {size} bytes on the log, which is too many"
         return Decision([refuse(command, context, 413, "request_too_large", detail)])
     decision = Decision([started])
     decision.extend(dispatch.first(session, started, prompt, context))
     return decision
-
-
-def _record_bytes(started: r.TurnStarted) -> int:
-    """Return about how many bytes the event takes on the log: all that can grow large."""
-    return (
-        len(started.suffix_ids)
-        + len(started.tools or b"")
-        + sum(map(len, started.new_messages))
-        + _sampling_bytes(started.sampling_requested)
-        + _sampling_bytes(started.sampling_effective)
-    )
-
-
-def _sampling_bytes(sampling: r.Sampling) -> int:
-    texts = (sampling.json_schema or "", *sampling.stop)
-    return sum(len(text.encode()) for text in texts) + _BIAS_BYTES * len(sampling.logit_bias)
 
 
 def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:

@@ -12,6 +12,7 @@ from schemas.tokens import TOKEN_BYTES
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
     """Return the first dispatch of a turn, or an empty decision if no worker can take it now."""
+    # The parent's worker has the beginning of the prompt in its KV cache.
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
     worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))

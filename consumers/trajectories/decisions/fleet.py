@@ -36,7 +36,7 @@ class Departure:
     worker: str
     at_once: bool
     incarnation: str | None = None
-    """Incarnation whose turns are meant, or None for all of the worker."""
+    """Only turns of this incarnation, or None for all of the worker."""
 
 
 @dataclass(slots=True)
@@ -71,6 +71,7 @@ class RolloutFleet:
                 )
                 self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
+                # It has none of the turns of its earlier incarnations or roles.
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:
                 self.assignments[record.worker] = record.assignment
@@ -88,6 +89,7 @@ class RolloutFleet:
             case r.WeightsPublished():
                 self.versions[record.policy] = record.version
             case PolicyWeights():
+                # `fleet` and `control` are not ordered: the newer version may have been read first.
                 self.policies[record.policy] = record
                 known = self.versions.get(record.policy, -1)
                 self.versions[record.policy] = max(record.version, known)
@@ -120,6 +122,7 @@ class RolloutFleet:
         ]
         if not able:
             return None
+        # The margin of 4 keeps sessions on their workers while there are few turns at all.
         least = min(able, key=lambda worker: (worker.load, worker.worker))
         cached = next((worker for worker in able if worker.worker == affinity), least)
         return cached if cached.load <= 2 * least.load + 4 else least

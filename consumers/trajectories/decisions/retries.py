@@ -7,8 +7,8 @@ The vendors' clients send no key, only how often they tried before, and earlier 
 reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own: with
 the same question, begun by an earlier try, with an answer that the client may lack. In doubt a new
 turn starts: that costs a sibling that is not trained, while joining another call's turn would
-return an old sample as a new one. One case cannot be told apart: a retry whose first try did not
-reach the log joins a turn of the same question that another call is waiting for.
+return an old sample as a new one. One case goes wrong: a retry whose first try did not reach
+the log joins a turn of the same question that another call is waiting for.
 """
 
 from consumers.trajectories.decisions.context import Context

@@ -19,6 +19,7 @@ from schemas.records import PolicyWeights
 from schemas.tokens import TOKEN_BYTES
 
 _UNFORCED = ("auto", "none")
+_BIAS_BYTES = 24
 
 
 class BadRequest(ValueError):
@@ -37,6 +38,22 @@ def start(
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
     return _event(command, policy, context, found, sampling), found.prompt_ids
+
+
+def record_bytes(started: r.TurnStarted) -> int:
+    """Return about how many bytes the event takes on the log: all that can grow large."""
+    return (
+        len(started.suffix_ids)
+        + len(started.tools or b"")
+        + sum(map(len, started.new_messages))
+        + _sampling_bytes(started.sampling_requested)
+        + _sampling_bytes(started.sampling_effective)
+    )
+
+
+def _sampling_bytes(sampling: r.Sampling) -> int:
+    texts = (sampling.json_schema or "", *sampling.stop)
+    return sum(len(text.encode()) for text in texts) + _BIAS_BYTES * len(sampling.logit_bias)
 
 
 def _event(
@@ -126,5 +143,6 @@ def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
         detail = f"the session has no response {command.previous_turn!r} to go on from"
         raise BadRequest(detail, "previous_response_not_found")
     inherited = session.history(turn)[turn.started.own_messages :]
+    # Each request brings its own instructions, which stand before the history.
     own = command.own_messages
     return [*command.messages[:own], *inherited, *command.messages[own:]]

@@ -51,6 +51,7 @@ def _extended(
         for turn, known in _whole_texts(session)
         if turn.started.policy == policy and text.startswith(known) and len(text) > len(known)
     ]
+    # Longest first, and of equal ones the latest, since sorting keeps the reversed order.
     for turn, known in sorted(reversed(begun), key=lambda one: -len(one[1])):
         found = _behind(session, turn, text[len(known) :], key, encoder)
         if found is not None:
@@ -80,6 +81,7 @@ def _behind(
 ) -> Match | None:
     node = session.tree.nodes[turn.node]
     end = _end_of_text(bytes(node.ids), encoder.stop_token_ids)
+    # Without a stop token at its end, the turn was stopped by a string that the answer leaves out.
     stopped_by = ""
     if turn.finish_reason == "stop" and end == node.length:
         stopped_by = encoder.decode(bytes(node.ids)).removeprefix(_answer(turn))

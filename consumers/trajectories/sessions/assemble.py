@@ -116,6 +116,7 @@ def _merge(session: Session) -> _Merged:
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     return _Merged(
         tokens=b"".join(node.ids for node in nodes),
+        # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
         logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
         loss_mask=b"".join(masks),
         spans=_spans(nodes, starts),
@@ -185,6 +186,8 @@ def _starts(nodes: list[Node]) -> list[int]:
 def _mask(node: Node, reason: str) -> bytes:
     """Return a byte for each token: 1 if sampled by one known version, without `reason`."""
     mask = bytearray(node.length)
+    # A span with two versions was sampled while weights were replaced; which one sampled which
+    # token is not known.
     if reason or node.origin != "policy" or not node.spans:
         return bytes(mask)
     ends = [span.start for span in node.spans[1:]] + [node.length]

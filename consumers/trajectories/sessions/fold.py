@@ -85,6 +85,7 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     late = session.closed is not None or turn_id in session.turns
     if late or not tree.holds(event.parent_node, event.parent_end):
         return Folded(session, False)
+    # Two nodes for each turn: what the prompt adds, and behind it what will be sampled.
     prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
     prompt.ids += event.suffix_ids
     sampled = tree.grow(prompt.node_id, prompt.length, "policy", turn_id, offset)
@@ -129,6 +130,7 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
     for tensor in event.tensors:
         turn.tensors[tensor.name] = _appended(turn.tensors.get(tensor.name), tensor)
     turn.last_progress_ms = session.last_activity_ms = event.at_ms
+    # A retry that joins the running turn gets its output so far; once completed, the whole of it.
     if turn.started.stream and event.token_ids and not isinstance(event, r.TurnCompleted):
         turn.progress.append(event)
     if isinstance(event, r.TurnInterrupted):
@@ -162,6 +164,7 @@ def _fail(session: Session, event: r.TurnFailed) -> Folded:
 
 def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
     turn = session.running.get(event.turn_id)
+    # Carried out, even if the turn has ended meanwhile.
     if event.command_id is not None:
         session.commands.add(event.command_id)
     if turn is None:

@@ -178,6 +178,7 @@ class Partition:
             self.commands.pop(command_id, None)
             if not self.owned:
                 self.carried_out.add(command_id)
+        # Only the owner writes events of its epoch, so this is one that `appended` counted.
         if self.owned and epoch == self.epoch:
             name = session_name(session_id)
             if self.unread[name] <= 1:

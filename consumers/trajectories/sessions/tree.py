@@ -89,6 +89,7 @@ class Tree:
         return best
 
     def _walk(self, wanted: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
+        # Depth first in the order of ids, without recursion: trees get deeper than Python's stack.
         open_ends = [(root, 0) for root in reversed(self.roots)]
         while open_ends:
             node_id, start = open_ends.pop()
