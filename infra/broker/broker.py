@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Self
 
 from infra.broker.jars import default_cache
-from infra.broker.jvm import JavaProcess
 from infra.broker.programs import KafkaPrograms
 from infra.broker.storage import BrokerStorage
+from infra.child import ChildProcess
 from infra.errors import BrokerFailed, KafkaUnavailable
 from infra.kafka.topics import cluster_id
 from infra.ports import HOST, free_port, is_free, is_open
@@ -59,7 +59,7 @@ class Broker:
         self._ready_timeout_s = ready_timeout_s
         self._cache = cache or default_cache()
         self._write_archive = write_archive
-        self._process: JavaProcess | None = None
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -93,7 +93,7 @@ class Broker:
     @property
     def running(self) -> bool:
         """Whether the Java process runs."""
-        return self._process is not None and self._process.exit_status is None
+        return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int | None:
@@ -133,7 +133,7 @@ class Broker:
 
     def tail(self) -> str:
         """The last lines it logged since the last start."""
-        return self._storage.tail()
+        return self._process.tail() if self._process else ""
 
     def _start_somewhere(self, programs: KafkaPrograms) -> None:
         """A port that was free when it was picked may be taken by the time Kafka binds it."""
@@ -152,8 +152,7 @@ class Broker:
         file = self._storage.properties_file
         if not self._storage.formatted and (problem := programs.format(file)):
             raise self._failed("its storage could not be formatted", problem)
-        self._storage.mark_log()
-        self._process = JavaProcess(programs.server(file), self.log_file)
+        self._process = ChildProcess(programs.server(file), self.log_file)
         self._port = port
         self._wait_until_ready(self._process, port)
 
@@ -165,7 +164,7 @@ class Broker:
                 raise self._failed("another broker is running over this directory")
             time.sleep(0.05)
 
-    def _wait_until_ready(self, process: JavaProcess, port: int) -> None:
+    def _wait_until_ready(self, process: ChildProcess, port: int) -> None:
         """An open port is not enough; the controller must have let the broker in as well."""
         deadline = time.monotonic() + self._ready_timeout_s
         while not process.wait(0.02):

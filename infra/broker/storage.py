@@ -15,8 +15,6 @@ from pathlib import Path
 
 from infra.broker.properties import as_text, properties
 
-TAIL_LINES = 25
-
 
 class BrokerStorage:
     """One broker's directory; made when first used."""
@@ -26,7 +24,6 @@ class BrokerStorage:
         self.log_file = self.directory / "broker.log"
         self.properties_file = self.directory / "server.properties"
         self._kafka = self.directory / "log"
-        self._log_start = 0
 
     @property
     def formatted(self) -> bool:
@@ -53,18 +50,6 @@ class BrokerStorage:
     def make(self) -> None:
         """Makes the directory, for this user only, if it is not there."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def mark_log(self) -> None:
-        """What is logged from now on is what `tail` shows."""
-        self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
-
-    def tail(self) -> str:
-        """The last lines logged since the mark."""
-        if not self.log_file.exists():
-            return ""
-        with self.log_file.open("rb") as stream:
-            stream.seek(self._log_start)
-            return "\n".join(stream.read().decode(errors="replace").splitlines()[-TAIL_LINES:])
 
     def remove(self) -> None:
         """Deletes it with all records."""

@@ -5,7 +5,6 @@ Its output goes to a file. If this process dies, however it does, the server is 
 """
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from infra.child import ChildProcess
 from infra.errors import SeamlessFlowError
 from infra.ports import HOST, free_port
 from producers.rollout.settings import VllmSection
@@ -24,8 +24,6 @@ STOP_S = 5.0
 """How long it may take to end in order; its GPU is free only then."""
 
 _KILLED_S = 5.0
-_TAIL_BYTES = 6_000
-_TAIL_LINES = 25
 
 
 class VllmNotStarted(SeamlessFlowError):
@@ -39,7 +37,7 @@ class VllmNotStarted(SeamlessFlowError):
         super().__init__(f"vLLM did not start: {reason}{shown}")
 
 
-class VllmServer:
+class VllmServer(ChildProcess):
     """Started by its constructor (`VllmNotStarted`); `await_ready` returns when it answers."""
 
     def __init__(self, settings: VllmSection, capacity: int, model: Path, log_file: Path) -> None:
@@ -48,26 +46,11 @@ class VllmServer:
             raise VllmNotStarted(reason)
         port = free_port()
         self.url = f"http://{HOST}:{port}"
-        self.log_file = log_file
         self._timeout_s = settings.start_timeout_s
         # Not resolved: a link in a virtual environment is what makes it one.
         wanted = launch(settings, capacity, model, port, os.environ)
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        self._log_start = log_file.stat().st_size if log_file.exists() else 0
-        with log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                _guarded(wanted.command),
-                env=dict(wanted.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in a terminal is not for the server
-            )
-
-    @property
-    def exit_status(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
+        super().__init__(_guarded(wanted.command), log_file, wanted.environment)
 
     def await_ready(self) -> None:
         """Waits until it answers. Raises `VllmNotStarted`."""
@@ -80,21 +63,9 @@ class VllmServer:
                     raise self._not_started(f"no answer within {self._timeout_s:g} s")
                 time.sleep(_POLL_S)
 
-    def tail(self) -> str:
-        """The end of what it logged since it was started."""
-        with self.log_file.open("rb") as log:
-            length = log.seek(0, 2)
-            log.seek(max(self._log_start, length - _TAIL_BYTES))
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
-
-    def stop(self) -> None:
-        """Ends it and its children; by force what does not end in time."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S + _KILLED_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def stop(self, timeout_s: float = STOP_S + _KILLED_S) -> None:
+        """End it and its children; by force what does not end in time."""
+        super().stop(timeout_s)
 
     def _not_started(self, reason: str) -> VllmNotStarted:
         return VllmNotStarted(reason, self.log_file, self.tail())
