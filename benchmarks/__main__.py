@@ -1,7 +1,7 @@
-"""`python -m benchmarks NAME [arguments]` runs one benchmark; without a name it lists them.
+"""Benchmarks: `python -m benchmarks NAME [arguments]` runs one; without a name it lists them.
 
-A benchmark is a module here with a `main`, which gets the arguments if it takes any and prints one
-line of JSON.
+A benchmark is a module of this folder with a `main`, which prints one line of JSON. It gets the
+arguments if it has a parameter for them.
 """
 
 import sys
@@ -13,7 +13,7 @@ _PARTS = {"__init__", "__main__"}
 
 
 def names() -> list[str]:
-    """All benchmarks."""
+    """Return the names of all benchmarks."""
     files = Path(__file__).parent.glob("*.py")
     return sorted(
         file.stem
@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 
 def main() -> None:
-    """Runs the benchmark that the first argument names."""
+    """Run the benchmark that the first argument names."""
     known = names()
     if len(sys.argv) < 2 or sys.argv[1] not in known:
         sys.exit(f"{__doc__}\nbenchmarks: {', '.join(known)}")

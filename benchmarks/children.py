@@ -1,4 +1,4 @@
-"""Processes of a benchmark: started with orders, measured by the CPU they use, ended together."""
+"""Processes of a benchmark: they read orders, their CPU time is measured, they end together."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Children:
         orders: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """Runs `python -m module` with orders as JSON on its standard input."""
+        """Run `python -m module` with orders as JSON on its standard input."""
         process = subprocess.Popen(
             [sys.executable, "-m", module],
             cwd=ROOT,
@@ -57,17 +57,17 @@ class Children:
         return process
 
     def pids(self) -> dict[str, int]:
-        """The processes that run."""
+        """Return the ids of the processes that run."""
         return {name: p.pid for name, p in self._processes.items() if p.poll() is None}
 
     def check(self) -> None:
-        """Raises `RuntimeError` when one has ended with an error."""
+        """Raise `RuntimeError` if a process has ended with an error."""
         for name, process in self._processes.items():
             if process.poll():
                 raise RuntimeError(f"{name} ended with status {process.returncode}")
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has used, user and system."""
+    """Return the seconds of CPU that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND

@@ -1,11 +1,11 @@
-"""Tokens a second of the torch engine, against `transformers`' own `generate` on the same model.
+"""Tokens a second of the torch engine, compared with `generate` of `transformers`.
 
     python -m benchmarks engine [--tokens 192] [--prompt 32] [--repeats 3]
 
-A random model of 131k parameters (hidden 64, 2 layers), float32, one thread. `generate_one_by_one`
-serves the sequences one after the other, which is what a plain loop does; `generate_padded` gets
-them all at once, equally long to the end, which is the best case for it. The best of the repeats
-counts; the time to prefill is in all figures.
+Both use one random model of 131k parameters (hidden 64, 2 layers), float32, one thread.
+`generate_one_by_one` serves the sequences one after the other, as a plain loop does;
+`generate_padded` gets all of them at once, equally long, which is its best case. The best of the
+repeats counts; all figures include the time to prefill.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Prompts = list[list[int]]
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks engine", description=__doc__)
     parser.add_argument("--tokens", type=int, default=192, help="sampled per sequence")
     parser.add_argument("--prompt", type=int, default=32, help="tokens of the shortest prompt")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> None:
 def compare(
     engine: TorchEngine, model: PreTrainedModel, count: int, asked: argparse.Namespace
 ) -> dict[str, float]:
-    """Tokens a second of each way to serve `count` sequences, and the engine's ratio to them."""
+    """Return tokens a second of each way to serve `count` sequences, and the engine's ratios."""
     ways: dict[str, Callable[[Prompts], None]] = {
         "torch_engine": lambda prompts: serve(engine, prompts, asked.tokens),
         "generate_padded": lambda prompts: generate(model, prompts, asked.tokens),
@@ -72,7 +72,7 @@ def compare(
 
 
 def serve(engine: TorchEngine, prompts: Prompts, tokens: int) -> None:
-    """All sequences through the engine at once."""
+    """Serve all sequences with the engine at once."""
     finished = threading.Semaphore(0)
 
     def on_chunk(chunk: TokenChunk) -> None:
@@ -88,7 +88,7 @@ def serve(engine: TorchEngine, prompts: Prompts, tokens: int) -> None:
 
 
 def generate(model: Any, prompts: Prompts, tokens: int) -> None:
-    """All sequences through one `generate`, padded on the left."""
+    """Serve all sequences with one `generate`, padded on the left."""
     width = max(len(prompt) for prompt in prompts)
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
@@ -104,7 +104,7 @@ def generate(model: Any, prompts: Prompts, tokens: int) -> None:
 
 
 def tiny_model() -> PreTrainedModel:
-    """The model of the quick start, with random weights and no end-of-sequence token."""
+    """Return a model as small as the demo's, with random weights and no end-of-sequence token."""
     torch.manual_seed(0)
     config = AutoConfig.for_model(
         "qwen3",
@@ -126,13 +126,13 @@ def tiny_model() -> PreTrainedModel:
 
 
 def draw_prompts(count: int, length: int, seed: int) -> Prompts:
-    """Random prompts of `length` and more tokens, all different."""
+    """Return random prompts of `length` and more tokens, all different."""
     random = np.random.default_rng(seed)
     return [random.integers(0, _VOCABULARY, length + i).tolist() for i in range(count)]
 
 
 def timed(work: Callable[[Prompts], None], prompts: Prompts) -> float:
-    """Seconds."""
+    """Return the seconds that the work takes."""
     start = time.perf_counter()
     work(prompts)
     return time.perf_counter() - start

@@ -1,15 +1,16 @@
-"""Latency and throughput of the whole path, and the CPU each process takes for a call.
+"""Latency and throughput of a call through all processes, and the CPU time that each takes.
 
     python -m benchmarks gateway [--levels 1,32,256] [--seconds 5] [--warm-up 20]
                                  [--manager real|scripted] [--calls plain|streamed|scored]
 
-Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator, all
-on this machine. A session has eight turns that extend each other. What a call takes is what the
-system adds to sampling. With `--manager scripted` only the gateway is real. Before the first level
-there is load for `--warm-up` seconds: a broker that has just started takes twice the CPU and more.
+Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator run
+on this machine. A session has eight turns that extend each other. The time of a call is the time
+that the system adds to sampling. With `--manager scripted` only the gateway is real. Load runs for
+`--warm-up` seconds before the first level: a broker that has just started takes at least twice the
+CPU.
 
-A `streamed` call gets its 70 tokens in 20 chunks; `first_` figures are of its first bytes. A
-`scored` call gets 200 tokens with their log-probs.
+The answer to a `streamed` call is 70 tokens in 20 chunks; `first_` figures are of its first bytes.
+The answer to a `scored` call is 200 tokens with their log-probs.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def _codes(number: int) -> str:
 
 @dataclass(frozen=True)
 class Calls:
-    """What is asked, and the answer to everything."""
+    """Kind of calls: their answer, which is always the same, and parameters of the request."""
 
     answer: str
     more: Mapping[str, object] = field(default_factory=dict)
@@ -72,8 +73,8 @@ _CALLS = {
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Where everything is."""
+class RunningSystem:
+    """Processes of the benchmark and their addresses."""
 
     children: Children
     kafka: KafkaSettings
@@ -87,7 +88,7 @@ class Stage:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks gateway", description=__doc__)
     parser.add_argument("--levels", default="1,32,256", help="calls at once, with commas")
     parser.add_argument("--seconds", type=float, default=5, help="measured time of a level")
@@ -109,26 +110,26 @@ def main(argv: Sequence[str]) -> None:
         assert broker.pid is not None
         url = f"http://127.0.0.1:{free_port()}"
         calls = _CALLS[asked.calls]
-        stage = Stage(children, broker.settings, broker.pid, url, asked.linger_ms, calls)
-        create_topics(stage.kafka, TOPICS.values())
-        _start(stage, Path(scratch), asked.manager)
+        system = RunningSystem(children, broker.settings, broker.pid, url, asked.linger_ms, calls)
+        create_topics(system.kafka, TOPICS.values())
+        _start(system, Path(scratch), asked.manager)
         if asked.warm_up:
-            _measured(stage, _WARM_UP_LEVEL, asked.warm_up)
+            _measured(system, _WARM_UP_LEVEL, asked.warm_up)
         for level in map(int, asked.levels.split(",")):
-            found |= _measured(stage, level, asked.seconds)
+            found |= _measured(system, level, asked.seconds)
     print(json.dumps(found))
 
 
-def _start(stage: Stage, scratch: Path, manager: str) -> None:
-    servers = {"bootstrap_servers": stage.kafka.bootstrap_servers, "linger_ms": stage.linger_ms}
-    content = stage.calls.answer
+def _start(system: RunningSystem, scratch: Path, manager: str) -> None:
+    servers = {"bootstrap_servers": system.kafka.bootstrap_servers, "linger_ms": system.linger_ms}
+    content = system.calls.answer
     message = json.dumps({"content": content, "role": "assistant"}, separators=(",", ":"))
-    variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": stage.kafka.bootstrap_servers}
+    variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": system.kafka.bootstrap_servers}
     if manager == "scripted":
         orders = {**servers, "message": message}
-        stage.children.start("manager", "benchmarks.load.scripted_manager", orders)
+        system.children.start("manager", "benchmarks.load.scripted_manager", orders)
     else:
-        ids = _published(stage, scratch)
+        ids = _published(system, scratch)
         orders = {
             **servers,
             "message": message,
@@ -136,22 +137,22 @@ def _start(stage: Stage, scratch: Path, manager: str) -> None:
             "token_ids": base64.b64encode(ids).decode(),
             "chunks": _CHUNKS,
         }
-        stage.children.start("worker", "benchmarks.load.scripted_worker", orders)
-        stage.children.start("manager", "consumers.trajectories", environment=variables)
+        system.children.start("worker", "benchmarks.load.scripted_worker", orders)
+        system.children.start("manager", "consumers.trajectories", environment=variables)
     gateway = {
-        "SEAMLESSFLOW_GATEWAY__PORT": stage.url.rpartition(":")[2],
+        "SEAMLESSFLOW_GATEWAY__PORT": system.url.rpartition(":")[2],
         "SEAMLESSFLOW_GATEWAY__SECRET": _SECRET,
-        "SEAMLESSFLOW_GATEWAY__LINGER_MS": str(stage.linger_ms),
+        "SEAMLESSFLOW_GATEWAY__LINGER_MS": str(system.linger_ms),
     }
-    stage.children.start("gateway", "producers.gateway", environment={**variables, **gateway})
-    _await_answer(stage)
+    system.children.start("gateway", "producers.gateway", environment={**variables, **gateway})
+    _await_answer(system)
 
 
-def _published(stage: Stage, directory: Path) -> bytes:
-    """Announces a policy; returns the tokens of the answer to everything."""
+def _published(system: RunningSystem, directory: Path) -> bytes:
+    """Announce a policy; return the tokens of the answer."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
-    # What a user says next then extends the session, as a tool's answer always does.
+    # With all thinking kept, the next user message extends the session, as tool messages do.
     renderer = RendererSettings("qwen3", thinking_retention="all")
     weights = PolicyWeights(
         policy=_POLICY,
@@ -166,25 +167,25 @@ def _published(stage: Stage, directory: Path) -> bytes:
         overrides=Sampling(),
         at_ms=now_ms(),
     )
-    producer = Producer(stage.kafka, "benchmark")
+    producer = Producer(system.kafka, "benchmark")
     producer.send(FLEET.name, weights, key=fleet_key(weights))
     producer.close()
     end = tokenizer.token_id("<|im_end|>")
     assert end is not None
-    return pack([*tokenizer.encode(stage.calls.answer), end])
+    return pack([*tokenizer.encode(system.calls.answer), end])
 
 
-def _await_answer(stage: Stage) -> None:
-    """Returns when a first turn was answered."""
+def _await_answer(system: RunningSystem) -> None:
+    """Wait until a first turn is answered."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while True:
-        stage.children.check()
+        system.children.check()
         try:
-            # So many that all partitions of fresh topics have been found to have a leader.
-            *_, token = asyncio.run(_opened(stage, 2 * REQUESTS.partitions))
-            headers = {"authorization": f"Bearer {token}"}
-            path = f"{stage.url}/v1/chat/completions"
-            httpx.post(path, headers=headers, content=_bodies(stage.calls)[0]).raise_for_status()
+            # So many sessions reach every partition: all of the new topics then have a leader.
+            *_, key = asyncio.run(_opened(system, 2 * REQUESTS.partitions))
+            headers = {"authorization": f"Bearer {key}"}
+            path = f"{system.url}/v1/chat/completions"
+            httpx.post(path, headers=headers, content=_bodies(system.calls)[0]).raise_for_status()
             return
         except (httpx.HTTPError, RuntimeError):
             if time.monotonic() > deadline:
@@ -192,34 +193,34 @@ def _await_answer(stage: Stage) -> None:
             time.sleep(0.1)
 
 
-def _measured(stage: Stage, connections: int, seconds: float) -> dict[str, object]:
+def _measured(system: RunningSystem, connections: int, seconds: float) -> dict[str, object]:
     sessions = _SESSIONS.get(connections, _MOST_SESSIONS)
-    place = httpx.URL(stage.url)
+    place = httpx.URL(system.url)
     orders = {
         "host": place.host,
         "port": place.port,
         "connections": connections,
         "warm_up_s": _WARM_UP_S,
         "seconds": seconds,
-        "tokens": asyncio.run(_opened(stage, sessions)),
-        "bodies": _bodies(stage.calls),
+        "tokens": asyncio.run(_opened(system, sessions)),
+        "bodies": _bodies(system.calls),
     }
-    load = stage.children.start("load", "benchmarks.load.http_load", orders)
+    load = system.children.start("load", "benchmarks.load.http_load", orders)
     assert load.stdout is not None
-    pids = {name: pid for name, pid in stage.pids().items() if name != "load"}
+    pids = {name: pid for name, pid in system.pids().items() if name != "load"}
     assert load.stdout.readline() == "begin\n", "the load generator ended"
     before = {name: cpu_s(pid) for name, pid in pids.items()}
     assert load.stdout.readline() == "end\n", "the load generator ended"
     used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
     result: dict[str, Any] = json.loads(load.stdout.readline())
-    stage.children.check()
+    system.children.check()
     return _named(result, used, connections)
 
 
 def _named(
     result: Mapping[str, Any], used: Mapping[str, float], connections: int
 ) -> dict[str, object]:
-    """The figures of one level, under their public names."""
+    """Return the figures of one level under their public names."""
     count = max(result["requests"], 1)
     cpu = {f"{name}_cpu_us": round(1e6 * seconds / count, 1) for name, seconds in used.items()}
     cpu["client_cpu_us"] = result["client_cpu_us"]
@@ -238,8 +239,8 @@ def _named(
     return {f"{name}_c{connections}": figure for name, figure in figures.items()}
 
 
-async def _opened(stage: Stage, number: int) -> list[str]:
-    """Opens sessions; their tokens."""
+async def _opened(system: RunningSystem, number: int) -> list[str]:
+    """Open sessions; return their keys."""
     headers = {"authorization": f"Bearer {derived_admin_key(_SECRET)}"}
     limit = asyncio.Semaphore(_OPEN_AT_ONCE)
 
@@ -250,12 +251,12 @@ async def _opened(stage: Stage, number: int) -> list[str]:
                 raise RuntimeError(f"{answer.status_code} {answer.text}")
             return str(answer.json()["api_key"])
 
-    async with httpx.AsyncClient(base_url=stage.url, headers=headers, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=system.url, headers=headers, timeout=30) as client:
         return await asyncio.gather(*(open_one(client) for _ in range(number)))
 
 
 def _bodies(calls: Calls) -> list[str]:
-    """The calls of a session, each with the history of those before."""
+    """Return the bodies of a session's calls, each with the history of those before."""
     messages: list[dict[str, str]] = []
     bodies = []
     for turn in range(_TURNS):

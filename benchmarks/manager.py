@@ -1,13 +1,12 @@
-"""What the trajectory manager costs, in CPU time of one core.
+"""CPU time of the trajectory manager, on one core.
 
     python -m benchmarks manager [--sessions 64] [--turns 20] [--events 50000] [--without-broker]
 
 `events_per_s`: bytes of the log decoded and folded by the partition's owner. `tokens_per_s`: new
-tokens decoded, folded and assembled, in turns so long that an event brings about 640 of them, as a
-plain assembler's floor was measured. `rebuild_events_per_s`: the same log after a crash;
-`broker_rebuild_events_per_s`: by a manager process on a real broker, from the start of reading to
-the ownership of the last partition, in wall time. `turn50_over_turn1`: `decide` of a `RequestTurn`
-(matching and rendering) with 32k tokens of history over one without history.
+tokens decoded, folded and assembled, with about 640 tokens an event. `rebuild_events_per_s`: the
+same log after a crash; `broker_rebuild_events_per_s`: by a manager process on a real broker, from
+the start of reading to the ownership of the last partition, in wall time. `turn50_over_turn1`:
+`decide` of a `RequestTurn` (matching, rendering) behind 32k tokens of history over one behind none.
 
 The best of the repeats counts for throughput, the median for a turn.
 """
@@ -42,7 +41,7 @@ _MANAGER = "manager"
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks manager", description=__doc__)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--turns", type=int, default=20)
@@ -70,9 +69,9 @@ def main(argv: Sequence[str]) -> None:
 def recorded(
     made: Renderer, policy: PolicyWeights, shape: Shape, finalized: bool
 ) -> list[list[Record]]:
-    """A few different sessions."""
+    """Return the events of a few different sessions."""
     return [
-        Recorder(made, policy, now_ms(), seed).tell(shape, finalized=finalized).events
+        Recorder(made, policy, now_ms(), seed).record(shape, finalized=finalized).events
         for seed in range(_TEMPLATES)
     ]
 
@@ -80,7 +79,7 @@ def recorded(
 def throughput(
     usual: Sequence[Sequence[Record]], long: Sequence[Sequence[Record]], copies: int
 ) -> dict[str, float]:
-    """Events and tokens a second."""
+    """Return events and tokens a second."""
     log, long_log = Log.of(interleaved(usual, copies)), Log.of(interleaved(long, copies))
     live = best_s(lambda: log.fold(owned=True))
     rebuild = best_s(lambda: log.fold(owned=False))
@@ -99,7 +98,7 @@ def throughput(
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Bytes of a partition of `sessions`, with what they hold."""
+    """Records of a partition of `sessions`, their bytes, and the number of new tokens in them."""
 
     records: list[Record]
     encoded: list[bytes]
@@ -107,14 +106,14 @@ class Log:
 
     @classmethod
     def of(cls, records: list[Record]) -> "Log":
-        """Token ids count where they first stand on the log."""
+        """Encode the records; a token counts where it is first on the log."""
         new = (getattr(one, "suffix_ids", b"") + getattr(one, "token_ids", b"") for one in records)
         return cls(
             records, [encode(one) for one in records], sum(len(ids) // TOKEN_BYTES for ids in new)
         )
 
     def fold(self, owned: bool) -> Partition:
-        """A partition that took in the log, as its owner or while rebuilding."""
+        """Return a partition that has folded the log, as its owner or while rebuilding."""
         partition = Partition(0, PartitionProgress(), _MANAGER)
         if owned:
             claim = PartitionClaimed(partition=0, epoch=1, manager=_MANAGER, at_ms=0)
@@ -126,11 +125,11 @@ class Log:
 
 
 def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
-    """Microseconds of `decide` for the first and the fiftieth turn of a session."""
+    """Return the microseconds of `decide` for the first and the fiftieth turn of a session."""
     recorder, shape = Recorder(made, policy, now_ms()), Shape(1, **_USUAL)
     recorder.open()
     first = decide_us(recorder, shape)
-    while (at := recorder.turns_told + 1) < _LAST_TURN:
+    while (at := recorder.turns + 1) < _LAST_TURN:
         recorder.turn(shape)
     last = decide_us(recorder, shape)
     return {
@@ -142,7 +141,7 @@ def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
 
 
 def decide_us(recorder: Recorder, shape: Shape) -> float:
-    """Median over requests that each ask something new behind the same history."""
+    """Return the median over different requests behind the same history."""
     found = []
     for _ in range(_TURN_REPEATS):
         request = recorder.request(shape)
@@ -153,7 +152,7 @@ def decide_us(recorder: Recorder, shape: Shape) -> float:
 
 
 def best_s(work: Callable[[], object]) -> float:
-    """CPU seconds."""
+    """Return the least CPU seconds of a few repeats."""
     found = []
     for _ in range(_REPEATS):
         start = time.process_time()

@@ -1,21 +1,18 @@
-"""A manager process takes over a log on a real broker: how long until it owns it.
+"""Time in which a manager process takes over the log of a real broker.
 
-All is read off the log: the claims tell when reading began; a command for a session that nobody
-knows waits in every partition, and its refusal tells when the manager owned the partition. The
-wall time is that of a broker and a manager that share the machine with whatever else runs on it.
+The times are read from the log. The manager's claims mark the begin of reading. A command for an
+unknown session waits in every partition; the manager refuses it as soon as it owns the partition.
+Broker and manager share the machine with everything else that runs on it.
 """
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.children import Children, cpu_s
 from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.broker.broker import Broker
+from infra.clock import now_ms
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
@@ -31,26 +28,31 @@ _PARTITIONS = range(SESSIONS.partitions)
 
 
 def broker_rebuild(policy: PolicyWeights, events: Sequence[Record]) -> dict[str, float]:
-    """Events a second of wall time, of all partitions together, and CPU time of the manager.
+    """Return events a second of wall time over all partitions, and the manager's CPU time.
 
-    Raises `TimeoutError` where the manager does not own them in time.
+    Raises `TimeoutError` if the manager does not own all partitions in time.
     """
     with Broker(None, short_lived=True) as broker:
         create_topics(broker.settings, TOPICS.values())
         ends = _write(broker.settings, policy, events)
-        with _manager(broker.settings) as process:
-            taken = _wait_until_owned(broker.settings, ends, process.pid)
+        variables = {
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": broker.settings.bootstrap_servers,
+            "SEAMLESSFLOW_MANAGER__GROUP": _GROUP,
+        }
+        with Children() as children:
+            process = children.start("manager", "consumers.trajectories", environment=variables)
+            takeover = _wait_until_owned(broker.settings, ends, process.pid)
     count = sum(ends.values())
     return {
         "broker_rebuild_events": count,
-        "broker_rebuild_events_per_s": round(count / taken.wall_s),
-        "broker_rebuild_cpu_us_per_event": round(taken.cpu_s / count * 1e6, 1),
+        "broker_rebuild_events_per_s": round(count / takeover.wall_s),
+        "broker_rebuild_cpu_us_per_event": round(takeover.cpu_s / count * 1e6, 1),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """How long a takeover lasted, from the first claim to the ownership of the last partition."""
+class Takeover:
+    """Duration of a takeover, from the first claim to the ownership of the last partition."""
 
     wall_s: float
     cpu_s: float
@@ -59,14 +61,14 @@ class Taken:
 def _write(
     settings: KafkaSettings, policy: PolicyWeights, events: Sequence[Record]
 ) -> dict[int, int]:
-    """The log with progress that covers it, and a command a partition; the logs' ends."""
+    """Write the log, progress that covers it, and a command to each partition; return its ends."""
     producer = Producer(settings, "benchmark", linger_ms=5)
     producer.send(FLEET.name, policy, key=fleet_key(policy))
     for event in events:
         session_id: str = event.session_id  # type: ignore[attr-defined]
         producer.send(SESSIONS.name, event, key=session_id)
     for number in _PARTITIONS:
-        producer.send(REQUESTS.name, _unheard(number), partition=number)
+        producer.send(REQUESTS.name, _for_unknown_session(number), partition=number)
     producer.flush(_DEADLINE_S)
     reader = Reader(settings, "benchmark-group", group=_GROUP)
     places = {number: (SESSIONS.name, number) for number in _PARTITIONS}
@@ -83,27 +85,12 @@ def _write(
     return ends
 
 
-@contextmanager
-def _manager(settings: KafkaSettings) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {
-        **os.environ,
-        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": settings.bootstrap_servers,
-        "SEAMLESSFLOW_MANAGER__GROUP": _GROUP,
-    }
-    process = subprocess.Popen([sys.executable, "-m", "consumers.trajectories"], env=environment)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(_DEADLINE_S)
-
-
-def _wait_until_owned(settings: KafkaSettings, ends: dict[int, int], pid: int) -> Taken:
+def _wait_until_owned(settings: KafkaSettings, ends: dict[int, int], pid: int) -> Takeover:
     reader = Reader(settings, "benchmark-owned")
     reader.assign({(SESSIONS.name, number): end for number, end in ends.items()})
     began: list[int] = []
     owned: dict[int, int] = {}
-    cpu_s = 0.0
+    used_s = 0.0
     deadline = time.monotonic() + _DEADLINE_S
     try:
         while len(owned) < len(ends):
@@ -111,26 +98,19 @@ def _wait_until_owned(settings: KafkaSettings, ends: dict[int, int], pid: int) -
                 raise TimeoutError(f"{len(owned)} partitions owned after {_DEADLINE_S} s")
             for received in reader.poll(0.1):
                 if isinstance(received.record, r.PartitionClaimed):
-                    cpu_s = cpu_s or _cpu_s(pid)
+                    used_s = used_s or cpu_s(pid)
                     began.append(received.record.at_ms)
                 elif isinstance(received.record, r.CommandRefused):
                     owned[received.partition] = received.record.at_ms
     finally:
         reader.close()
-    return Taken((max(owned.values()) - min(began)) / 1000, _cpu_s(pid) - cpu_s)
+    return Takeover((max(owned.values()) - min(began)) / 1000, cpu_s(pid) - used_s)
 
 
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process so far, as Linux tells it."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _unheard(partition: int) -> r.CloseSession:
-    now_ms = time.time_ns() // 1_000_000
+def _for_unknown_session(partition: int) -> r.CloseSession:
     return r.CloseSession(
         command_id=f"command-{partition}",
-        session_id=f"unheard-{partition}",
-        issued_at_ms=now_ms,
-        expires_at_ms=now_ms + _AGE_MS,
+        session_id=f"unknown-{partition}",
+        issued_at_ms=now_ms(),
+        expires_at_ms=now_ms() + _AGE_MS,
     )

@@ -2,8 +2,8 @@
 
     python -m benchmarks packing [--sessions 512] [--turns 8] [--turn-tokens 256]
 
-`chains`: `Trajectory` records to chains; `pack`: chains to micro-batches; `both`: all the way.
-Prints millions of tokens a second.
+`chains`: from `Trajectory` records to chains; `pack`: from chains to micro-batches; `both`: both
+together. Prints millions of tokens a second.
 """
 
 import argparse
@@ -23,7 +23,7 @@ _REPEATS = 5
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the best of a few runs of each as one line of JSON."""
+    """Print the best of a few repeats of each part as one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=512)
     parser.add_argument("--turns", type=int, default=8)
@@ -44,13 +44,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
-    """Trajectories to micro-batches."""
+    """Make micro-batches of trajectories."""
     made: list[Chain] = [chain for one in sessions for chain in chains(one, "tiny").chains]
     pack(made, [1.0] * len(made), budget, layout)
 
 
 def speed(tokens: int, work: Callable[[], object]) -> float:
-    """Millions of tokens a second, in the best of a few runs."""
+    """Return millions of tokens a second, in the best of a few repeats."""
     best = min(timed(work) for _ in range(_REPEATS))
     return round(tokens / best / 1e6, 1)
 
@@ -62,7 +62,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def session(random: np.random.Generator, number: int, turns: int, length: int) -> Trajectory:
-    """A straight session: per turn a prompt and an answer of about `length` tokens each."""
+    """Make a session without branches: each turn has a prompt and an answer of about `length`."""
     nodes: list[TrajectoryNode] = []
     masks, spans, start = [], [], 0
     for node in range(2 * turns):

@@ -1,10 +1,10 @@
-"""What a rollout worker adds to its engine: CPU a turn, and time from prompt to answer.
+"""CPU and latency that a rollout process adds to its engine, for each turn.
 
     python -m benchmarks rollout_worker [--turns 4000] [--prompt 512] [--tokens 16]
 
-The worker runs with the scripted engine, which answers at once. `floor` is a process that answers
-the same records from a loop with no engine, parser or state (`load/scripted_worker.py`); the
-difference between the two medians is what the worker adds.
+The worker has the scripted engine, which answers at once. `floor` is a process that answers the
+same records from a loop without engine, parser or state (`load/scripted_worker.py`); the difference
+of the two medians is the time that the worker adds.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Target:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks rollout_worker", description=__doc__)
     parser.add_argument("--turns", type=int, default=4_000, help="at each concurrency")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt, about")
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def start_floor(children: Children, kafka: KafkaSettings, tokens: int) -> Target:
-    """The process that only answers."""
+    """Start the process that only answers."""
     orders = {
         "bootstrap_servers": kafka.bootstrap_servers,
         "policy": _POLICY,
@@ -88,7 +88,7 @@ def start_floor(children: Children, kafka: KafkaSettings, tokens: int) -> Target
 
 
 def start_worker(children: Children, kafka: KafkaSettings, tokenizer: Path, tokens: int) -> Target:
-    """The real one, given its role."""
+    """Start a real rollout process and assign its role."""
     scripted = {"text": "The answer is 42. ", "tokens": tokens - 1}
     section = {"worker": "w", "policy": _POLICY, "engine": "scripted", "capacity": "1024"}
     environment = {f"SEAMLESSFLOW_ROLLOUT__{key.upper()}": value for key, value in section.items()}
@@ -106,7 +106,7 @@ def start_worker(children: Children, kafka: KafkaSettings, tokenizer: Path, toke
 
 
 def policy_weights(tokenizer: Path) -> r.PolicyWeights:
-    """The scripted engine reads no weights."""
+    """Return a version without weights: the scripted engine reads none."""
     return r.PolicyWeights(
         policy=_POLICY,
         version=0,
@@ -123,7 +123,7 @@ def policy_weights(tokenizer: Path) -> r.PolicyWeights:
 
 
 def assignment(incarnation: str) -> r.RoleAssigned:
-    """The rollout role on slot 1."""
+    """Return an assignment of the rollout role on slot 1."""
     return r.RoleAssigned(
         epoch=1,
         at_ms=0,
@@ -138,7 +138,7 @@ def assignment(incarnation: str) -> r.RoleAssigned:
 
 
 def first(kafka: KafkaSettings, topic: str, kind: type[R], worker: str) -> R:
-    """The first record of a worker on a topic. Raises `TimeoutError`."""
+    """Wait for the first record of a worker on a topic. Raises `TimeoutError`."""
     reader = Reader(kafka, "benchmark-wait")
     reader.assign({(topic, 0): BEGINNING})
     deadline = time.monotonic() + _DEADLINE_S
@@ -153,7 +153,7 @@ def first(kafka: KafkaSettings, topic: str, kind: type[R], worker: str) -> R:
 
 
 def rendered(tokenizer: Path, tokens: int) -> bytes:
-    """A chat of about so many tokens."""
+    """Return the tokens of a chat, about `tokens` of them."""
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
     word = len(renderer.encode("key 7 ")) // 4
     return renderer.render([{"role": "user", "content": "key 7 " * (tokens // word)}])
@@ -162,7 +162,7 @@ def rendered(tokenizer: Path, tokens: int) -> bytes:
 def drive(
     kafka: KafkaSettings, target: Target, concurrency: int, turns: int, prompt: bytes
 ) -> dict[str, float]:
-    """Keeps `concurrency` turns under way; the first tenth only warms up."""
+    """Keep `concurrency` turns under way; a tenth more come first, to warm up."""
     producer, reader = Producer(kafka, "benchmark-manager"), Reader(kafka, "benchmark-log")
     reader.assign(reader.ends([(SESSIONS.name, number) for number in range(SESSIONS.partitions)]))
     sent: dict[str, float] = {}
@@ -201,7 +201,7 @@ def drive(
 
 
 def turn(target: Target, turn_id: str, prompt: bytes) -> r.GenerateTurn:
-    """One prompt, not streamed."""
+    """Return a turn to generate, not streamed."""
     return r.GenerateTurn(
         session_id=turn_id,
         turn_id=turn_id,

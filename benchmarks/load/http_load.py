@@ -1,7 +1,7 @@
-"""Cheap HTTP load: keep-alive connections that send the next call when the last is answered.
+"""Load generator: connections that send the next call as soon as the last is answered.
 
-Reads its orders as JSON from standard input, prints `begin` when the warm-up is over and at the end
-the result as JSON. A process of its own, started by `benchmarks/gateway.py`.
+Reads its orders as JSON from standard input, prints `begin` after the warm-up, `end` after the
+measured time, and then the result as JSON. `benchmarks/gateway.py` starts it as a process.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass
 class Load:
-    """What to send, and what came of it. A session is answered `bodies` in turn, then left."""
+    """Orders and results. Each session sends all `bodies`, one after the other."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class Load:
     bodies: list[str]
     latencies: list[float] = field(default_factory=list)
     firsts: list[float] = field(default_factory=list)
-    """Until the first bytes of answers that are streamed."""
+    """Seconds until the first bytes of streamed answers."""
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class Load:
         self.ended = False
 
     def requests(self, token: str) -> list[bytes]:
-        """All calls of one session."""
+        """Return all calls of one session."""
         return [
             (
                 f"POST /v1/chat/completions HTTP/1.1\r\nhost: {self.host}\r\n"
@@ -54,7 +54,7 @@ class Load:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one call at a time."""
+    """Connection with one call at a time."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
 
 
 async def run(load: Load) -> dict[str, object]:
-    """Drives the load to its end."""
+    """Run the load to its end; return the result."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_fail)
     made = [

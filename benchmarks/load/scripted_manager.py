@@ -1,7 +1,7 @@
-"""A trajectory manager without a log: answers every command at once. For profiling the gateway.
+"""Trajectory manager without a log, which answers every command at once.
 
-Reads its orders as JSON from standard input. A process of its own, started by
-`benchmarks/gateway.py --manager scripted`.
+Reads its orders as JSON from standard input. `benchmarks/gateway.py --manager scripted` starts it
+as a process, to profile the gateway.
 """
 
 import json
@@ -19,7 +19,7 @@ from schemas.topics import REPLIES, REQUESTS
 
 @dataclass(frozen=True)
 class Orders:
-    """The broker, and the answer to every turn."""
+    """Address of the broker, and the answer to every turn."""
 
     bootstrap_servers: str
     message: str
@@ -27,7 +27,7 @@ class Orders:
 
 
 def serve(orders: Orders, stop: threading.Event) -> None:
-    """Serves until stopped."""
+    """Answer commands until `stop` is set."""
     kafka = KafkaSettings(bootstrap_servers=orders.bootstrap_servers)
     producer = Producer(kafka, "scripted-manager", linger_ms=orders.linger_ms)
     reader = Reader(kafka, "scripted-manager")

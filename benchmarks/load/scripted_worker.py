@@ -1,9 +1,7 @@
-"""A rollout worker without an engine: answers every prompt at once with the same tokens.
+"""Rollout worker without an engine, which answers every prompt at once with the same tokens.
 
-A streamed turn gets them in `chunks` records, written one behind the other.
-
-Announces itself on `control` and `fleet` as docs/architecture.md says, then reads its slot. Reads
-its orders as JSON from standard input. A process of its own, started by `benchmarks/gateway.py`.
+Reads its orders as JSON from standard input, announces itself on `control` and `fleet`, then reads
+its slot. The answer to a streamed turn is `chunks` records. Benchmarks start it as a process.
 """
 
 import base64
@@ -39,7 +37,7 @@ Sliced = TypeVar("Sliced", str, bytes)
 
 @dataclass(frozen=True)
 class Orders:
-    """The broker, and the answer to everything."""
+    """Address of the broker, and the answer to every prompt."""
 
     bootstrap_servers: str
     policy: str
@@ -50,7 +48,7 @@ class Orders:
 
 
 def serve(orders: Orders, stop: threading.Event) -> None:
-    """Serves until stopped."""
+    """Answer prompts until `stop` is set."""
     kafka = KafkaSettings(bootstrap_servers=orders.bootstrap_servers)
     producer = Producer(kafka, "scripted-worker", linger_ms=orders.linger_ms, report_every_s=1)
     reader = Reader(kafka, "scripted-worker")
@@ -121,7 +119,7 @@ def _events(turn: GenerateTurn, ids: bytes, orders: Orders) -> list[TurnProgress
 
 
 def _cut(whole: Sliced, parts: int, unit: int) -> list[Sliced]:
-    """So many parts of about equal length."""
+    """Cut into `parts` of about equal length, each a multiple of `unit`."""
     units = len(whole) // unit
     ends = [unit * (units * n // parts) for n in range(parts)] + [len(whole)]
     return [whole[start:end] for start, end in pairwise(ends)]
@@ -132,7 +130,7 @@ def _delta(text: str) -> bytes:
 
 
 def _sampled(turn: GenerateTurn, ids: bytes, offset: int) -> dict[str, Any]:
-    """The fields that tell what was sampled."""
+    """Return the fields that both kinds of output share."""
     return {
         "session_id": turn.session_id,
         "turn_id": turn.turn_id,

@@ -1,4 +1,4 @@
-"""The demo's renderer and a policy that names it, and a worker that serves it."""
+"""Renderer of the demo, a policy that names it, and a worker that serves it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ POLICY = "default"
 
 @contextmanager
 def renderer() -> Iterator[tuple[Renderer, r.PolicyWeights]]:
-    """The demo's renderer, and the policy that names it."""
+    """Return the demo's renderer, and the policy that names it."""
     with TemporaryDirectory() as name:
         directory = Path(name)
         make_tokenizer(directory)
@@ -25,7 +25,7 @@ def renderer() -> Iterator[tuple[Renderer, r.PolicyWeights]]:
 
 
 def policy_weights(made: Renderer, tokenizer_directory: Path) -> r.PolicyWeights:
-    """Version 0 of a policy whose context never ends."""
+    """Return version 0 of a policy with a practically unlimited context."""
     return r.PolicyWeights(
         policy=POLICY,
         version=0,
@@ -42,7 +42,7 @@ def policy_weights(made: Renderer, tokenizer_directory: Path) -> r.PolicyWeights
 
 
 def acquired(at_ms: int) -> r.RoleAcquired:
-    """A worker takes the rollout role."""
+    """Return the event by which a worker takes the rollout role."""
     return r.RoleAcquired(
         worker="worker-0",
         incarnation="incarnation-0",

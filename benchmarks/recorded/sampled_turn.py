@@ -1,4 +1,4 @@
-"""What a worker writes for one turn."""
+"""Output of a worker for one turn."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from schemas.tokens import TOKEN_BYTES
 def outputs(
     asked: r.GenerateTurn, sampled: bytes, message: bytes, progressed: int, at_ms: int
 ) -> Iterator[Record]:
-    """`progressed` records of about equal length, then the rest with the parsed `message`."""
+    """Yield `progressed` records of about equal length, then the rest with the parsed `message`."""
     count, done = len(sampled) // TOKEN_BYTES, 0
     logprobs = np.linspace(-2, 0, count, dtype=np.float32).tobytes()
     for number in range(progressed + 1):

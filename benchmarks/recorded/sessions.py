@@ -1,6 +1,6 @@
-"""Sessions as their events would stand on the log: a tool-using agent, a manager, one worker.
+"""Sessions as events of the log, of an agent with a tool, a manager and one worker.
 
-The manager's decisions are the real ones, with the real renderer; gateway and worker are played.
+The manager's decisions and the renderer are the real ones; gateway and worker are simulated.
 """
 
 import random
@@ -36,20 +36,20 @@ _REPLY = r.ReplyAddress(partition=1, gateway="gateway-0")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How long a session is; lengths in tokens."""
+    """Size of a session; lengths in tokens."""
 
     turns: int
     prompt: int
-    """What each turn adds to the prompt, about."""
+    """Tokens that each turn adds to the prompt, about."""
     sampled: int
-    """What each turn samples, about."""
+    """Tokens that each turn samples, about."""
     progressed: int = 2
-    """How many `TurnProgressed` come before a turn is completed."""
+    """Number of `TurnProgressed` before a turn is completed."""
 
 
 @dataclass
 class Recorder:
-    """One session, told turn by turn."""
+    """Recorder of one session, turn by turn."""
 
     renderer: Renderer
     policy: r.PolicyWeights
@@ -65,8 +65,8 @@ class Recorder:
         self._fleet.apply(self.policy, self.now_ms)
         self._fleet.apply(acquired(self.now_ms), self.now_ms)
 
-    def tell(self, shape: Shape, *, finalized: bool = True) -> "Recorder":
-        """A whole session."""
+    def record(self, shape: Shape, *, finalized: bool = True) -> "Recorder":
+        """Record a whole session."""
         self.open()
         for _ in range(shape.turns):
             self.turn(shape)
@@ -76,13 +76,13 @@ class Recorder:
         return self
 
     def open(self) -> None:
-        """Opens the session; it stays open for a day."""
+        """Open the session; it stays open for a day."""
         more: dict[str, Any] = {"max_age_ms": AGE_MS, "max_idle_ms": AGE_MS}
         self._carry_out(r.OpenSession(**self._fields(), policy=POLICY, **more))
         self.history = [_message("system", "You call functions.")]
 
     def turn(self, shape: Shape) -> None:
-        """The agent asks, the worker answers."""
+        """Record a turn: the agent's request and the worker's answer."""
         command = self.request(shape)
         decision = self._carry_out(command)
         (_, prompt), *_ = decision.prompts
@@ -91,22 +91,20 @@ class Recorder:
         self._generate(prompt, shape)
 
     @property
-    def turns_told(self) -> int:
-        """How many turns the session has had."""
+    def turns(self) -> int:
+        """Number of turns of the session so far."""
         return 0 if self.session is None else len(self.session.turns)
 
     @property
     def history_tokens(self) -> int:
-        """Tokens of the session so far."""
+        """Number of tokens of the session so far."""
         return 0 if self.session is None else sum(node.length for node in self.session.tree.nodes)
 
     def request(self, shape: Shape) -> r.RequestTurn:
-        """What the agent may ask next, as it comes off the wire; each time something new."""
+        """Return the agent's next request, as the manager decodes it; each with a new message."""
         text = self._text(shape.prompt)
         new = (
-            _message("tool", text, tool_call_id="call_0")
-            if self.turns_told
-            else _message("user", text)
+            _message("tool", text, tool_call_id="call_0") if self.turns else _message("user", text)
         )
         messages = (*self.history, new)
         command = r.RequestTurn(
@@ -124,7 +122,7 @@ class Recorder:
         return received
 
     def decide(self, command: Command) -> Decision:
-        """What the manager does about a command; the session is not changed."""
+        """Return the manager's decision about a command; the session does not change."""
         context = Context(
             self._fleet, lambda _: self.renderer, 0, EPOCH, self.now_ms, no_progress_ms=20_000
         )
@@ -177,13 +175,13 @@ class Recorder:
 
 
 def interleaved(sessions: Sequence[Sequence[Record]], copies: int) -> list[Record]:
-    """Copies of the sessions under ids of their own, all at the same time: one event of each."""
-    told = [
+    """Return copies of the sessions with ids of their own, one event of each in turn."""
+    copied = [
         [replace(event, session_id=f"{number}-{copy}") for event in events]  # type: ignore[type-var]
         for copy in range(copies)
         for number, events in enumerate(sessions)
     ]
-    rounds = zip_longest(*told)
+    rounds = zip_longest(*copied)
     return [event for events in rounds for event in events if event is not None]
 
 
