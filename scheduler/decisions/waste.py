@@ -39,10 +39,7 @@ def workers_that_train(workers: int, rollout: float, train: float) -> int:
 
 
 def warnings(
-    state: State,
-    snapshot: Snapshot,
-    settings: SchedulerSettings,
-    without_slot: Sequence[str] = (),
+    state: State, snapshot: Snapshot, settings: SchedulerSettings, without_slot: Sequence[str] = ()
 ) -> list[PlanWarning]:
     """Return the warnings that are new, or whose share changed much since they were last given.
 

@@ -14,16 +14,6 @@ from schemas import records as r
 from schemas.records import Record
 
 
-def nothing_hangs(group_id: str, sample: int, attempt: int) -> bool:
-    """Return False: no attempt is lost."""
-    return False
-
-
-def nothing_is_filtered(group_id: str) -> bool:
-    """Return False: the trainer drops no group."""
-    return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClusterModel:
     """The workers of a cluster with their tags, and its costs. Times in milliseconds."""
@@ -36,9 +26,9 @@ class ClusterModel:
     train_ms: float = 1000
     """Worker time of an optimizer step, divided by the size of the gang."""
     switch_ms: float = 0
-    hangs: Callable[[str, int, int], bool] = nothing_hangs
+    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False
     """Returns True for an attempt (group, sample, attempt) that never ends."""
-    filtered: Callable[[str], bool] = nothing_is_filtered
+    filtered: Callable[[str], bool] = lambda group: False
     """Returns True for a group that the trainer drops."""
     seed: int = 0
 

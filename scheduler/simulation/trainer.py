@@ -28,6 +28,7 @@ class SimulatedTrainer:
         """Age in optimizer steps of each group's oldest sample, when it was trained."""
         self._run = run
         self._cluster = cluster
+        self._append = simulation.append
         self._simulation = simulation
         self._fleet = fleet
         self._version = 0
@@ -71,28 +72,22 @@ class SimulatedTrainer:
             self._drop(group, "filtered")
             return
         self._ready.append(group)
-        self._simulation.append(
+        self._append(
             r.GroupReady(
-                at_ms=self._now,
-                group_id=group,
-                reward_mean=0,
-                reward_std=0,
-                trainable_tokens=1,
+                at_ms=self._now, group_id=group, reward_mean=0, reward_std=0, trainable_tokens=1
             )
         )
         self._announce(self._run.groups_per_step)
 
     def _drop(self, group: str, reason: str) -> None:
-        self._simulation.append(r.GroupDropped(at_ms=self._now, group_id=group, reason=reason))
+        self._append(r.GroupDropped(at_ms=self._now, group_id=group, reason=reason))
 
     def _train_or_skip(self, detail: str) -> None:
         if self._ready:
             self._announce(1)
         else:
             self._step += 1
-            self._simulation.append(
-                r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail)
-            )
+            self._append(r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail))
             self._end_run()
 
     def _announce(self, least: int) -> None:
@@ -100,7 +95,7 @@ class SimulatedTrainer:
             return
         size = self._run.groups_per_step
         self._batch, self._ready = self._ready[:size], self._ready[size:]
-        self._simulation.append(
+        self._append(
             r.BatchReady(
                 at_ms=self._now,
                 step=self._step,
@@ -115,16 +110,14 @@ class SimulatedTrainer:
         self._version += 1
         self._step = step + 1
         for record in self._step_records(step, batch, round(took)):
-            self._simulation.append(record)
+            self._append(record)
         # The next batch may have become ready during the step.
         self._announce(self._run.groups_per_step)
         self._end_run()
 
     def _end_run(self) -> None:
         if self._step == self._run.steps:
-            self._simulation.append(
-                r.RunFinished(at_ms=self._now, steps=self._step, reason="steps")
-            )
+            self._append(r.RunFinished(at_ms=self._now, steps=self._step, reason="steps"))
 
     def _step_records(self, step: int, batch: list[str], took_ms: int) -> list[Record]:
         at_ms, version = self._now, self._version

@@ -104,9 +104,7 @@ def _dropped(ledger: Ledger, record: r.GroupDropped) -> Ledger:
     if record.reason != "infrastructure" or tries >= MOST_TRIES:
         return ended
     return replace(
-        ended,
-        again=(*ledger.again, group.task_id),
-        tries={**ended.tries, group.task_id: tries},
+        ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}
     )
 
 

@@ -99,10 +99,7 @@ def _own_fields(state: State, record: Record) -> State:
     match record:
         case r.SchedulerClaimed() if record.epoch > state.epoch:
             return replace(
-                state,
-                epoch=record.epoch,
-                scheduler=record.scheduler,
-                claimed_ms=record.at_ms,
+                state, epoch=record.epoch, scheduler=record.scheduler, claimed_ms=record.at_ms
             )
         case r.RoleAssigned():
             newest = max(state.newest_assignment, record.assignment)

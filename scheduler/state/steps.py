@@ -69,9 +69,7 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
             return replace(steps, gang=_gang_with(steps.gang, record))
         case r.StepStarted() if record.step in steps.batches:
             batch = replace(
-                steps.batches[record.step],
-                started_epoch=record.gang_epoch,
-                started_ms=record.at_ms,
+                steps.batches[record.step], started_epoch=record.gang_epoch, started_ms=record.at_ms
             )
             return replace(steps, batches={**steps.batches, record.step: batch})
         case r.StepCommitted():
