@@ -1,4 +1,4 @@
-"""The invariants of the design, on histories nobody would think of, against a slow oracle."""
+"""The invariants of the design on random histories, compared with a slow oracle."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ HISTORIES = st.lists(STEPS, min_size=20, max_size=80)
 
 
 class Reading:
-    """A partition read from an offset, with the trajectories it came to."""
+    """A partition read from an offset, and the trajectories that result."""
 
     def __init__(self, progress: PartitionProgress | None = None) -> None:
         self.partition = Partition(0, progress or PartitionProgress(), "manager")

@@ -1,4 +1,4 @@
-"""The alarm clock of all sessions."""
+"""Alarms of all sessions in one heap."""
 
 from consumers.trajectories.acting.alarms import Alarms
 

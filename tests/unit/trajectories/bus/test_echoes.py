@@ -1,4 +1,4 @@
-"""What a manager's own events are when they are read back."""
+"""Events of a manager that come back to it from the log."""
 
 import pytest
 

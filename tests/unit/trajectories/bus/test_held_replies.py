@@ -1,4 +1,4 @@
-"""What of a streamed turn goes to its gateway as one reply."""
+"""Merging of a turn's replies that are read together."""
 
 from dataclasses import replace
 from struct import pack
@@ -17,7 +17,7 @@ def end(offset: int, text: str) -> ReplyFinished:
 
 
 def sent(*replies: Record) -> list[Any]:
-    """What a gateway gets of replies that are read together."""
+    """Return the replies that a gateway gets after these were read together."""
     held = HeldReplies()
     at_once = [one for reply in replies for one in held.add(Addressed(1, reply, ()))]
     return [one.reply for one in (*at_once, *held.release())]

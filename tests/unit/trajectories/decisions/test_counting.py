@@ -1,4 +1,4 @@
-"""How long a prompt would be, or why that cannot be said: as a turn would be answered."""
+"""Counts of a prompt's tokens, and errors equal to those that a turn would get."""
 
 from typing import Any
 

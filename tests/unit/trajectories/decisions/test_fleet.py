@@ -17,7 +17,7 @@ def beat(at_ms: int, **changes: Any) -> WorkerHeartbeat:
 
 
 def found() -> RolloutFleet:
-    """A fleet that knows one worker by a heartbeat of five seconds ago."""
+    """Return a fleet that knows one worker, by a heartbeat of five seconds ago."""
     fleet = RolloutFleet()
     fleet.apply(beat(STARTED - 5_000), STARTED)
     assert fleet.routable("w", "i")

@@ -1,4 +1,4 @@
-"""Which turn a retry gets: its own, and never another call's."""
+"""Retries: each joins its own turn and never that of another call."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ANSWERED_MS = 1_000
 
 
 def answered(turn_id: str = "a", **more: Any) -> SessionBuilder:
-    """A session with one turn, answered at `ANSWERED_MS`."""
+    """Return a session with one turn, answered at `ANSWERED_MS`."""
     return session_after(
         started(turn_id, body_hash=b"body", **more),
         dispatched(turn_id),
@@ -27,7 +27,7 @@ def answered(turn_id: str = "a", **more: Any) -> SessionBuilder:
 
 
 def joined(built: SessionBuilder, owner_since_ms: int = 0, **asked: Any) -> str | None:
-    """The turn that a request joins; none when it starts one."""
+    """Return the id of the turn that a request joins, or None if it starts one."""
     command = request_turn("new", **{"retry_count": 1, "expires_at_ms": 10**9, **asked})
     now_ms = max(command.issued_at_ms, owner_since_ms)
     decision = decide(built.session, command, context(now_ms=now_ms, owner_since_ms=owner_since_ms))

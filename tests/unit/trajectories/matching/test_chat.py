@@ -1,4 +1,4 @@
-"""Where a request goes on in the tree, with the real renderer and a tiny tokenizer."""
+"""Matching of messages, with the real renderer and a tiny tokenizer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where a plain prompt goes on, with the real renderer and a tiny tokenizer."""
+"""Matching of plain prompts, with the real renderer and a tiny tokenizer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Renderers by policy, those that cannot be made among them."""
+"""The cache of renderers, including policies whose renderer cannot be made."""
 
 import traceback
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which session a command gets to, by an id or by a name that several sessions had."""
+"""Addresses of commands: a session's id, or a name that several sessions had."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which tokens a trajectory holds and which of them may be trained."""
+"""Trajectories: their tokens, and those of them that may be trained."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ TURN: dict[str, Any] = {"scope": "turn", "turn_id": "a"}
 
 
 def finished(built: SessionBuilder) -> Trajectory:
-    """The trajectory once the session is rewarded, closed and finalized."""
+    """Return the trajectory after rewarding, closing and finalizing the session."""
     return trajectory(built.apply(rewarded(), closed(), finalized()).session, 5)
 
 

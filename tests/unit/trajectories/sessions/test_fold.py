@@ -1,4 +1,4 @@
-"""What the fold accepts, what it ignores, and that it forgets neither."""
+"""Events that the fold accepts, and events that it counts and ignores."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a partition makes of claims, stale events, commands and takeovers."""
+"""State of a partition after claims, stale events, commands and takeovers."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def partition(progress: PartitionProgress | None = None) -> Partition:
 
 
 def read(into: Partition, *events: Record, start: int = 0) -> list[bool]:
-    """Which of the events counted."""
+    """Apply the events. Return for each if it was accepted."""
     return [
         into.apply(event, offset, lambda _: "exact").accepted
         for offset, event in enumerate(events, start)

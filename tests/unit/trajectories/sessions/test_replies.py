@@ -1,4 +1,4 @@
-"""What gateways are told."""
+"""Replies that gateways get for events."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ from tests.builders.trajectories.session_builder import SessionBuilder, session_
 
 
 def joined(built: SessionBuilder, gateway: str = "g") -> list[Any]:
-    """Replies to a retry that joins the turn now."""
+    """Return the replies to a retry that joins the turn now."""
     reply = r.ReplyAddress(partition=1, gateway=gateway)
     return replies_to(built, sessions.joined(at_ms=50, reply=reply))
 
 
 def replies_to(built: SessionBuilder, event: r.Record) -> list[Any]:
-    """Replies that follow from an event."""
+    """Return the replies that follow from an event."""
     folded = fold.apply(built.session, event, built.offset, lambda _: "exact")
     return [reply for _, reply in replies(event, folded)]
 
 
 def gateways(built: SessionBuilder, event: r.Record) -> list[str]:
-    """Who is told of an event."""
+    """Return the gateways that get a reply for an event."""
     return [reply.gateway for reply in replies_to(built, event)]
 
 
