@@ -35,6 +35,7 @@ from schemas.records import PolicyWeights
 from schemas.topics import SESSIONS
 
 _REPORT_EVERY_S = 0.05
+"""Time in which deliveries are reported together: only their failures matter here."""
 
 
 @contextmanager

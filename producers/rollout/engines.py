@@ -62,6 +62,7 @@ class VllmEngines:
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
         self._log_dir = log_dir
+        # Checked at the start, not with the first role: the mistake is in the settings.
         if shutil.which(settings.vllm.python) is None:
             reason = f"there is no program {settings.vllm.python}; see runbooks/vllm.md"
             raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", reason)

@@ -93,6 +93,7 @@ def _check_chunk(question: Question, chunk: TokenChunk, end: int, version: int) 
 
 
 def _check_spans(question: Question, chunk: TokenChunk, tokens: int, version: int) -> None:
+    # A chunk with tokens begins with a span at its offset; one without has none.
     starts = [span.start for span in chunk.spans]
     within = all(chunk.offset <= start < chunk.offset + tokens for start in starts)
     if starts[:1] != [chunk.offset][:tokens] or starts != sorted(set(starts)) or not within:

@@ -64,6 +64,7 @@ class _Asking:
         self._version = version
         self._deadline_s = deadline_s
         self._ends_at = time.monotonic() + deadline_s
+        # A wrong version would make every answer wrong: better to report it as such.
         if (loaded := engine.health().version) != version:
             raise EngineProbeFailed("health", "version", version, loaded)
 
@@ -77,6 +78,7 @@ class _Asking:
     def aborted(self, question: Question) -> ProbeAnswer:
         """Return the answer to a question that is aborted while the engine is paused."""
         listener = _Listener(question)
+        # Paused, or a fast engine would finish before the abort.
         self._engine.pause("keep")
         self._submit(listener)
         self._engine.abort(listener.request_id)

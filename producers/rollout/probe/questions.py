@@ -112,7 +112,7 @@ def check_same(
         if token != expected:
             if before[expected] - before.get(token, -math.inf) > 2 * tolerance:
                 question.fail("token_ids", f"{expected} at {place + again.start}", token)
-            return
+            return  # from here on the two answers have different prompts
 
 
 def check_distribution(

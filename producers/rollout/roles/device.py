@@ -96,6 +96,7 @@ class RolloutDevice:
         started = time.monotonic()
         if isinstance(move, Release):
             return Released(move, self._free(), _since(started))
+        # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
             self._engines.verify(move.weights)
             parser = self._parser_of(move.policy)
@@ -110,6 +111,7 @@ class RolloutDevice:
     def _load(self, move: Load, parser: MessageParser) -> Loaded:
         engine, started = self._running(), time.monotonic()
         engine.pause("keep")
+        # Before the load, which takes long: turns pinned to the old version are handed back now.
         self._report(Paused(move))
         self._change(engine, move.weights)
         return Loaded(move, parser, _since(started))
@@ -127,7 +129,7 @@ class RolloutDevice:
         elif engine.health().version != weights.version:
             engine.pause("keep")
         else:
-            return engine
+            return engine  # it runs with these weights: the role was only confirmed
         self._change(engine, weights)
         self._check.short(engine, prompt, weights.version)
         return engine

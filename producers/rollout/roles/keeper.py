@@ -125,6 +125,7 @@ class RoleKeeper:
         if not self._roles.acquired(outcome.move):
             return  # given up meanwhile: the next move frees the device again
         policy, version = outcome.move.policy, outcome.move.weights.version
+        # Before the announcement: with it the manager sends turns.
         self._serving.service = Service(
             outcome.engine, outcome.parser, policy.policy, policy.max_context, version
         )

@@ -147,7 +147,7 @@ class ScriptedEngine(ThreadedEngine):
         if speed is None:
             return math.inf
         passed, self._advanced_at = now - self._advanced_at, now
-        return min(passed, 2 * PASS_S) * speed
+        return min(passed, 2 * PASS_S) * speed  # no burst after the thread was held up
 
     def _sample(self, request: ScriptedRequest, earned: float) -> None:
         request.credit += earned

@@ -94,6 +94,7 @@ class ContinuousBatch:
             return []
         batch = self.table.sampling(rows)
         tokens_B, logprobs_B = sample(logits_BV, batch)
+        # One copy to the host for the whole batch, not one a row.
         tokens, logprobs = tokens_B.cpu().numpy(), logprobs_B.cpu().numpy()
         if np.isnan(logprobs).any():
             raise LogitsNotFinite(f"the model gives no distribution under version {self.version}")

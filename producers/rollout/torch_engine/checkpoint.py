@@ -56,7 +56,7 @@ def _load(directory: Path) -> dict[str, Tensor]:
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
     """Return the names of a state dict, grouped by the tensor that they name."""
     groups: defaultdict[tuple[int, torch.Size], list[str]] = defaultdict(list)
-    for name, tensor in state.items():
+    for name, tensor in state.items():  # tied parameters share their storage
         groups[tensor.data_ptr(), tensor.shape].append(name)
     return list(groups.values())
 

@@ -38,6 +38,7 @@ class CachedForward:
         positions = torch.from_numpy(positions_RQ).to(self.device)
         longest = int(positions_RQ.max()) + 1
         self._open_window(first, positions, longest, padded=bool((positions_RQ < 0).any()))
+        # An additive mask: 0 for the positions up to a query's own, the lowest number for others.
         visible_RQL = self._positions_L[:longest] <= positions[:, :, None]
         output = self.model(
             input_ids=torch.from_numpy(ids_RQ).to(self.device),
@@ -58,7 +59,7 @@ class CachedForward:
         rows_R1 = torch.arange(first, last, device=self.device)[:, None]
         destination = (rows_R1 * window.length + positions_RQ).flatten()
         window.source = None
-        if padded:
+        if padded:  # leave the padding out, or it would overwrite the KV of other positions
             window.source = (positions_RQ >= 0).flatten().nonzero()[:, 0]
             destination = destination[window.source]
         window.destination = destination

@@ -36,7 +36,7 @@ class Admission:
             return False
         self._epochs[request.partition] = request.epoch
         self._dispatches[request.turn_id] = request.dispatch
-        if len(self._dispatches) > REMEMBERED_TURNS:
+        if len(self._dispatches) > REMEMBERED_TURNS:  # forget the turn seen first
             self._dispatches.popitem(last=False)
         return True
 

@@ -80,6 +80,7 @@ class Dispatch:
         self, chunks: Iterable[TokenChunk], reason: str, now_ms: int
     ) -> TurnCompleted | TurnInterrupted:
         """Return the last record of a dispatch that stops now, with all tokens not yet written."""
+        # It may be finished already: then its completion is worth more than a new dispatch.
         finish = self._add(chunks)
         if finish is not None and finish != "abort":
             return self._completed(finish, now_ms)
@@ -116,6 +117,7 @@ class Dispatch:
 
     def _progressed(self, now_ms: int) -> TurnProgressed | None:
         new = self._unwritten
+        # The first token of a streamed turn does not wait: the agent measures the time to it.
         if now_ms < self.due_ms and not (self._first and self.request.stream and new.ids):
             return None
         self.due_ms = min(now_ms + self._every_ms, self.request.deadline_ms)

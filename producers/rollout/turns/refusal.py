@@ -58,6 +58,7 @@ def refusal(
     """Return why a worker with this policy and version must not sample the turn, or None."""
     if now_ms >= request.deadline_ms:
         return PAST_DEADLINE
+    # Failed rather than handed back: the manager would send it here again and again.
     if request.policy != policy:
         return _misdirected(f"asks for policy {request.policy}, this worker serves {policy}")
     if request.pinned_version not in (None, version):

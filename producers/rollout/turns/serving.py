@@ -101,7 +101,7 @@ class Serving:
 
     def advance(self, live: LiveDispatch, now_ms: int) -> None:
         """Write the record of a dispatch that is due now, if any."""
-        if live.ended:
+        if live.ended:  # a chunk woke the main loop before it ended the dispatch
             return
         record = live.dispatch.advance(live.new_chunks(), now_ms)
         if isinstance(record, TurnInterrupted):
@@ -143,7 +143,7 @@ class Serving:
 
     def _start(self, request: GenerateTurn, headers: Headers, now_ms: int) -> None:
         older = self.running.get(request.turn_id)
-        if older is not None:
+        if older is not None:  # the manager ignores the records of all but the newest dispatch
             self.drop(older)
         service = self.service
         if service is None:
@@ -165,6 +165,7 @@ class Serving:
             dispatch = Dispatch(request, _stream(parser, request), now_ms, parser.stop_token_ids)
         except ValueError as error:
             return bad_request(str(error))
+        # Before `submit`: the engine may deliver the first chunk before that returns.
         live = self._enter(dispatch, headers)
         try:
             service.engine.submit(
@@ -173,7 +174,7 @@ class Serving:
         except RequestInvalid as error:
             self._forget(live)
             return _refused(error)
-        except EngineStateInvalid:
+        except EngineStateInvalid:  # the main loop ends the process after this round
             self.engine_failed = True
             self._hand_back(live, "engine_failed", now_ms)
             return None
@@ -234,14 +235,12 @@ class Serving:
         del self.running[live.dispatch.request.turn_id]
 
 
-def _refused(error: Exception) -> Refusal:
+def _refused(error: RequestInvalid) -> Refusal:
     if isinstance(error, PromptTooLong):
         return too_long(error.length, error.limit)
     if isinstance(error, SamplingUnsupported):
         return unsupported_value(error.reason)
-    if isinstance(error, RequestInvalid):
-        return bad_request(error.reason)
-    return bad_request(str(error))
+    return bad_request(error.reason)
 
 
 def _stream(parser: MessageParser, request: GenerateTurn) -> MessageStream:

@@ -52,10 +52,11 @@ class VllmClient:
         self._http = httpx.AsyncClient(
             base_url=url,
             timeout=timeout_s,
+            # Every request has a connection: the server, not the client, decides which ones wait.
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S
             ),
-            trust_env=False,
+            trust_env=False,  # no proxy between a worker and its server
         )
         self._stream_timeout = httpx.Timeout(stall_timeout_s, connect=_CONNECT_S)
 

@@ -61,7 +61,7 @@ class VllmEngine:
             if self._server is not None:
                 self._server.await_ready()
             self._loop = self._thread.ask("start", lambda: self._start(directory, version))
-        except BaseException:
+        except BaseException:  # also Ctrl-C: no server may be left behind
             self._thread.close(_nothing)
             self._stop_server()
             raise

@@ -52,7 +52,7 @@ class VllmLoop:
         if request.request_id in self.live:
             return
         self.live[request.request_id] = request
-        if self.state.error is not None:
+        if self.state.error is not None:  # it failed after `submit` had looked
             self._end(request, "abort")
         elif (reason := request.request.finished_before_start(self.limit)) is not None:
             self._end(request, reason)
@@ -145,6 +145,7 @@ class VllmLoop:
         stream.add_done_callback(lambda _: self._sent(request, stream))
 
     def _sent(self, request: VllmRequest, stream: asyncio.Task[None]) -> None:
+        # An aborted id may be in use again, by another request with its own stream.
         if self.streams.get(request.request_id) is stream:
             del self.streams[request.request_id]
             if not self.streams:
@@ -152,7 +153,7 @@ class VllmLoop:
 
     async def _stream(self, request: VllmRequest) -> None:
         """Read one call to its end. Raises nothing: an error ends the request or the engine."""
-        version = self.version
+        version = self.version  # a pause ends this call before another version is loaded
         body = request.next_call(self.limit, salt=f"version {version}")
         try:
             async with self.client.generate(body, request.request.sampling.top_logprobs) as answer:

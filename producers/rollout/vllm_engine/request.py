@@ -14,6 +14,7 @@ from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChun
 from producers.rollout.engine.errors import SamplingUnsupported
 from producers.rollout.engine.request import Request
 from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent, generate
+from schemas.tokens import unpack
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +86,7 @@ class VllmRequest:
         if not ids and finish is None:
             return None
         start = self.completed
-        self.tokens += memoryview(ids).cast("i").tolist()
+        self.tokens += unpack(ids)
         return TokenChunk(
             start,
             ids,
