@@ -66,6 +66,7 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     backend.load(found.directory, found.origin.version)
     first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
     announce(first, publication, process.producer, now_ms())
+    # Followers return from `follow` now, and no rank keeps its device before it has the role.
     backend.rest()
     backend.release()
     policy, limits = settings.run.policy, _limits(settings)
@@ -95,6 +96,7 @@ def _sessions_thread(process: TrainerProcess, offsets: Mapping[int, int]) -> Rea
 def _follower(settings: TrainerSettings, log: str) -> Follower:
     process = _process(settings, checkpoint.initial(settings.run.policy, log))
     backend = FsdpBackend(settings.policy.model, settings.trainer)
+    # Take part in the leader's `load` and, if it writes the first weights, in that.
     backend.follow()
     backend.release()
     return Follower(process=process, device=TrainerDevice(process, backend), backend=backend)

@@ -62,6 +62,7 @@ class GangRank:
 
     def send(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
         """Send a call to every other rank; `messages` has one for each. For the leader."""
+        # The length goes first: gloo receives into a tensor of known size.
         for rank in range(1, self.ranks):
             arrays = messages[rank - 1] if messages else {}
             body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})

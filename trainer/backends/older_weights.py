@@ -65,6 +65,7 @@ class OlderWeights:
             self._put(own)
 
     def _put(self, weights: Weights) -> None:
+        # After a forward pass FSDP2 may keep whole parameters; writing goes to the shards.
         if isinstance(self._model, FSDPModule):
             self._model.reshard()
         for name, parameter in self._model.named_parameters():

@@ -114,6 +114,7 @@ class TorchBackend:
     def release(self) -> int:
         nn.Module.to(self._model, "cpu")
         move_state(self._optimizer, torch.device("cpu"))
+        # The allocator would keep the freed memory from the worker's other process.
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
             return int(torch.cuda.mem_get_info(self._device)[0])

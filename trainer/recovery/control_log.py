@@ -40,6 +40,7 @@ def read_recorded(reader: Reader, control_state: ControlState, roles: TrainerRol
         raise LogUnreadable(control_state.offset, end, "the checkpoint is ahead of the log")
     reader.assign({_CONTROL: control_state.offset})
     deadline = time.monotonic() + _READ_TIMEOUT_S
+    # To the end as of now: other processes go on writing, so the end itself moves on.
     while control_state.offset < end:
         if time.monotonic() > deadline:
             raise LogUnreadable(control_state.offset, end, f"not read in {_READ_TIMEOUT_S:g} s")

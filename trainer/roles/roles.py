@@ -105,5 +105,6 @@ class TrainerRoles(WorkerRoles):
                 if record.gang_epoch == self.gang_epoch:
                     self.gang[record.worker] = record.incarnation
             case r.WorkerLost() if record.process == "train" and record.worker != self.worker:
+                # The loss of an earlier life of that process broke an earlier gang.
                 if self.gang.get(record.worker) == record.incarnation:
                     self.broken_by = record.worker

@@ -70,7 +70,7 @@ class Dataloader:
         self._grouping = Grouping(resume.settled, resume.fixed)
         self._positions: dict[int, int] = {}
         self._expiring = dict.fromkeys(control_state.expired, now_ms)
-        self._heard_ms = now_ms
+        self._added_ms = now_ms
         self._dropped: Counter[str] = Counter()
         self._failed = 0
 
@@ -81,13 +81,14 @@ class Dataloader:
 
     def wants_more(self, step: int) -> bool:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
+        # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
         full = self.ready >= self._limits.window
         return not full or step in self._resume.again or self._rules.on_stale == "wait"
 
     def add(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
         """Add the session of a record of `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1
-        self._heard_ms = now_ms
+        self._added_ms = now_ms
         if trajectory.policy != self._policy:
             return []
         session = read(trajectory, self._policy, partition, offset)
@@ -103,7 +104,7 @@ class Dataloader:
 
         Their sessions get time to arrive first (`EXPIRY_QUIET_MS`).
         """
-        quiet = now_ms - self._heard_ms >= EXPIRY_QUIET_MS
+        quiet = now_ms - self._added_ms >= EXPIRY_QUIET_MS
         patience = EXPIRY_QUIET_MS if quiet else EXPIRY_LATEST_MS
         due = [name for name, since in self._expiring.items() if now_ms - since >= patience]
         found: Records = []
@@ -170,6 +171,7 @@ class Dataloader:
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""
+        # The groups that pacing admits ahead of a step, and those it replaces in it.
         credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
         lost = sum(self._dropped.values())
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready

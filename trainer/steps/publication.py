@@ -64,6 +64,7 @@ class Publication:
 
         def fill(draft: Path) -> None:
             backend.write_weights(draft)
+            # Engines load a version like any model directory, so each needs the tokenizer's files.
             for path in _companions(self._tokenizer):
                 if not (draft / path.name).exists():
                     _link(path, draft / path.name)

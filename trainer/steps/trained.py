@@ -61,6 +61,7 @@ def write_trained(
     """Write the file of a step atomically, replacing one of the same name; return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"step-{header.step:08d}-version-{header.version:08d}.jsonl.gz"
+    # Files appear whole: a reader may look while the step is being written.
     draft = target.with_name(f".{target.name}")
     with draft.open("wb") as file:
         with gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed:

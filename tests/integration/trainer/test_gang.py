@@ -1,4 +1,4 @@
-"""Two ranks train as one: the same weights, checkpoints and metrics, whoever computes what."""
+"""Two ranks train as one: the same weights, checkpoints and metrics, however the work is shared."""
 
 import subprocess
 import sys

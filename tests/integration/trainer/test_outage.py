@@ -1,4 +1,4 @@
-"""A trainer that is told to end while its Kafka is away."""
+"""A trainer that must end while its Kafka does not answer."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ END_S = 60.0
 
 
 @pytest.mark.slow
-def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
+def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         create_topics(broker.settings, [CONTROL, FLEET, TRAJECTORIES])
         scheduler = Scheduler(broker.settings)

@@ -84,7 +84,7 @@ class Scheduler:
         self._gang_epoch = 0
         self._acquired: set[int] = set()
         self._batch: r.BatchReady | None = None
-        self.heard: list[Record] = []
+        self.read: list[Record] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -112,13 +112,13 @@ class Scheduler:
             )
 
     def of(self, kind: type[R]) -> list[R]:
-        return [record for record in self.heard if isinstance(record, kind)]
+        return [record for record in self.read if isinstance(record, kind)]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"heard only {[type(one).__name__ for one in self.heard]}")
+                raise TimeoutError(f"read only {[type(one).__name__ for one in self.read]}")
             self._stop.wait(0.02)
 
     def wait_for_count(self, kind: type[Record], count: int) -> None:
@@ -133,7 +133,7 @@ class Scheduler:
     def _run(self) -> None:
         while not self._stop.is_set():
             for received in self._reader.poll(0.1):
-                self.heard.append(received.record)
+                self.read.append(received.record)
                 self._react(received.record)
 
     def _react(self, record: Record) -> None:
@@ -251,7 +251,7 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 7
 
 
-def test_each_step_is_told_in_the_order_that_survives_a_kill(
+def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     log: KafkaSettings,
     scheduler: Scheduler,
     sessions: list[Trajectory],
@@ -262,10 +262,10 @@ def test_each_step_is_told_in_the_order_that_survives_a_kill(
     record_sessions(log, sessions)
     started(monkeypatch, log, model, tmp_path, RUN__STEPS=1).join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
-    told = [type(one).__name__ for one in scheduler.heard if not isinstance(one, r.WorkerHeartbeat)]
+    names = [type(one).__name__ for one in scheduler.read if not isinstance(one, r.WorkerHeartbeat)]
     order = ["BatchReady", "StepStarted", "StepCommitted", "WeightsPublished", "GroupConsumed"]
     order += ["GroupConsumed"] * 3 + ["StepCompleted", "RunFinished", "RoleReleased"]
-    begun = told[told.index("BatchReady") :]
+    begun = names[names.index("BatchReady") :]
     assert [name for name in begun if name in order] == order
     weights = scheduler.of(r.PolicyWeights)
     assert [one.version for one in weights] == [0, 1]

@@ -25,7 +25,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
-    """Two-turn chains of uneven length with made-up log-probs near what a model might say."""
+    """Two-turn chains of uneven length with made-up log-probs near those of a model."""
     random = np.random.default_rng(seed)
     return [one_chain(random) for _ in range(count)]
 

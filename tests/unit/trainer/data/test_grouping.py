@@ -79,7 +79,7 @@ def test_the_first_valid_session_of_a_sample_counts() -> None:
     assert grouping.ignored == {"sample_taken": 1}
 
 
-def test_a_session_that_nobody_judged_does_not_count() -> None:
+def test_a_session_without_a_judgement_does_not_count() -> None:
     (failed,) = feed(Grouping(), session(0, reward=None, status="unrewarded"))
     assert isinstance(failed, SampleFailed) and failed.cause == "environment"
 
@@ -126,7 +126,7 @@ def test_advice_that_comes_too_late_changes_nothing() -> None:
     assert grouping.expire("g-0", 9) == []
 
 
-def test_an_evaluation_group_is_told_and_never_trained() -> None:
+def test_an_evaluation_group_is_reported_and_never_trained() -> None:
     grouping = Grouping()
     (ready,) = feed(grouping, session(0, purpose="eval"), session(1, purpose="eval"))
     assert isinstance(ready, GroupReady)
@@ -143,7 +143,7 @@ def test_groups_that_are_over_take_no_session_after_a_restart() -> None:
     assert feed(Grouping(settled=["g-0"]), session(0, size=1)) == []
 
 
-def test_a_group_recorded_as_ready_gets_the_same_sessions_again_and_is_not_told_twice() -> None:
+def test_a_group_recorded_as_ready_gets_the_same_sessions_again_and_is_not_reported_twice() -> None:
     grouping = Grouping(fixed={"g-0": ("g-0.1.0", "g-0.0.1")})
     assert feed(grouping, session(0), session(0, attempt=1), session(1)) == []
     members = [one.source.session_id for one in grouping.ready["g-0"].sessions]

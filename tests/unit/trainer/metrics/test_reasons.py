@@ -23,7 +23,7 @@ def test_a_short_run_needs_none_either() -> None:
     assert reasons_for_little_learning(0.1, 0.1, [NORMAL] * (FEWEST_STEPS - 1)) == []
 
 
-def test_equal_rewards_masked_tokens_and_dropped_groups_are_told_with_their_shares() -> None:
+def test_equal_rewards_masked_tokens_and_dropped_groups_are_named_with_their_shares() -> None:
     assert "75% of all groups had equal rewards (mean 0.10)" in said(filtered__zero_variance=0.75)
     assert "50% of the sampled tokens were not trained: inexact" in said(masked__inexact=100)
     assert "50% of the groups were dropped as stale" in said(dropped__stale=8)

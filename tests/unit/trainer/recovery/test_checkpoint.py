@@ -1,4 +1,4 @@
-"""Checkpoints, publications, settings: what is on disk is whole, and is of this run."""
+"""Checkpoints, publications, settings: what is on disk is complete and belongs to this run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -137,18 +137,20 @@ def test_a_published_version_is_a_whole_model_directory(settings: TrainerSetting
     assert (manifest.version, manifest.optimizer_step, manifest.lineage) == (3, 2, "a")
 
 
-def test_everybody_is_told_one_tokenizer_and_the_model_s_own_distribution(
+def test_all_versions_announce_one_tokenizer_and_the_model_s_own_distribution(
     settings: TrainerSettings,
 ) -> None:
     publication = Publication(settings)
     publication.prepare()
-    told = [
+    announced = [
         publication.policy_weights(publication.write(StubBackend(), version, version, "a"), 7)
         for version in range(5)
     ]
-    assert len({(one.tokenizer_directory, one.tokenizer_hash, one.renderer) for one in told}) == 1
-    assert (Path(told[0].tokenizer_directory) / "tokenizer.json").is_file()
-    assert (told[0].overrides.temperature, told[0].overrides.top_p) == (1, 1)
+    assert (
+        len({(one.tokenizer_directory, one.tokenizer_hash, one.renderer) for one in announced}) == 1
+    )
+    assert (Path(announced[0].tokenizer_directory) / "tokenizer.json").is_file()
+    assert (announced[0].overrides.temperature, announced[0].overrides.top_p) == (1, 1)
     assert list(versions(settings.weights_dir)) == [1, 2, 3, 4]
 
 

@@ -1,4 +1,4 @@
-"""After a restart: what the log says is done again, once, and nothing else is."""
+"""After a restart: steps on the log are executed again, once, and nothing else."""
 
 import json
 

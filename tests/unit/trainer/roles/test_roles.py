@@ -1,6 +1,4 @@
-"""The role `train`: taken when it is free, given up when it is asked for, never against an older
-word.
-"""
+"""The role `train`: taken when it is free, given up on request; older decisions are ignored."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,6 +1,4 @@
-"""The dataloader: batches when they are due, recorded steps as recorded, nothing waited for in
-vain.
-"""
+"""The dataloader: batches when they are due, recorded steps as recorded, no needless wait."""
 
 from dataclasses import replace
 
@@ -24,8 +22,8 @@ RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mas
 LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
 
 
-class World:
-    """A dataloader, its history, and what it told."""
+class FedDataloader:
+    """A dataloader, its control state, and the records it returned."""
 
     def __init__(
         self, *recorded: Record, rules: BatchRules = RULES, origin: Origin | None = None
@@ -35,7 +33,7 @@ class World:
             self.control_state.apply(record, offset)
         todo = resume_from(self.control_state, origin or Origin(), "b")
         self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, now_ms=0)
-        self.told: list[Record] = []
+        self.returned: list[Record] = []
         self.offset = 0
 
     def apply(self, *records: Record, now_ms: int = 0) -> None:
@@ -47,7 +45,7 @@ class World:
         found = one_turn(
             f"{group}.{sample}.0", reward, version, group=group, sample=sample, group_size=2
         )
-        self.told += self.loader.add(found, 3, self.offset, now_ms=0)
+        self.returned += self.loader.add(found, 3, self.offset, now_ms=0)
         self.offset += 1
 
     def group(self, name: str, rewards: tuple[float, float] = (1, 0), version: int = 0) -> None:
@@ -56,7 +54,7 @@ class World:
 
     def next(self, step: int = 0) -> Batch | SkippedStep | None:
         found, records = self.loader.next_batch(step, now_ms=0)
-        self.told += records
+        self.returned += records
         return found
 
 
@@ -75,140 +73,140 @@ def committed(step: int, *groups: str) -> r.StepCommitted:
 
 
 def test_a_batch_is_due_when_enough_groups_are_ready() -> None:
-    world = World()
-    world.group("g-0")
-    assert world.next() is None
-    world.group("g-1")
-    assert names(world.next()) == ["g-0", "g-1"]
+    feed = FedDataloader()
+    feed.group("g-0")
+    assert feed.next() is None
+    feed.group("g-1")
+    assert names(feed.next()) == ["g-0", "g-1"]
 
 
 def test_a_consumed_batch_leaves_the_next_groups() -> None:
-    world = World()
+    feed = FedDataloader()
     for name in ("g-0", "g-1", "g-2", "g-3"):
-        world.group(name)
-    batch = world.next()
+        feed.group(name)
+    batch = feed.next()
     assert isinstance(batch, Batch)
-    world.loader.consumed(batch)
-    assert names(world.next(1)) == ["g-2", "g-3"]
+    feed.loader.consumed(batch)
+    assert names(feed.next(1)) == ["g-2", "g-3"]
 
 
 def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
-    world = World()
-    world.apply(*(committed(step) for step in range(5)))
-    world.group("old", version=0)
+    feed = FedDataloader()
+    feed.apply(*(committed(step) for step in range(5)))
+    feed.group("old", version=0)
     for name in ("g-0", "g-1"):
-        world.group(name, version=4)
-    assert names(world.next(5)) == ["g-0", "g-1"]
-    dropped = world.told[-1]
+        feed.group(name, version=4)
+    assert names(feed.next(5)) == ["g-0", "g-1"]
+    dropped = feed.returned[-1]
     assert isinstance(dropped, r.GroupDropped) and dropped.reason == "stale"
-    assert world.loader.drop_metrics() == {"dropped/stale": 1}
-    assert world.loader.drop_metrics() == {}
+    assert feed.loader.drop_metrics() == {"dropped/stale": 1}
+    assert feed.loader.drop_metrics() == {}
 
 
 def test_a_recorded_step_is_put_together_as_it_was_recorded() -> None:
-    world = World(committed(0, "g-2", "g-0"), committed(1, "g-1"))
+    feed = FedDataloader(committed(0, "g-2", "g-0"), committed(1, "g-1"))
     for name in ("g-0", "g-1"):
-        world.group(name)
-    assert world.next(0) is None
-    world.group("g-2")
-    assert names(world.next(0)) == ["g-2", "g-0"]
-    assert world.told == [], "groups that were told before are not told again"
-    assert names(world.next(1)) == ["g-1"]
+        feed.group(name)
+    assert feed.next(0) is None
+    feed.group("g-2")
+    assert names(feed.next(0)) == ["g-2", "g-0"]
+    assert feed.returned == [], "groups that were returned before are not returned again"
+    assert names(feed.next(1)) == ["g-1"]
 
 
 def test_a_recorded_skip_is_skipped_again() -> None:
-    world = World(control.skipped())
-    assert world.next(0) == SkippedStep(0)
+    feed = FedDataloader(control.skipped())
+    assert feed.next(0) == SkippedStep(0)
 
 
 def test_a_step_is_trained_with_what_there_is_when_no_group_will_come() -> None:
-    world = World()
-    world.group("g-0")
+    feed = FedDataloader()
+    feed.group("g-0")
     for number in range(5):
         name = f"lost-{number}"
-        world.apply(admitted(name), control.expired(name))
-    world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
-    world.apply(*world.told)
-    assert names(world.next()) == ["g-0"]
+        feed.apply(admitted(name), control.expired(name))
+    feed.returned += feed.loader.expirations(now_ms=EXPIRY_QUIET_MS)
+    feed.apply(*feed.returned)
+    assert names(feed.next()) == ["g-0"]
 
 
 def test_a_step_is_skipped_when_every_group_was_lost() -> None:
-    world = World()
+    feed = FedDataloader()
     for number in range(6):
-        world.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
-    assert world.next() is None
-    world.told += world.loader.expirations(now_ms=EXPIRY_QUIET_MS)
-    assert world.next() is None, "before it is on the log, a group may still come"
-    world.apply(*world.told)
-    assert world.next() == SkippedStep(0)
+        feed.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
+    assert feed.next() is None
+    feed.returned += feed.loader.expirations(now_ms=EXPIRY_QUIET_MS)
+    assert feed.next() is None, "before it is on the log, a group may still come"
+    feed.apply(*feed.returned)
+    assert feed.next() == SkippedStep(0)
 
 
 def test_nothing_is_skipped_while_groups_are_under_way() -> None:
-    world = World()
+    feed = FedDataloader()
     for number in range(6):
-        world.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
-    world.apply(*world.loader.expirations(now_ms=EXPIRY_QUIET_MS), admitted("g-9"))
-    assert world.next() is None
+        feed.apply(admitted(f"lost-{number}"), control.expired(f"lost-{number}"))
+    feed.apply(*feed.loader.expirations(now_ms=EXPIRY_QUIET_MS), admitted("g-9"))
+    assert feed.next() is None
 
 
 def test_sessions_have_time_to_arrive_before_a_deadline_counts() -> None:
-    world = World()
-    world.apply(control.expired("g-0"), now_ms=1000)
-    world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=1000 + EXPIRY_QUIET_MS)
-    assert world.loader.expirations(1000 + EXPIRY_QUIET_MS) == []
-    assert len(world.loader.expirations(1000 + 2 * EXPIRY_QUIET_MS)) == 1
+    feed = FedDataloader()
+    feed.apply(control.expired("g-0"), now_ms=1000)
+    feed.loader.add(one_turn("other", group="other"), 3, 0, now_ms=1000 + EXPIRY_QUIET_MS)
+    assert feed.loader.expirations(1000 + EXPIRY_QUIET_MS) == []
+    assert len(feed.loader.expirations(1000 + 2 * EXPIRY_QUIET_MS)) == 1
 
 
 def test_a_busy_topic_does_not_put_a_deadline_off_for_ever() -> None:
-    world = World()
-    world.apply(control.expired("g-0"), now_ms=0)
-    world.loader.add(one_turn("other", group="other"), 3, 0, now_ms=EXPIRY_LATEST_MS)
-    assert len(world.loader.expirations(EXPIRY_LATEST_MS)) == 1
+    feed = FedDataloader()
+    feed.apply(control.expired("g-0"), now_ms=0)
+    feed.loader.add(one_turn("other", group="other"), 3, 0, now_ms=EXPIRY_LATEST_MS)
+    assert len(feed.loader.expirations(EXPIRY_LATEST_MS)) == 1
 
 
 def test_a_deadline_that_passed_while_no_trainer_ran_still_counts() -> None:
-    world = World(admitted("g-0"), control.expired("g-0"))
-    (dropped,) = world.loader.expirations(EXPIRY_QUIET_MS)
+    feed = FedDataloader(admitted("g-0"), control.expired("g-0"))
+    (dropped,) = feed.loader.expirations(EXPIRY_QUIET_MS)
     assert isinstance(dropped, r.GroupDropped)
 
 
 def test_a_batch_can_wait_for_groups_that_would_be_too_old_afterwards() -> None:
-    world = World(rules=replace(RULES, on_stale="wait"))
-    world.apply(committed(0), admitted("late", version=0))
-    world.group("g-0", version=1)
-    world.group("g-1", version=1)
-    assert world.next(1) is None
-    world.group("late")
-    world.apply(*world.told)
-    assert names(world.next(1)) == ["late", "g-0"]
+    feed = FedDataloader(rules=replace(RULES, on_stale="wait"))
+    feed.apply(committed(0), admitted("late", version=0))
+    feed.group("g-0", version=1)
+    feed.group("g-1", version=1)
+    assert feed.next(1) is None
+    feed.group("late")
+    feed.apply(*feed.returned)
+    assert names(feed.next(1)) == ["late", "g-0"]
 
 
 def test_sessions_of_another_policy_are_not_ours() -> None:
-    world = World()
-    assert world.loader.add(one_turn("s", policy="other"), 0, 0, 0) == []
+    feed = FedDataloader()
+    assert feed.loader.add(one_turn("s", policy="other"), 0, 0, 0) == []
 
 
 def test_reading_stops_when_enough_is_ready_but_not_before_a_recorded_step() -> None:
-    world, resumed = World(), World(committed(0, "late"))
+    feed, resumed = FedDataloader(), FedDataloader(committed(0, "late"))
     for number in range(4):
-        assert world.loader.wants_more(0)
-        world.group(f"g-{number}")
+        assert feed.loader.wants_more(0)
+        feed.group(f"g-{number}")
         resumed.group(f"g-{number}")
-    assert not world.loader.wants_more(0)
+    assert not feed.loader.wants_more(0)
     assert resumed.loader.wants_more(0)
 
 
 def test_the_low_water_is_before_everything_that_is_not_over() -> None:
-    world = World()
+    feed = FedDataloader()
     start = {3: -2, 4: 17}
-    assert world.loader.low_water(start) == start
+    assert feed.loader.low_water(start) == start
     for name in ("g-0", "g-1"):
-        world.group(name)
-    world.session("g-2", 0, 1)
-    assert world.loader.low_water(start) == {3: 0, 4: 17}
-    batch = world.next()
+        feed.group(name)
+    feed.session("g-2", 0, 1)
+    assert feed.loader.low_water(start) == {3: 0, 4: 17}
+    batch = feed.next()
     assert isinstance(batch, Batch)
-    world.loader.consumed(batch)
-    assert world.loader.low_water(start) == {3: 4, 4: 17}
-    world.session("g-2", 1, 0)
-    assert world.loader.low_water(start) == {3: 4, 4: 17}
+    feed.loader.consumed(batch)
+    assert feed.loader.low_water(start) == {3: 4, 4: 17}
+    feed.session("g-2", 1, 0)
+    assert feed.loader.low_water(start) == {3: 4, 4: 17}

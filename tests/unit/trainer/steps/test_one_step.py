@@ -1,4 +1,4 @@
-"""A step is committed, published and told in this order, or not at all."""
+"""A step is committed, published and reported in this order, or not at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ class Log:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.silent_for = 0
-        """So many waits for an acknowledgement are in vain."""
+        """The number of waits for an acknowledgement that fail."""
 
     def send(self, topic: str, record: Record, **_: object) -> None:
         self.done.append(type(record).__name__)
@@ -107,7 +107,7 @@ def test_weights_are_published_only_after_the_step_is_acknowledged(
     assert done.metrics["groups"] == 2
 
 
-def test_a_group_whose_end_was_told_is_not_told_again(make: Callable[[], Made]) -> None:
+def test_a_group_whose_end_was_reported_is_not_reported_again(make: Callable[[], Made]) -> None:
     runner, log = make()
     runner.run(order(consumed=("g",)))
     assert log.done.count("GroupConsumed") == 1

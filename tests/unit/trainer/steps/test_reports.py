@@ -1,4 +1,4 @@
-"""What a user is told: metrics in files, why nothing is learned, when the engine disagrees."""
+"""Reports: metrics in files, reasons for a lack of learning, alarms of a mismatch."""
 
 from pathlib import Path
 
@@ -34,30 +34,30 @@ def reports(**settings: object) -> Reports:
     return Reports(TrainerSection(explain_after=3, **settings), [])
 
 
-def told(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
+def alarms(of: Reports, *steps: dict[str, float]) -> list[ProgressStalled]:
     return [record for step, one in enumerate(steps) for record in of.report_step(done(step, one))]
 
 
 def test_equal_rewards_are_named_as_the_reason() -> None:
-    (record,) = told(reports(), EQUAL, EQUAL, EQUAL)
+    (record,) = alarms(reports(), EQUAL, EQUAL, EQUAL)
     assert (record.what, record.since_ms) == (LEARNING, 100)
     assert "100% of all groups had equal rewards (mean 0.00)" in record.detail
 
 
 def test_one_step_with_a_gradient_is_learning() -> None:
-    assert told(reports(), EQUAL, {"grad_norm": 0.1}, EQUAL, EQUAL) == []
+    assert alarms(reports(), EQUAL, {"grad_norm": 0.1}, EQUAL, EQUAL) == []
 
 
-def test_the_reasons_are_told_once_in_a_while_and_not_each_step() -> None:
-    assert len(told(reports(), *[EQUAL] * 7)) == 2
+def test_the_reasons_are_reported_once_in_a_while_and_not_each_step() -> None:
+    assert len(alarms(reports(), *[EQUAL] * 7)) == 2
 
 
-def test_an_engine_that_disagrees_is_told_once_until_it_agrees_again() -> None:
+def test_an_engine_that_disagrees_is_reported_once_until_it_agrees_again() -> None:
     wrong, right = (
         {"mismatch_mean": 0.2, "grad_norm": 1.0},
         {"mismatch_mean": 0.0, "grad_norm": 1.0},
     )
-    found = told(reports(), right, wrong, wrong, right, wrong)
+    found = alarms(reports(), right, wrong, wrong, right, wrong)
     assert [record.what for record in found] == [ENGINE, ENGINE]
 
 
@@ -73,7 +73,7 @@ def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
     assert second.startswith("1,2,5")
 
 
-def test_a_sink_without_its_library_says_what_to_install(tmp_path: Path) -> None:
+def test_a_sink_without_its_library_names_what_to_install(tmp_path: Path) -> None:
     settings = TrainerSettings(data_dir=tmp_path, trainer=TrainerSection(wandb_project="p"))
     with pytest.raises(SinkUnavailable, match="pip install wandb"):
         open_sinks(settings)

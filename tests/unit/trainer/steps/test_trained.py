@@ -1,4 +1,4 @@
-"""The record of trained tokens says each token once, as it entered the loss."""
+"""The record of trained tokens has each token once, as it entered the loss."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What runs beside the loop: its results and errors arrive in the loop, in order, once."""
+"""Work in a thread: results and errors arrive in the loop, once."""
 
 import threading
 
