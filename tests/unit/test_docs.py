@@ -6,21 +6,40 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from consumers.trajectories.settings import ManagerSettings
 from infra.settings import ENV_PREFIX
-from infra.settings_names import misspelt
+from producers.agents.settings import AgentsSettings
+from producers.gateway.settings import GatewaySettings
+from producers.rollout.settings import RolloutSettings
+from scheduler.settings import SchedulerSettings
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
-from tests.unit.test_house import PRODUCT
+from tests.unit.test_house import PRODUCT, modules
+from trainer.settings import TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")
-FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
-PLACES = [path.relative_to(ROOT).as_posix() for path in FILES if "__pycache__" not in path.parts]
+FILES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*"))
+    if not {"__pycache__", "node_modules"} & set(path.parts)
+]
+PLACES = [path.relative_to(ROOT).as_posix() for path in FILES]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for path in FILES if path.suffix == ".md" and path.parts[-2] != "builders"),
+    *(path for path in FILES if path.suffix == ".md"),
 ]
+SETTINGS = (
+    AgentsSettings,
+    GatewaySettings,
+    ManagerSettings,
+    RolloutSettings,
+    SchedulerSettings,
+    TrainerSettings,
+)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 PATH = re.compile(rf"(?!\.)[\w.*/-]+(\.py|\.md|/)|({'|'.join(FOLDERS)})/[\w.*/-]+")
@@ -29,6 +48,14 @@ ELSEWHERE = {"my_agent.py", "trained/"}
 RECORD = re.compile(r"\b(?:[A-Z][a-z]+){2,}\b")
 FIELD = re.compile(r"`((?:[A-Z][a-z]+){2,})\.(\w+)`")
 INVARIANT = re.compile(r"\bI[1-9]\d*\b")
+
+CLASSES = {
+    name
+    for path in modules(*PRODUCT)
+    for name in re.findall(r"^class (\w+)", path.read_text(), re.M)
+}
+OTHERS = {"AnthropicModel", "OpenTelemetry"}
+"""Names in tables that are not ours."""
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
@@ -55,6 +82,16 @@ def defines(file: Path, name: str) -> bool:
     return bool(re.search(rf"^\s*(def|class) {named}\b|^{named}\b.* = ", file.read_text(), re.M))
 
 
+def variables(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the names of all variables that the settings are read from, without `ENV_PREFIX`."""
+    for name, field in settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from variables(kind, f"{prefix}{name.upper()}__")
+        else:
+            yield f"{prefix}{name.upper()}"
+
+
 @page
 def test_every_link_leads_somewhere(page: Path) -> None:
     targets = [target for _, target in links(page.read_text())]
@@ -78,17 +115,17 @@ def test_every_module_and_folder_named_exists(page: Path) -> None:
 
 
 @page
-def test_every_record_in_a_diagram_has_a_schema(page: Path) -> None:
+def test_every_record_or_class_in_a_diagram_exists(page: Path) -> None:
     diagrams = re.findall(r"^```mermaid\n(.*?)^```", page.read_text(), re.M | re.S)
     named = {record for diagram in diagrams for record in RECORD.findall(diagram)}
-    assert named - set(raw_schemas()) == set()
+    assert named - set(raw_schemas()) - CLASSES == set()
 
 
 @page
-def test_every_record_in_a_table_has_a_schema(page: Path) -> None:
+def test_every_record_or_class_in_a_table_exists(page: Path) -> None:
     rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
     named = {record for row in rows for record in RECORD.findall(row)}
-    assert named - set(raw_schemas()) - {"AnthropicModel", "OpenTelemetry"} == set()
+    assert named - set(raw_schemas()) - CLASSES - OTHERS == set()
 
 
 @page
@@ -113,8 +150,9 @@ def test_every_command_named_can_be_run(page: Path) -> None:
 
 @page
 def test_every_variable_named_is_read(page: Path) -> None:
-    names = re.findall(rf"{ENV_PREFIX}[A-Z_]*[A-Z]\b", page.read_text())
-    assert misspelt(names, ENV_PREFIX) == []
+    names = re.findall(rf"{ENV_PREFIX}\w*__\w*[A-Z]\b", page.read_text())
+    read = {f"{ENV_PREFIX}{name}" for settings in SETTINGS for name in variables(settings)}
+    assert [name for name in names if name not in read] == []
 
 
 def test_every_invariant_cited_is_defined() -> None:
