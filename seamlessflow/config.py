@@ -125,6 +125,7 @@ class RunConfig(BaseSettings):
     @field_validator("gateway", mode="before")
     @classmethod
     def _with_secret(cls, value: object) -> object:
+        # The default factory is not called for a section that names only a port, for example.
         return {"secret": _new_secret(), **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
@@ -181,6 +182,7 @@ def load(path: Path) -> RunConfig:
 
 def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
     """Make the configuration from values and the environment. Raises `ConfigRejected`."""
+    # A misspelt variable would be ignored in silence.
     if wrong := unread():
         raise ConfigRejected(path, "\n".join(["not valid:", *wrong]))
     try:

@@ -63,5 +63,5 @@ def _reply(command: Record, gateway: str, message: bytes) -> Record:
 
 
 if __name__ == "__main__":
-    told = Orders(**json.load(sys.stdin))
-    run_sync(lambda stop: serve(told, stop))
+    received = Orders(**json.load(sys.stdin))
+    run_sync(lambda stop: serve(received, stop))

@@ -160,5 +160,5 @@ def _completed(
 
 
 if __name__ == "__main__":
-    told = Orders(**json.load(sys.stdin))
-    run_sync(lambda stop: serve(told, stop))
+    received = Orders(**json.load(sys.stdin))
+    run_sync(lambda stop: serve(received, stop))

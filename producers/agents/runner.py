@@ -1,6 +1,6 @@
 """The agents process: runs an episode for each task from Kafka, and ends in order.
 
-When it is told to stop it starts no more tasks, gives running agents `drain_s` to finish, then
+When asked to stop, it starts no more tasks, gives running agents `drain_s` to finish, then
 stops them and closes their sessions as stopped.
 """
 
@@ -53,7 +53,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     feed.begin()
     ready(_log, "running agents, at most %d at once", settings.agents.concurrency)
     await stop.wait()
-    await asyncio.to_thread(feed.end)
+    await asyncio.to_thread(feed.end)  # joins the feed's thread: not in the event loop
     await running.drain(settings.agents.drain_s)
     await episodes.close()
     threads.shutdown(wait=False, cancel_futures=True)

@@ -51,6 +51,7 @@ def question(task: LookupTask) -> Message:
 def look_up(task: LookupTask, arguments: str) -> str | None:
     """Return the tool's result; None if `arguments`, a JSON text, are not `{"key": digit}`."""
     match _json(arguments):
+        # `True` is an int in Python.
         case {"key": int(key), **rest} if key in DIGITS and not rest and not isinstance(key, bool):
             return f"code {task['table'][key]}"
     return None

@@ -72,6 +72,7 @@ def _trained() -> RustTokenizer:
 
 def _texts() -> Iterator[str]:
     """Yield the texts between the chat tokens of rendered dialogues."""
+    # The renderer needs a tokenizer to render with: one of single bytes is enough.
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytes_only = _untrained({letter: number for number, letter in enumerate(letters)})
     _add_tokens(bytes_only)

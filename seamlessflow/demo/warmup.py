@@ -70,6 +70,7 @@ class Demonstrator:
         self._draw = random.Random(f"demonstrator {seed}")
         self._tasks = make_tasks(STEPS * EPISODES_PER_STEP, seed, "train")
         self._renderer = renderer
+        # Ten keys and codes: each text is tokenized once.
         self._prompt = cache(self._render_prompt)
         self._answer = cache(self._encode_answer)
 

@@ -49,6 +49,7 @@ def _safely(what: str, check: Callable[[], Finding]) -> Finding:
 def _packages() -> Iterator[Finding]:
     """Yield a finding for each package that is missing or too old, and one for all the others."""
     good = 0
+    # Its metadata lists the requirements; without an installation there is nothing to compare.
     if _version("seamlessflow") is None:
         remedy = "scripts/setup installs it"
         yield Finding("seamlessflow", Grade.WARNING, "runs from sources, not installed", remedy)
@@ -99,6 +100,7 @@ def _jars() -> Finding:
 
 
 def _disk(out: Path) -> Finding:
+    # The directory of a later run may not exist yet: its nearest parent is on the same disk.
     there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     return findings.disk(shutil.disk_usage(there).free, str(there))
 

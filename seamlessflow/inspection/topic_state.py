@@ -98,4 +98,5 @@ def _lag(settings: KafkaSettings, group: str, ends: Mapping[Partition, int]) -> 
         committed = reader.committed(list(ends))
     finally:
         reader.close()
+    # A partition without a commit has a negative offset: its whole content is behind.
     return sum(end - max(0, committed[place][0]) for place, end in ends.items())

@@ -71,7 +71,7 @@ def _running(out: Path) -> KafkaSettings | None:
     settings = KafkaSettings(
         bootstrap_servers=address["bootstrap_servers"], topic_prefix=address["topic_prefix"]
     )
-    try:
+    try:  # a killed run leaves its address behind
         cluster_id(settings, _ANSWER_TIMEOUT_S)
     except KafkaUnavailable:
         return None

@@ -54,6 +54,7 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Usually none is left: this is for an error before the orderly stop.
         for name in reversed(list(self._children)):
             self.end([name])
 

@@ -154,7 +154,7 @@ class ProcessSpecs:
                 **without_settings(self._context.environment),
                 **settings,
                 f"{ENV_PREFIX}DATA_DIR": str(self._config.out),
-                **(environment or {}),
+                **(environment or {}),  # last: a worker's own variables win
             },
             stop_s=stop_s,
             finite=finite,

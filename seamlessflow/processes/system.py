@@ -56,6 +56,7 @@ class System:
     def __init__(
         self, config: RunConfig, kafka: KafkaSettings, launcher: Launcher, display: Display
     ) -> None:
+        # Only a port that the user set is taken: two runs on one machine must not collide.
         port = config.gateway.port if "port" in config.gateway.model_fields_set else free_port()
         self._config = config
         self._launcher = launcher
@@ -76,6 +77,7 @@ class System:
                 write_address(self._config.out, self.kafka, self._specs.gateway_url)
                 yield
         finally:
+            # First the address, so that no other command reaches a broker that is about to stop.
             remove_address(self._config.out)
             for names in self._stop_order():
                 self._launcher.end(names)
@@ -109,6 +111,7 @@ class System:
 
         def ready() -> bool:
             progress = self.progress
+            # Once in the rollout role is enough: the scheduler may move a worker at any time.
             served = rollouts <= progress.has_served
             return progress.version is not None and served and is_open(self._port)
 

@@ -37,29 +37,29 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
     return Group(*parts, Text(), files)
 
 
-def _figures(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [
         (
             "reward",
-            _change(told["reward_first10"], told["reward_last10"], "first and last ten steps"),
+            _change(values["reward_first10"], values["reward_last10"], "first and last ten steps"),
         ),
         (
             "held-back tasks",
-            _change(told["eval_before"], told["eval_after"], "before and after"),
+            _change(values["eval_before"], values["eval_after"], "before and after"),
         ),
         (
             "trained",
-            f"{told['steps']} steps in {_number(told['train_wall_s'], 0)} s, "
-            f"{told['trajectories']:,} sessions, {told['turns']:,} turns, "
-            f"{_count(told['tokens_trained'])} of {told['tokens_sampled']:,} sampled tokens",
+            f"{values['steps']} steps in {_number(values['train_wall_s'], 0)} s, "
+            f"{values['trajectories']:,} sessions, {values['turns']:,} turns, "
+            f"{_count(values['tokens_trained'])} of {values['tokens_sampled']:,} sampled tokens",
         ),
         (
             "workers",
-            f"{told['role_switches']} changes of role, "
-            f"{told['interrupted_turns_continued']} interrupted turns continued, "
-            + ", ".join(f"{name} {share:.0%} idle" for name, share in told["idle_share"].items()),
+            f"{values['role_switches']} changes of role, "
+            f"{values['interrupted_turns_continued']} interrupted turns continued, "
+            + ", ".join(f"{name} {share:.0%} idle" for name, share in values["idle_share"].items()),
         ),
-        ("staleness", f"at most {told['max_staleness']} optimizer steps"),
+        ("staleness", f"at most {values['max_staleness']} optimizer steps"),
     ]
     return [(name, text) for name, text in rows if text]
 

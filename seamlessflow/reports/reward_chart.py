@@ -31,6 +31,7 @@ def plot(
 
     `eval_before`, `eval_after`: mean reward on held-back tasks of the first and the last weights.
     """
+    # A figure without pyplot: no global state, no display.
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180)
     FigureCanvasAgg(figure)
     figure.text(LEFT, 0.93, "Reward during training", fontsize=15, weight="bold")
@@ -94,6 +95,7 @@ def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
     numbers = [one.step for one in known]
     oldest = [one.metrics["staleness_max"] for one in known]
     means = [one.metrics["staleness_mean"] for one in known]
+    # A step fills the width up to the next one, so the last needs an edge behind it.
     edges = [*numbers, *[number + 1 for number in numbers[-1:]]]
     axes.fill_between(
         edges,
@@ -156,8 +158,8 @@ def _facts(steps: Sequence[StepFacts]) -> str:
 
 def _change(one: str, before: float | None, other: str, after: float | None) -> str:
     named = [(one, before), (other, after)]
-    told = [f"{name} {value:.2f}" for name, value in named if value is not None]
-    return f" ({', '.join(told)})" if told else ""
+    shown = [f"{name} {value:.2f}" for name, value in named if value is not None]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _middle(window: Sequence[StepFacts]) -> float:

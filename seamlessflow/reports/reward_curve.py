@@ -101,6 +101,7 @@ class _StepFold:
                 self.dropped += self.members.get(record.group_id, ())
             case r.StepCommitted():
                 self.commits.append(record)
+                # They were dropped while the batch of this step was made.
                 self.dropped_of.setdefault(record.step, []).extend(self.dropped)
                 self.dropped = []
             case r.StepSkipped():

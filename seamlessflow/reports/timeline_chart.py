@@ -79,6 +79,7 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
                 if of.worker == worker and of.state == state
                 if of.start_ms < window[1] and of.end_ms > window[0]
             ]
+            # Not snapped to pixels: intervals may be shorter than one.
             axes.broken_barh(spans, (row - 0.36, 0.72), facecolors=colour, linewidth=0, snap=False)
 
 

@@ -70,6 +70,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
         data_dir=config.out,
         run=config.run.model_dump(),
         policy=policy,
+        # Without the run's weights directory, the version goes below this evaluation's own.
         trainer=config.trainer.model_copy(update={"weights_dir": None, "tags": ("train",)}),
     )
     publication = Publication(settings)

@@ -78,6 +78,7 @@ class Evaluation:
 
     def apply(self, trajectory: Trajectory, now_ms: int) -> list[Task]:
         """Fold in a finalized session; return the next attempt if the sample is tried again."""
+        # `pop`: a repeated trajectory of the same session counts once.
         expected = self._expected.pop(trajectory.session_id, None)
         if expected is None:
             return []

@@ -82,6 +82,7 @@ def _separate(config: RunConfig) -> RunConfig:
     workers = tuple(worker.model_copy(update={"tags": ("rollout",)}) for worker in rollouts)
     kafka = config.kafka
     if kafka is not None:
+        # On a shared cluster, topics of its own keep the evaluation out of the run's topics.
         prefix = f"{kafka.topic_prefix}evaluation-{now_ms()}."
         kafka = kafka.model_copy(update={"topic_prefix": prefix})
     return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})

@@ -114,11 +114,12 @@ class _SampledFold:
                 self._output(record)
             case r.PartitionClaimed():
                 self.epochs[partition] = max(record.epoch, self.epochs.get(partition, record.epoch))
-            case r.TurnFailed(epoch=None):
+            case r.TurnFailed(epoch=None):  # from a worker; managers name their epoch
                 turn = self._turn(record.session_id, record.turn_id)
                 if turn.accepts(record.dispatch, record.worker, record.incarnation):
                     turn.over = True
             case r.TurnDispatched() | r.TurnFailed() | r.TurnCancelled() | r.SessionClosed():
+                # A manager that lost the partition may still have written behind the claim.
                 if (record.epoch or 0) >= self.epochs.get(partition, 0):
                     self._decided(record)
 
@@ -150,6 +151,7 @@ class _SampledFold:
         turn = self._turn(record.session_id, record.turn_id)
         if not turn.accepts(record.dispatch, record.worker, record.incarnation):
             return
+        # A repeated or overlapping record does not continue the turn.
         if record.token_offset != len(turn) or len(record.token_ids) != len(record.logprobs):
             return
         turn.ids += record.token_ids
@@ -169,6 +171,7 @@ def _table(sessions: Mapping[str, _SampledSession]) -> SampledTokens:
         if turn.completed
     }
     lengths = np.array([len(turn) for turn in turns.values()], np.int64)
+    # The last entry of each array; `places` points to it for unknown tokens.
     nothing_T = np.array([NOT_SAMPLED], np.int32)
     ids_T = np.frombuffer(b"".join(turn.ids for turn in turns.values()), "<i4")
     logprobs_T = np.frombuffer(b"".join(turn.logprobs for turn in turns.values()), "<u4")

@@ -82,6 +82,7 @@ def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
         parents[one.lineage] = one.parent_lineage
     kept: dict[int, StepCommitted] = {}
     lineage = commits[-1].lineage if commits else ""
+    # From the newest lineage to its oldest ancestor: of each, the steps before those kept so far.
     while lineage:
         first = min(kept, default=None)
         own = by_lineage[lineage]
@@ -99,7 +100,7 @@ def compare(
     for header, runs in files:
         name = (header.step, header.version, header.lineage)
         if name in missing:
-            missing.remove(name)
+            missing.remove(name)  # a second file of the step does not count
             comparison.add_step(trained_tokens(header.step, runs))
     return comparison.result(tuple(sorted(step for step, _, _ in missing)))
 

@@ -85,7 +85,7 @@ class LiveDisplay:
         traceback: TracebackType | None,
     ) -> None:
         self._live.__exit__(kind, error, traceback)
-        if kind is None:
+        if kind is None:  # after an error the phase did not succeed
             self._end_phase()
 
     def phase(self, what: str) -> None:
@@ -94,6 +94,7 @@ class LiveDisplay:
         self._live.update(Text(f"… {what}"), refresh=True)
 
     def progress(self, progress: RunProgress) -> None:
+        # The caller polls many times a second; drawing that often takes CPU from the run.
         if time.monotonic() - self._drawn_s < _REFRESH_S:
             return
         self._drawn_s = time.monotonic()

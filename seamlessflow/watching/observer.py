@@ -33,6 +33,7 @@ class Observer:
 
     def poll(self) -> RunProgress:
         """Fold in all records that have arrived; return the progress."""
+        # Until a poll brings nothing: a resumed run has a long log to fold before it is up to date.
         while received := self._reader.poll(_POLL_S):
             for item in received:
                 self.progress.apply(item.record)

@@ -91,6 +91,7 @@ class RunProgress:
                 self.finished = record.steps
             case r.GroupAdmitted() | r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
                 self._group(record)
+        # On a resumed run, the log begins with the roles and troubles of processes that are gone.
         if at_ms >= self.since_ms:
             self._activity(record)
             self._notice(record)
@@ -129,6 +130,7 @@ class RunProgress:
                 self.running_groups.add(record.group_id)
                 if self.begun_ms is None and record.at_ms >= self.since_ms:
                     self.begun_ms = record.at_ms
+            # Only groups that were admitted for training, not those of evaluations.
             case r.GroupReady() if record.group_id in self.running_groups:
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.add(record.group_id)

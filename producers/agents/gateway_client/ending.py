@@ -110,7 +110,7 @@ def closing_calls(
             return ClosingCalls((), CloseCall("aborted", detail[-REASON_CHARACTERS:], cause))
         case AgentTimedOut(limit_s):
             return _timed_out(limit_s, timeout_reward)
-        case AgentStopped():
+        case AgentStopped():  # no fault of the agent: the sample is tried again
             close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
             return ClosingCalls((), close)
 
@@ -143,6 +143,7 @@ def _rewards(result: Mapping[str, object]) -> tuple[RewardCall, ...]:
     found += [(name, value, None) for name, value in _named(result, "rewards")]
     if result.get("reward") is not None:
         found.append(("reward", result["reward"], None))
+    # The terminal reward goes last: it is the one that is sent as final.
     last = len(found) - 1
     return tuple(
         RewardCall(
