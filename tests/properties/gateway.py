@@ -1,4 +1,4 @@
-"""What agents get: replies are taken as the gateway takes them, with its own rules for repeats.
+"""The replies that agents get, handled as the gateway does, by its own rules for repeated ones.
 
 Two instances share one of these; a call waits at the instance that sent it.
 """
@@ -22,19 +22,19 @@ class Call:
     for_turn: bool
     delivered: Delivered = field(default_factory=Delivered)
     deltas: list[r.ReplyDelta] = field(default_factory=list)
-    """Those that were sent on."""
+    """Deltas that the client got."""
     rest: bytes | None = None
-    """What the last reply added."""
+    """Delta that the last reply added."""
     end: Finished | None = None
 
     @property
     def answer(self) -> r.ReplyFinished | None:
-        """The whole answer, if there is one."""
+        """Return the whole answer, or None."""
         good = isinstance(self.end, r.ReplyFinished) and self.end.status == 200
         return self.end if good else None  # type: ignore[return-value]
 
     def take(self, reply: r.ReplyDelta | Finished) -> None:
-        """Takes the next reply, as a streamed call does."""
+        """Add the next reply, as a streamed call does."""
         if isinstance(reply, r.ReplyDelta):
             if self.delivered.accept(reply):
                 self.deltas.append(reply)
@@ -52,21 +52,21 @@ class Gateway:
         self._pending: dict[str, PendingReplies[Call]] = {}
 
     def send(self, command: r.Record, command_id: str, instance: str, for_turn: bool) -> Call:
-        """A call begins to wait."""
+        """Add a call that waits for its answer."""
         call = Call(command, instance, command_id, for_turn)
         self.calls[command_id] = call
         self._pending.setdefault(instance, PendingReplies()).add(call)
         return call
 
     def give_up(self, command_id: str) -> None:
-        """The client is gone."""
+        """Remove a call whose client has left."""
         call = self.calls.get(command_id)
         if call is not None and call.end is None:
             del self.calls[command_id]
             self._pending[call.instance].remove(call)
 
     def take(self, reply: r.ReplyDelta | Finished) -> None:
-        """Hands a reply to the calls it concerns."""
+        """Add a reply to the calls that wait for it."""
         pending = self._pending.get(reply.gateway)
         for call in list(pending.route(reply)) if pending is not None else []:
             call.take(reply)

@@ -1,4 +1,4 @@
-"""A whole request of each dialect, with about all that it may hold; tests change them."""
+"""A full request of each dialect, with nearly every member; tests damage them."""
 
 from collections.abc import Mapping
 from typing import Any

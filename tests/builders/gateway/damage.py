@@ -1,4 +1,4 @@
-"""Requests that somebody got wrong: whole ones with a few places changed, as bytes."""
+"""Damaged requests: full ones with a few places changed, as bytes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ SPELLINGS = (
     b"",
     b"undefined",
 )
-"""What no JSON writer would write."""
+"""Bytes that no JSON library writes."""
 _SPELT = "to be spelt: "
 
 words = st.sampled_from(WORDS) | st.text(max_size=20)
@@ -58,7 +58,7 @@ values = (
 
 
 def places(value: object, at: Place = ()) -> list[Place]:
-    """Where something stands inside of `value`, itself left out."""
+    """Return the paths of all values inside `value`."""
     if isinstance(value, Mapping):
         inner = [((*at, name), part) for name, part in value.items()]
     elif isinstance(value, list):
@@ -69,7 +69,7 @@ def places(value: object, at: Place = ()) -> list[Place]:
 
 
 def spelt(body: object) -> bytes:
-    """As JSON, or nearly."""
+    """Return a value as JSON, or as something close to it."""
     data = json.dumps(body, ensure_ascii=False).encode()
     for number, spelling in enumerate(SPELLINGS):
         data = data.replace(f'"{_SPELT}{number}"'.encode(), spelling)
@@ -78,7 +78,7 @@ def spelt(body: object) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: Mapping[str, Any]) -> bytes:
-    """`whole` with up to three places dropped, replaced, repeated, nested or moved."""
+    """Return `whole` with up to three places dropped, replaced, repeated, nested or moved."""
     body: Any = deepcopy(dict(whole))
     for _ in range(draw(st.integers(1, 3))):
         there = places(body)
@@ -111,7 +111,7 @@ def _at(body: Any, place: Place) -> Any:
 
 
 def _nested(value: Any, depth: int) -> Any:
-    """A value inside itself, where it holds lists; else in lists of one."""
+    """Return a value nested in itself if it has lists, otherwise in lists of one."""
     lists = [p for p in places(value) if isinstance(_at(value, p), list)]
     nested = value
     for _ in range(depth):

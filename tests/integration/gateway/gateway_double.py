@@ -1,4 +1,4 @@
-"""A trajectory manager that says what a test tells it to, and a gateway process before it."""
+"""A trajectory manager that answers as a test scripts it, and a gateway process to test."""
 
 import os
 import subprocess
@@ -34,12 +34,13 @@ from tests.waiting import until
 
 SECRET = "the secret of these tests"
 DEADLINE_S = 60.0
+USER: Any = {"role": "user", "content": "hi"}
 Script = Callable[[RequestTurn], Sequence[Record]]
 R = TypeVar("R", bound=Record)
 
 
 def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> ReplyFinished:
-    """The whole answer to a turn."""
+    """Return the whole answer to a turn."""
     message = {"role": "assistant", "content": text} | more.pop("message", {})
     given = {
         "turn_id": turn.turn_id,
@@ -56,7 +57,7 @@ def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> Repl
 
 
 def deltas(turn: RequestTurn, *texts: str) -> list[ReplyDelta]:
-    """Streamed pieces of an answer, a token a character."""
+    """Return the deltas of an answer, one token a character."""
     assert turn.reply is not None
     offset, made = 0, []
     for text in texts:
@@ -75,7 +76,7 @@ def deltas(turn: RequestTurn, *texts: str) -> list[ReplyDelta]:
 
 
 def answered(command: Any, status: int = 200, reason: str = "", **more: Any) -> CommandAnswered:
-    """What became of a command."""
+    """Return the answer to a command."""
     return CommandAnswered(
         gateway=command.reply.gateway,
         session_id=command.session_id,
@@ -91,16 +92,16 @@ def _hello(turn: RequestTurn) -> list[Record]:
 
 
 class ScriptedManager:
-    """Answers sessions' commands with 200 and turns as `scripts` say, by session.
+    """A manager that answers session commands with 200, and turns as `scripts` (by session) say.
 
-    It counts a token a message.
+    It counts one token a message.
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         create_topics(kafka, [REQUESTS, REPLIES, FLEET])
         self.scripts: dict[str, Script] = {}
         self.ids: dict[str, str] = {}
-        """Of sessions that commands name."""
+        """Ids of sessions, by the name that a command uses."""
         self.received: list[Record] = []
         self.headers: dict[str, dict[str, bytes]] = {}
         """Kafka headers of the last command of each session."""
@@ -112,13 +113,13 @@ class ScriptedManager:
         self._thread.start()
 
     def send(self, address: ReplyAddress | None, *replies: Record) -> None:
-        """Writes replies to a gateway."""
+        """Write replies to a gateway."""
         assert address is not None
         for reply in replies:
             self._producer.send(REPLIES.name, reply, partition=address.partition)
 
     def find(self, kind: type[R], session_id: str) -> list[R]:
-        """Commands of this kind and session that have come."""
+        """Return the commands of this kind and session that were received."""
         return [
             record
             for record in list(self.received)
@@ -126,7 +127,7 @@ class ScriptedManager:
         ]
 
     def await_command(self, kind: type[R], session_id: str, number: int = 1) -> R:
-        """The `number`-th command of this kind and session."""
+        """Return the `number`-th command of this kind and session; wait for it."""
         until(lambda: len(self.find(kind, session_id)) >= number, f"{kind.__name__} {number}")
         return self.find(kind, session_id)[number - 1]
 
@@ -169,11 +170,11 @@ class GatewayProcess:
 
     @property
     def admin(self) -> dict[str, str]:
-        """Headers of an administrator's call."""
+        """Return the headers of a call with the admin key."""
         return {"authorization": f"Bearer {derived_admin_key(SECRET)}"}
 
     def bearing(self, session: str) -> dict[str, str]:
-        """Headers of a session's call."""
+        """Return the headers of a call with a session's key."""
         return {"authorization": f"Bearer {self.keys.session_key(session)}"}
 
 
@@ -181,7 +182,7 @@ class GatewayProcess:
 def gateway_process(
     kafka: KafkaSettings, otlp_endpoint: str | None = None, **settings: object
 ) -> Iterator[GatewayProcess]:
-    """A gateway in a process of its own, ready; ended by SIGTERM."""
+    """Run a gateway in its own process, ready to serve; end it by SIGTERM."""
     port = free_port()
     environment = {
         **os.environ,
@@ -214,3 +215,14 @@ def _ready(gateway: GatewayProcess) -> bool:
         return httpx.get(f"{gateway.url}/ready").status_code == 200
     except httpx.ConnectError:
         return False
+
+
+def assert_told(answer: httpx.Response, path: str) -> None:
+    """Check that an error has the format of the dialect at this path."""
+    told = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert told["error"]["message"] and told["error"]["type"]
+    if path.startswith("/v1/messages"):
+        assert told["type"] == "error"
+    else:
+        assert told["error"].keys() == {"message", "type", "param", "code"}

@@ -1,28 +1,19 @@
-"""The completions dialect before the official client: real Kafka, real process."""
+"""Completions calls of OpenAI's client: real Kafka, a real gateway, a scripted manager."""
 
 import struct
-from collections.abc import Iterator
 
 import httpx
 import openai
 import orjson
 import pytest
 
-from infra.settings import KafkaSettings
 from schemas.records import AssignReward, Record, RequestTurn, Sampling
 from tests.integration.gateway.gateway_double import (
     GatewayProcess,
     ScriptedManager,
     deltas,
     finished,
-    gateway_process,
 )
-
-
-@pytest.fixture(scope="module")
-def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
-    with gateway_process(prefixed) as running:
-        yield running
 
 
 def test_a_text_is_continued(client: openai.OpenAI, manager: ScriptedManager, session: str) -> None:

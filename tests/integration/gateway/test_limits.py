@@ -1,7 +1,6 @@
-"""What the gateway does when there is too much, too late or nobody there."""
+"""Calls over a limit, past a deadline, or without a manager that answers."""
 
 import socket
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,20 +25,8 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture(scope="module")
-def prefixed(broker: KafkaSettings) -> KafkaSettings:
-    return broker.model_copy(update={"topic_prefix": f"limits-{uuid.uuid4().hex[:8]}."})
-
-
-@pytest.fixture(scope="module")
-def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
-    scripted = ScriptedManager(prefixed)
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture(scope="module")
 def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
-    """A gateway that takes two calls at once and waits for nothing long."""
+    """Run a gateway that accepts two calls at once and has short deadlines."""
     with gateway_process(
         prefixed, max_in_flight=2, turn_timeout_s=1.5, command_timeout_s=0.3, body_timeout_s=0.3
     ) as running:

@@ -1,8 +1,6 @@
-"""The Responses dialect before the official client: real Kafka, real process, a manager with a
-script."""
+"""Calls of OpenAI's client to `/v1/responses`: real Kafka, a real gateway, a scripted manager."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,7 +10,6 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from infra.settings import KafkaSettings
 from schemas.identity import tool_call_id
 from schemas.records import AssignReward, Record, RequestTurn
 from tests.integration.gateway.gateway_double import (
@@ -21,7 +18,6 @@ from tests.integration.gateway.gateway_double import (
     answered,
     deltas,
     finished,
-    gateway_process,
 )
 
 TOOLS: list[Any] = [
@@ -35,14 +31,8 @@ class Sum(BaseModel):
     value: int
 
 
-@pytest.fixture(scope="module")
-def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
-    with gateway_process(prefixed) as running:
-        yield running
-
-
 def sampled(turn: RequestTurn) -> dict[str, Any]:
-    """Thinking, words and two calls, as a worker would send them."""
+    """Return thinking, text and two calls, as a worker would send them."""
     calls = [("f", '{"a":1}'), ("patch", '{"input": "*** Begin Patch\\n+é"}')]
     return {
         "role": "assistant",
@@ -60,14 +50,14 @@ def sampled(turn: RequestTurn) -> dict[str, Any]:
 
 
 def calls_then_done(turn: RequestTurn) -> list[Record]:
-    """The model calls its tools, and says that it is done when it has their answers."""
+    """Return calls of the tools, and once they are answered a last message."""
     if b'"role":"tool"' in turn.messages[-1]:
         return [finished(turn, "done")]
     return [finished(turn, message=sampled(turn), finish_reason="tool_calls")]
 
 
 def outputs(response: Response) -> list[Any]:
-    """What the tools answer."""
+    """Return the tools' answers."""
     return [
         {"type": f"{item.type}_output", "call_id": item.call_id, "output": f"{item.type} ran"}
         for item in response.output

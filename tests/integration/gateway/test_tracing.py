@@ -17,7 +17,7 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Its URL, and path and body of all that was posted to it."""
+    """Run an HTTP server; return its URL and a list of the paths and bodies posted to it."""
     posted: list[tuple[str, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Which session a call belongs to."""
+"""The session that a call belongs to."""
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -27,7 +27,7 @@ def bearing(token: str, **named: str) -> dict[bytes, bytes]:
 
 
 def session(headers: dict[bytes, bytes], path: str | None = None) -> tuple[str, bool]:
-    """The session's id and whether it begins with the call."""
+    """Return the session's id, and whether the call may begin it."""
     caller = CALLERS.caller(headers, path)
     return caller.session_id, caller.terms is not None
 

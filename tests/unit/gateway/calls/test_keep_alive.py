@@ -9,7 +9,7 @@ PATIENCE_S = 15.0
 
 
 class Hours:
-    """A clock that goes on when it is told to."""
+    """A clock that advances only when a test says so."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""What a call's headers say of tries before it."""
+"""Headers by which a retry is recognized."""
 
 import pytest
 

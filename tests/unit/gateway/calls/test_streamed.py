@@ -38,7 +38,7 @@ def finish(text: str, offset: int = 0, rest: str | None = None) -> ReplyFinished
 
 
 def text(data: bytes, choice: int = 0) -> str:
-    """The text a client reads of a choice."""
+    """Return the text of a choice that a client reads from events."""
     read = ""
     for line in data.split(b"\n\n"):
         if line.startswith(b"data: {"):

@@ -1,4 +1,4 @@
-"""Whatever bytes come, a dialect reads them or refuses them in its vendor's shape."""
+"""Damaged bodies: a dialect reads any bytes, or refuses them in its vendor's format."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ every_dialect = pytest.mark.parametrize("path", list(DIALECTS))
 
 
 def read(path: str, body: bytes) -> CanonicalRequest | ApiError:
-    """What a dialect makes of a body; it can be carried on, whichever it is."""
+    """Return the request in a body or its refusal, and check that either can be passed on."""
     dialect = DIALECTS[path]
     try:
         request = dialect.parse(body, MOST_CHOICES)

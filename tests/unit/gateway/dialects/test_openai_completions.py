@@ -28,7 +28,7 @@ def answer(**changes: Any) -> ReplyFinished:
 
 
 def scored(*tokens: int, first: int = 0) -> dict[str, Any]:
-    """Tokens whose log-probs are minus their ids, each beside the token before it."""
+    """Return tokens whose log-probs are minus their ids, each with the previous id as candidate."""
     ids = struct.pack(f"<{len(tokens)}i", *tokens)
     logprobs = struct.pack(f"<{len(tokens)}f", *(-token for token in tokens))
     place: dict[str, Any] = {"from_token": first, "to_token": first + len(tokens), "dtype": ""}

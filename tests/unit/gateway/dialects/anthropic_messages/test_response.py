@@ -46,7 +46,7 @@ def answered(answer: ReplyFinished, **more: Any) -> Message:
 def events(
     *deltas: dict[str, Any], reason: str = "stop", stop: str | None = None, **more: Any
 ) -> list[dict[str, Any]]:
-    """The events of an answer, each checked against the official client's model of it."""
+    """Return the events of an answer, each checked with the official client's model."""
     made = MessageEvents("t", 1, request(**more))
     data = made.open(5)
     data += b"".join(made.delta(0, ChoiceDelta(orjson.dumps(delta))) for delta in deltas)

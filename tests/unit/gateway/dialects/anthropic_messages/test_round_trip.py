@@ -1,4 +1,4 @@
-"""What the model said comes back as it was sampled, by the vendor's own client."""
+"""Round trips: Anthropic's client sends an answer back exactly as it was sampled."""
 
 import json
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ arguments = (
 
 @st.composite
 def sampled(draw: st.DrawFn) -> dict[str, Any]:
-    """An assistant message in the form in which the worker writes it."""
+    """Return an assistant message in the form that workers write."""
     message: dict[str, Any] = {"role": "assistant", "content": draw(texts)}
     if thought := draw(texts):
         message["reasoning_content"] = thought
@@ -71,7 +71,7 @@ def sampled(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class Vendor:
-    """Answers the official client's first call with a message; keeps what the next one sends."""
+    """A transport that answers the client's first call and keeps the body of the next one."""
 
     def __init__(self, message: dict[str, Any], cuts: Sequence[int] = ()) -> None:
         self.body = b""
@@ -94,7 +94,7 @@ class Vendor:
         return httpx2.Response(200, content=data, headers={"content-type": "text/event-stream"})
 
     def came_back(self, answer: Message) -> dict[str, Any]:
-        """The canonical form of the answer in the call that goes on from it."""
+        """Return the canonical form of the answer in the next call."""
         results: list[Any] = [
             {"type": "tool_result", "tool_use_id": block.id, "content": "done"}
             for block in answer.content
@@ -114,7 +114,7 @@ def finished(message: dict[str, Any]) -> ReplyFinished:
 
 
 def pieces(message: dict[str, Any], cuts: Sequence[int]) -> list[dict[str, Any]]:
-    """The message in deltas: its texts cut at `cuts`, tool calls somewhere between, each whole."""
+    """Return the message in deltas: texts cut at `cuts`, whole tool calls between them."""
     made: list[dict[str, Any]] = []
     for name in ("reasoning_content", "content"):
         text = message.get(name) or ""
@@ -138,7 +138,7 @@ def stream(
 
 
 def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
-    """All is equal, arguments as JSON; so the manager extends the turn."""
+    """Check that both are equal, arguments as JSON; then the manager extends the turn."""
     keys = [
         message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments")
         for one in (back, message)

@@ -88,7 +88,7 @@ def test_logprobs_name_tokens_by_id_when_asked_for() -> None:
 
 
 def tensors(first: int, *rows: tuple[int, int]) -> tuple[TokenTensor, TokenTensor]:
-    """Of each token two candidates, with log-probs of minus their ids."""
+    """Return two candidates for each token, with log-probs of minus their ids."""
     ids = [token for row in rows for token in row]
     place: dict[str, Any] = {"from_token": first, "to_token": first + len(rows)}
     place["shape"] = (len(rows), 2)

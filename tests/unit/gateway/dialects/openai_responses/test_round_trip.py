@@ -1,4 +1,4 @@
-"""What was sampled goes out as items, comes back as input, and is the same message again."""
+"""Round trips: a sampled message is sent as items, comes back as input, and is the same message."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ Part = tuple[str, Any]
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[Part]:
-    """An answer in the order in which it was sampled."""
+    """Return an answer in the order in which it was sampled."""
     thought: list[Part] = [("reasoning_content", text) for text in draw(st.lists(some, max_size=2))]
     said = st.tuples(st.just("content"), some)
     called = st.tuples(st.just("tool_calls"), st.tuples(names, arguments()))
@@ -61,7 +61,7 @@ def parts(draw: st.DrawFn) -> list[Part]:
 
 
 def message(sampled: Sequence[Part]) -> dict[str, Any]:
-    """The message a worker makes of it."""
+    """Return the message that a worker makes of it."""
     whole: dict[str, Any] = {"role": "assistant", "content": ""}
     found: list[Any] = []
     for name, value in sampled:
@@ -87,13 +87,13 @@ def finished(sampled: Sequence[Part]) -> ReplyFinished:
 
 
 def answered(sampled: Sequence[Part], **more: Any) -> list[Any]:
-    """Items of the whole answer."""
+    """Return the items of the whole answer."""
     body = completion(TURN, 1, request(**more), [finished(sampled)])
     return list(orjson.loads(body)["output"])
 
 
 def streamed(sampled: Sequence[Part], **more: Any) -> list[Any]:
-    """Items of the same answer, streamed."""
+    """Return the items of the same answer, streamed."""
     events = ResponseEvents(TURN, 1, request(stream=True, **more))
     data = events.open(3) + b"".join(events.delta(0, piece) for piece in pieces(sampled))
     answer = finished(sampled)

@@ -1,4 +1,4 @@
-"""What tests of the gateway stand on: topics of their own, a manager with a script, a client."""
+"""Fixtures of the gateway's tests: topics of their own, a scripted manager, a gateway, a client."""
 
 import uuid
 from collections.abc import Iterator
@@ -7,7 +7,11 @@ import openai
 import pytest
 
 from infra.settings import KafkaSettings
-from tests.integration.gateway.gateway_double import GatewayProcess, ScriptedManager
+from tests.integration.gateway.gateway_double import (
+    GatewayProcess,
+    ScriptedManager,
+    gateway_process,
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +24,12 @@ def manager(prefixed: KafkaSettings) -> Iterator[ScriptedManager]:
     scripted = ScriptedManager(prefixed)
     yield scripted
     scripted.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
+    with gateway_process(prefixed, disconnect_grace_s=0.5, max_body_bytes=200_000) as running:
+        yield running
 
 
 @pytest.fixture

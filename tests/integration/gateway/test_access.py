@@ -1,0 +1,139 @@
+"""Keys, sessions and the paths without a turn: real Kafka, a real gateway, a scripted manager."""
+
+import httpx
+import openai
+import pytest
+
+from schemas.records import (
+    AssignReward,
+    CloseSession,
+    OpenSession,
+    RequestTurn,
+)
+from tests.integration.gateway.gateway_double import (
+    USER,
+    GatewayProcess,
+    ScriptedManager,
+)
+
+
+def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-no", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError):
+            client.chat.completions.create(model="m", messages=[USER])
+        with pytest.raises(openai.AuthenticationError):
+            client.models.list()
+
+
+def test_models_are_listed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["policy"]
+
+
+def test_a_model_is_known_by_its_name(client: openai.OpenAI) -> None:
+    assert client.models.retrieve("policy").id == "policy"
+    with pytest.raises(openai.NotFoundError, match="there is no model 'org/other'") as refused:
+        client.models.retrieve("org/other")
+    assert refused.value.code == "model_not_found"
+
+
+def test_a_session_is_opened_used_rewarded_and_closed(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    with httpx.Client(base_url=gateway.url, headers=gateway.admin) as admin:
+        opened = admin.post(
+            "/sessions",
+            json={
+                "session_id": session,
+                "policy": "p",
+                "task_id": "t",
+                "group_id": "g",
+                "sample": 1,
+                "group_size": 8,
+                "pinned_version": 2,
+                "metadata": {"a": "b"},
+                "max_age_s": 60,
+            },
+        )
+        assert opened.status_code == 201
+        access = opened.json()
+        with openai.OpenAI(base_url=access["base_url"], api_key=access["api_key"]) as client:
+            answer = client.chat.completions.create(model="m", messages=[USER])
+        reward = {"value": 0.5, "name": "quality", "turn": answer.id, "final": False}
+        assert admin.post(f"/sessions/{session}/reward", json=reward).status_code == 200
+        close = {"status": "truncated", "reason": "turns", "await_reward_s": 1.5}
+        assert admin.post(f"/sessions/{session}/close", json=close).status_code == 200
+    command = manager.await_command(OpenSession, session)
+    assert (command.policy, command.sample, command.pinned_version) == ("p", 1, 2)
+    assert (command.metadata, command.max_age_ms) == ({"a": "b"}, 60_000)
+    assigned = manager.await_command(AssignReward, session)
+    turn = manager.await_command(RequestTurn, session)
+    assert (assigned.reward.turn_id, assigned.reward.scope) == (turn.turn_id, "turn")
+    assert (assigned.reward.value, assigned.final) == (0.5, False)
+    closed = manager.await_command(CloseSession, session)
+    assert (closed.status, closed.await_reward_ms) == ("truncated", 1500)
+
+
+@pytest.mark.parametrize("done", ["reward", "close"])
+def test_what_is_done_by_name_is_answered_with_the_session_s_own_id(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, done: str
+) -> None:
+    manager.ids[session] = f"{session}~1"
+    path = f"{gateway.url}/sessions/{session}/{done}"
+    answer = httpx.post(path, headers=gateway.admin, json={"value": 1} if done == "reward" else {})
+    assert answer.json() == {"session_id": f"{session}~1"}
+
+
+def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:
+    opened = httpx.post(f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"})
+    access = opened.json()
+    assert gateway.keys.session_of(access["api_key"].encode()) == access["session_id"]
+
+
+def test_the_session_interface_says_why_it_refuses(gateway: GatewayProcess, session: str) -> None:
+    with httpx.Client(base_url=gateway.url, headers=gateway.admin) as admin:
+        refused = admin.post("/sessions", json={"policy": "unknown"})
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "unknown_policy"
+        wrong = admin.post("/sessions", json={"policy": "p", "sample": -1})
+        assert wrong.status_code == 400
+        assert wrong.json()["error"]["param"] == "sample"
+        assert admin.post("/sessions", json={"policy": "p", "typo": 1}).status_code == 400
+        assert admin.post("/sessions", content=b"{").status_code == 400
+        assert admin.post(f"/sessions/{session}/reward", json={}).status_code == 400
+        nan = admin.post(f"/sessions/{session}/reward", content=b'{"value": NaN}')
+        assert nan.status_code == 400
+    own = gateway.bearing(session)
+    for path in (f"/sessions/{session}/reward", f"/sessions/{session}/close", "/sessions"):
+        assert httpx.post(gateway.url + path, headers=own, json={}).status_code == 403
+        assert httpx.post(gateway.url + path, json={}).status_code == 401
+
+
+def test_the_admin_key_may_speak_for_a_session(gateway: GatewayProcess, session: str) -> None:
+    body = {"model": "m", "messages": [USER]}
+    path = f"{gateway.url}/sessions/{session}/v1/chat/completions"
+    assert httpx.post(path, headers=gateway.admin, json=body).status_code == 200
+    assert httpx.post(path, headers=gateway.bearing("other"), json=body).status_code == 403
+
+
+def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
+    assert httpx.get(f"{gateway.url}/v2").status_code == 404
+    assert httpx.get(f"{gateway.url}/sessions/x/other").status_code == 404
+    assert httpx.get(f"{gateway.url}/v1/chat/completions").status_code == 405
+    refused = httpx.post(f"{gateway.url}/health")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
+def test_a_head_is_a_get_without_its_body(gateway: GatewayProcess, path: str) -> None:
+    with httpx.Client(base_url=gateway.url) as client:
+        for _ in range(2):
+            answer = client.head(path)
+            assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_it_tells_how_it_is(gateway: GatewayProcess) -> None:
+    assert httpx.get(f"{gateway.url}/health").json() == {"status": "alive"}
+    assert httpx.get(f"{gateway.url}/ready").json() == {"status": "ready"}
+    metrics = httpx.get(f"{gateway.url}/metrics").text
+    assert 'seamlessflow_gateway_requests_total{route="ready",status="200"}' in metrics
+    assert "process_cpu_seconds_total" in metrics
