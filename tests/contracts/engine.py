@@ -1,4 +1,4 @@
-"""What the worker relies on in any engine. A test class of each derives from `EngineContract`."""
+"""The contract of every engine, as tests: the test class of each derives from `EngineContract`."""
 
 import threading
 from pathlib import Path

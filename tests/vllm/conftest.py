@@ -25,7 +25,7 @@ VERSION = 3
 
 @pytest.fixture(scope="session")
 def section() -> VllmSection:
-    """How vLLM is started in tests."""
+    """Settings with which tests start vLLM."""
     python = ROOT / os.environ.get("SEAMLESSFLOW_VLLM_VENV", ".venv-vllm") / "bin" / "python"
     if not python.exists():
         pytest.fail(f"there is no vLLM in {python.parents[1]}: scripts/vllm-cpu makes one")

@@ -1,4 +1,4 @@
-"""What vLLM samples, against a plain forward of the same model by `transformers`."""
+"""Tokens that vLLM samples, against a plain forward of the same model by `transformers`."""
 
 import json
 from pathlib import Path

@@ -141,7 +141,7 @@ def named(name: str, ancestor: int) -> int:
 
 
 def below(ancestor: int) -> set[int]:
-    """What a process started, and what that started."""
+    """Return the ids of all descendants of a process."""
     found = {ancestor}
     while more := {pid for pid, stat in stats().items() if int(stat[1]) in found} - found:
         found |= more

@@ -1,10 +1,10 @@
-"""Runs a program so that nothing of it is left behind: `process_guard.py PARENT GRACE COMMAND`.
+"""A program between a worker and its server that leaves no process of the server behind:
+`process_guard.py PARENT GRACE COMMAND`.
 
-A program of its own between a worker and the server it starts; imports nothing of this project. The
-command gets a session of its own. It is asked to end when this is asked to (SIGTERM) or when the
-process PARENT is gone, however it went; GRACE seconds later, or when the command has ended by
-itself, whatever is left of its session is killed. Ends with the command's own exit status, 128 + n
-for signal n.
+The command runs in its own process group. The guard sends it SIGTERM when the guard itself gets
+SIGTERM, or when the process PARENT is gone for whatever reason. GRACE seconds later, or when the
+command has ended by itself, the guard kills the rest of the group. It exits with the command's own
+status, 128 + n for signal n. Imports nothing of this project.
 """
 
 import contextlib
@@ -15,36 +15,36 @@ import sys
 import types
 
 LOOK_S = 0.2
-"""Between two looks after the parent. (Linux could send a signal instead, but does so when the
-thread is gone that made this process.)"""
+"""Time between two checks for the parent. Linux could send a signal instead (PR_SET_PDEATHSIG), but
+does so when the thread that started this process ends, not its process."""
 
 
 class Asked(Exception):
-    """SIGTERM came."""
+    """The guard got SIGTERM."""
 
 
 def main(parent: int, grace_s: float, command: list[str]) -> int:
-    """The exit status."""
+    """Run the command; return the exit status."""
     signal.signal(signal.SIGTERM, _asked)
-    if os.getppid() != parent:
+    if os.getppid() != parent:  # it died before the guard had started
         return 1
     with subprocess.Popen(command, start_new_session=True) as child:
         try:
             why = _watch(child, parent)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the killing
             print(f"process_guard: {why}", file=sys.stderr, flush=True)
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(grace_s)
         finally:
-            with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            with contextlib.suppress(ProcessLookupError):  # the whole group has ended
                 os.killpg(child.pid, signal.SIGKILL)
         status = child.wait()
         return status if status >= 0 else 128 - status
 
 
 def _watch(child: subprocess.Popen[bytes], parent: int) -> str:
-    """Returns when it is over, and why."""
+    """Wait until the command is to end or has ended; return why."""
     try:
         while os.getppid() == parent:
             with contextlib.suppress(subprocess.TimeoutExpired):

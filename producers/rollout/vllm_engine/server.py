@@ -1,7 +1,6 @@
-"""The vLLM server as a child of this process: started, waited for, ended with all its children.
+"""The vLLM server as a child of this process: started, awaited, ended with all its children.
 
-Its output goes to a file. If this process dies, however it does, the server is ended all the same
-(`process_guard.py`).
+Its output goes to a file. `process_guard.py` ends it also if this process dies without warning.
 """
 
 import os
@@ -21,13 +20,13 @@ from producers.rollout.vllm_engine.launch import launch
 
 _POLL_S = 0.1
 STOP_S = 5.0
-"""How long it may take to end in order; its GPU is free only then."""
+"""Time for the server to end in order; its GPU is free only then."""
 
 _KILLED_S = 5.0
 
 
 class VllmNotStarted(SeamlessFlowError):
-    """There is no server to sample with; what it logged last says why."""
+    """A server that did not start; the end of its log (`tail`) gives the reason."""
 
     def __init__(self, reason: str, log_file: Path | None = None, tail: str = "") -> None:
         self.reason = reason
@@ -38,7 +37,7 @@ class VllmNotStarted(SeamlessFlowError):
 
 
 class VllmServer(ChildProcess):
-    """Started by its constructor (`VllmNotStarted`); `await_ready` returns when it answers."""
+    """A server that the constructor starts (`VllmNotStarted`); then call `await_ready`."""
 
     def __init__(self, settings: VllmSection, capacity: int, model: Path, log_file: Path) -> None:
         if not settings.python.exists():
@@ -47,13 +46,13 @@ class VllmServer(ChildProcess):
         port = free_port()
         self.url = f"http://{HOST}:{port}"
         self._timeout_s = settings.start_timeout_s
-        # Not resolved: a link in a virtual environment is what makes it one.
+        # The path of Python is not resolved: it would lead out of the virtual environment.
         wanted = launch(settings, capacity, model, port, os.environ)
         log_file.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(_guarded(wanted.command), log_file, wanted.environment)
 
     def await_ready(self) -> None:
-        """Waits until it answers. Raises `VllmNotStarted`."""
+        """Wait until the server answers. Raises `VllmNotStarted`."""
         deadline = time.monotonic() + self._timeout_s
         with httpx.Client(base_url=self.url, timeout=5.0, trust_env=False) as client:
             while not _answers(client):
@@ -64,7 +63,7 @@ class VllmServer(ChildProcess):
                 time.sleep(_POLL_S)
 
     def stop(self, timeout_s: float = STOP_S + _KILLED_S) -> None:
-        """End it and its children; by force what does not end in time."""
+        """End the server and its children, by force if they do not end in time."""
         super().stop(timeout_s)
 
     def _not_started(self, reason: str) -> VllmNotStarted:

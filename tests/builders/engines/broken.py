@@ -28,14 +28,14 @@ class Asked:
 
 
 class Wrapped:
-    """All as the engine inside does it, but for `changed`; `submitted` counts the requests."""
+    """An engine that passes all calls on, requests as `changed`; `submitted` counts them."""
 
     def __init__(self, inner: Engine) -> None:
         self.inner = inner
         self.submitted = 0
 
     def changed(self, asked: Asked) -> Asked:
-        """What the engine inside is asked instead."""
+        """Return the request for the engine inside instead of the one asked."""
         return asked
 
     @property
@@ -80,7 +80,7 @@ class Wrapped:
 
 
 class Altered(Wrapped):
-    """Each chunk goes through `alter`; None: it is lost."""
+    """An engine whose chunks go through `alter`; a chunk for which it returns None is lost."""
 
     def __init__(self, inner: Engine, alter: Callable[[TokenChunk], TokenChunk | None]) -> None:
         super().__init__(inner)
@@ -108,7 +108,7 @@ def not_a_number(chunk: TokenChunk) -> TokenChunk:
 
 
 def probabilities(chunk: TokenChunk) -> TokenChunk:
-    """Instead of their logarithms."""
+    """Report probabilities instead of their logarithms."""
     return replace(chunk, logprobs=np.exp(np.frombuffer(chunk.logprobs, "<f4")).tobytes())
 
 
@@ -121,7 +121,7 @@ def of_another_version(chunk: TokenChunk) -> TokenChunk:
 
 
 def spans_of_the_chunk(chunk: TokenChunk) -> TokenChunk:
-    """Counted in the chunk, not in the completion."""
+    """Count span starts in the chunk instead of in the completion."""
     return replace(chunk, spans=tuple(ChunkSpan(0, span.version) for span in chunk.spans))
 
 
@@ -145,7 +145,7 @@ def half_a_token(chunk: TokenChunk) -> TokenChunk:
 
 
 def nothing(chunk: TokenChunk) -> None:
-    """The engine hangs."""
+    """Deliver nothing, as an engine that hangs."""
 
 
 def endless(chunk: TokenChunk) -> TokenChunk:
@@ -161,7 +161,7 @@ def never_stopped(chunk: TokenChunk) -> TokenChunk:
 
 
 def unnormalised(chunk: TokenChunk) -> TokenChunk:
-    """Logits for log-probabilities."""
+    """Report logits instead of log-probabilities."""
     logprobs = np.frombuffer(chunk.logprobs, "<f4") / 100
     tops = np.frombuffer(chunk.top_logprobs, "<f4") / 100
     return replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
@@ -172,7 +172,7 @@ def _next(ids: bytes) -> bytes:
 
 
 class Bent(Wrapped):
-    """Reports log-probabilities of the distribution that it drew from."""
+    """An engine that reports log-probabilities of the bent distribution it sampled from."""
 
     def changed(self, asked: Asked) -> Asked:
         temperature, top = asked.sampling.temperature, asked.sampling.top_logprobs
@@ -189,7 +189,7 @@ class Bent(Wrapped):
 
 
 class Forgetful(Wrapped):
-    """Samples as if there were no completion yet."""
+    """An engine that samples as if there were no completion yet."""
 
     def changed(self, asked: Asked) -> Asked:
         done = len(asked.completion) // 4
@@ -203,28 +203,28 @@ class Forgetful(Wrapped):
 
 
 class Unstoppable(Wrapped):
-    """Knows no stop tokens."""
+    """An engine that ignores stop tokens."""
 
     def changed(self, asked: Asked) -> Asked:
         return replace(asked, sampling=replace(asked.sampling, stop_token_ids=()))
 
 
 class Refusing(Wrapped):
-    """Takes no request."""
+    """An engine that refuses every request."""
 
     def changed(self, asked: Asked) -> Asked:
         raise RequestInvalid("any", "no place")
 
 
 class Deaf(Wrapped):
-    """Cannot be aborted."""
+    """An engine that ignores aborts."""
 
     def abort(self, request_id: str | None) -> None:
         pass
 
 
 class Stale(Wrapped):
-    """Holds other weights than it was told to load."""
+    """An engine that has other weights than it was given."""
 
     def health(self) -> EngineHealth:
         return replace(self.inner.health(), version=1)

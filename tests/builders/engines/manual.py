@@ -1,4 +1,4 @@
-"""An engine that does nothing by itself: tests look at what it was asked and give the chunks."""
+"""An engine that does nothing by itself: tests look at its calls and deliver the chunks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -12,12 +12,12 @@ DEADLINE_S = 60.0
 
 
 def as_bytes(tokens: Sequence[int]) -> bytes:
-    """Token ids as the engine takes them."""
+    """Return token ids in the form that engines accept."""
     return np.array(tokens, "<i4").tobytes()
 
 
 class Generation:
-    """`on_chunk` of one request. With `hold_at`, blocks the engine once so many tokens came."""
+    """One request and its chunks. With `hold_at`, blocks the engine once so many tokens came."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is around a rollout worker, played by a test: scheduler, manager, trainer and the log."""
+"""A stage around a rollout process: a test plays scheduler, manager and trainer on a real log."""
 
 import os
 import subprocess
@@ -86,7 +86,7 @@ class Stage:
         self._reader = ReaderThread("stage-log", reader, self._take, self._errors.append).start()
         self._assignments = 0
         self.deadline_s = DEADLINE_S
-        """How long any wait may take."""
+        """Most seconds that any wait may take."""
         self.max_context = 512
         """Most tokens of prompt and completion."""
 

@@ -1,4 +1,4 @@
-"""A rollout worker that is told to end while its Kafka is away."""
+"""A rollout process that gets SIGTERM while its Kafka is unreachable."""
 
 import signal
 from pathlib import Path

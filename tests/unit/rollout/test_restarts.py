@@ -1,4 +1,4 @@
-"""How often a lost engine is started anew."""
+"""The limit to restarts of a lost engine."""
 
 from producers.rollout.restarts import Restarts
 

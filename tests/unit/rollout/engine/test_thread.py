@@ -11,7 +11,7 @@ from producers.rollout.engine.thread import CommandQueue, EngineThread
 
 
 class Owner:
-    """Does what it is told, from `begin` until `stop`."""
+    """A thread that runs commands from `begin` until `stop`."""
 
     def __init__(self, timeout_s: float = 10) -> None:
         self._stopped = False

@@ -1,4 +1,4 @@
-"""What the scripted engine says."""
+"""Answers of the scripted engine."""
 
 import contextlib
 

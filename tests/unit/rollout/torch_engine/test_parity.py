@@ -1,4 +1,4 @@
-"""What the torch engine samples and reports is what a plain forward of the model says."""
+"""The torch engine samples and reports the distribution of a plain forward of the model."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a prefill pass takes on."""
+"""The rows and the width of a prefill pass."""
 
 import pytest
 

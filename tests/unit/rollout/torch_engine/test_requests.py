@@ -1,4 +1,4 @@
-"""How requests begin and end on the torch engine."""
+"""Begin and end of requests on the torch engine."""
 
 import contextlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which records of a slot a worker acts on."""
+"""Records of a slot that a worker acts on or ignores."""
 
 from producers.rollout.turns.admission import REMEMBERED_TURNS, Admission
 from tests.builders.records.prompts import INCARNATION, WORKER, cancel, generate

@@ -1,4 +1,4 @@
-"""What a worker does not sample, and whose fault that is."""
+"""Turns that a worker refuses to sample, and the cause that it reports."""
 
 from typing import Any
 

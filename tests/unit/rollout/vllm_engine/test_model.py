@@ -1,4 +1,4 @@
-"""What a model's directory says of it."""
+"""Facts about a model, from its directory."""
 
 import json
 from pathlib import Path

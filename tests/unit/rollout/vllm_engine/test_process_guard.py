@@ -25,7 +25,7 @@ if sys.argv[2] == "leaves":
     sys.exit(7)
 time.sleep(600)
 """
-"""A program with a child; tells the child's id."""
+"""A program with a child, whose process id it writes to a file."""
 
 
 @contextmanager

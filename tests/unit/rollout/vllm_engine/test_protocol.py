@@ -1,4 +1,4 @@
-"""What is said to vLLM, and what its answers mean. The answers were taken from vLLM 0.32."""
+"""Requests to vLLM and the parsing of its answers, which were taken from vLLM 0.32."""
 
 from typing import Any
 
