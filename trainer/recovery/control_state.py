@@ -37,7 +37,7 @@ class Published:
 
 @dataclass(slots=True)
 class ControlState:
-    """The fold."""
+    """The state after all records of `control` before `offset`."""
 
     policy: str
     """Policy that is trained; `WeightsPublished` of others is ignored."""
@@ -47,7 +47,9 @@ class ControlState:
     """By step, the newest record of each; groups of steps before the last checkpoint are in
     `over` instead."""
     skipped: set[int] = field(default_factory=set)
+    """Skipped steps since the last checkpoint."""
     ready: dict[str, Sessions] = field(default_factory=dict)
+    """Sessions of groups that are ready and not over, by group."""
     under_way: dict[str, GroupAdmission] = field(default_factory=dict)
     """Groups for training that are admitted and neither ready nor over."""
     evaluating: set[str] = field(default_factory=set)
@@ -55,6 +57,7 @@ class ControlState:
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
+    """Groups that are dropped, evaluated, or trained before the last checkpoint."""
     consumed: set[str] = field(default_factory=set)
     """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
