@@ -76,7 +76,7 @@ def test_a_transaction_that_met_an_outage_is_committed_once(
         os.kill(stage.broker, signal.SIGSTOP)
         try:
             stage.committer.submit(job, outcomes.put)
-            until(lambda: "not known yet" in caplog.text, "a try in vain")
+            until(lambda: "cannot find out yet" in caplog.text, "a try in vain")
         finally:
             os.kill(stage.broker, signal.SIGCONT)
     took = outcomes.get(timeout=DEADLINE_S)
