@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from infra.settings_help import describe
-from infra.settings_names import misspelt
+from infra.help import describe
+from infra.variables import misspelt
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 _CREDENTIALS = ("secret", "key", "password", "options")

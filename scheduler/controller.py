@@ -18,7 +18,7 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import metrics_export
+from infra.telemetry.metrics_export import metrics_export
 from scheduler.decisions import strategies, task_source
 from scheduler.decisions.decide import Outgoing, Rules, decide, finished
 from scheduler.journal import Clock, Journal

@@ -6,14 +6,14 @@ order, so that equal records are equal bytes.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from io import BytesIO
 from typing import Any
 
 from fastavro import schemaless_reader
 
-from schemas.avro.reading import READERS, whole
-from schemas.avro.writing import WRITERS, Write
+from schemas.avro.decoding import DECODERS, whole
+from schemas.avro.encoding import ENCODERS, Write
 from schemas.generate import references
 from schemas.records import RECORDS, Record
 from schemas.registry import (
@@ -34,31 +34,39 @@ class UndecodableRecord(ValueError):
 
 
 class _Format:
-    """How one record type is written and read."""
+    """One type of record: its class, its header, and its fields as fastavro reads old versions."""
 
-    def __init__(self, name: str, raw: Mapping[str, Schema]) -> None:
-        schema = self_contained(name, raw)
+    def __init__(self, name: str) -> None:
         self.record = RECORDS[name]
-        self.schema = parsed(schema)
-        self.header = _MARKER + bytes.fromhex(schema_fingerprint(schema))
-        types = {field["name"]: field["type"] for field in raw[name]["fields"]}
-        self.composed = {
-            field: avro
-            for field, avro in types.items()
+        self._schema = self_contained(name, _RAW)
+        self._fields = _RAW[name]["fields"]
+        self.header = _MARKER + bytes.fromhex(schema_fingerprint(self._schema))
+
+    @cached_property
+    def schema(self) -> Any:
+        """The present schema, as fastavro takes it."""
+        return parsed(self._schema)
+
+    @cached_property
+    def converters(self) -> list[tuple[str, Callable[[Any], Any]]]:
+        """Functions for the fields that fastavro reads in another form than the class has."""
+        types = {field["name"]: field["type"] for field in self._fields}
+        return [
+            (name, _converter(avro))
+            for name, avro in types.items()
             if references(avro) or (isinstance(avro, dict) and "items" in avro)
-        }
-        self.converters: list[tuple[str, Callable[[Any], Any]]] = []
+        ]
 
 
 def encode(record: Record) -> bytes:
     """The record's single-object encoding. Raises `ValueError` or `TypeError` for wrong fields."""
-    header, write = _WRITERS[type(record)]
+    header, write = _ENCODERS[type(record)]
     return header + write(record)
 
 
 def decode(data: bytes) -> Record:
     """The record that `data` encodes. Raises `UndecodableRecord`."""
-    read = _READERS.get(data[:_HEADER_BYTES])
+    read = _DECODERS.get(data[:_HEADER_BYTES])
     if read is None:
         raise UndecodableRecord(f"no schema has the header {data[:_HEADER_BYTES].hex() or 'empty'}")
     try:
@@ -97,14 +105,14 @@ def _old_reader(form: _Format, written: Any) -> Callable[[bytes], Record]:
 
 
 def _writers() -> dict[type[Record], tuple[bytes, Write]]:
-    forms = ((_FORMATS[name], write) for name, write in WRITERS.of_records(_RAW).items())
+    forms = ((_FORMATS[name], write) for name, write in ENCODERS.of_records(_RAW).items())
     return {form.record: (form.header, write) for form, write in forms}
 
 
 def _readers() -> dict[bytes, Callable[[bytes], Record]]:
     readers: dict[bytes, Callable[[bytes], Record]] = {
         _FORMATS[name].header: partial(whole, read, _HEADER_BYTES)
-        for name, read in READERS.of_records(_RAW).items()
+        for name, read in DECODERS.of_records(_RAW).items()
     }
     for name, versions in history().items():
         for version, schema in versions.items():
@@ -115,8 +123,6 @@ def _readers() -> dict[bytes, Callable[[bytes], Record]]:
 
 
 _RAW: Mapping[str, Schema] = raw_schemas()
-_FORMATS = {name: _Format(name, _RAW) for name in _RAW}
-for _form in _FORMATS.values():
-    _form.converters = [(name, _converter(avro)) for name, avro in _form.composed.items()]
-_WRITERS = _writers()
-_READERS = _readers()
+_FORMATS = {name: _Format(name) for name in _RAW}
+_ENCODERS = _writers()
+_DECODERS = _readers()

@@ -8,7 +8,8 @@ from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.settings import ManagerSettings
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import metrics_export, telemetry
+from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.tracing import telemetry
 
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:

@@ -16,7 +16,6 @@ from confluent_kafka import (
 from infra.errors import KafkaUnavailable, TopicMissing
 from infra.kafka.client import (
     LARGEST_RECORD_BYTES,
-    Headers,
     Partition,
     Received,
     client,
@@ -138,13 +137,6 @@ class Reader:
             elif (item := self._decoded(message)) is not None:
                 received.append(item)
         return received
-
-    def poll_bytes(self, timeout_s: float) -> tuple[bytes, Headers] | None:
-        """The next record as it stands on the topic, for dead letters."""
-        message = self._consumer.poll(timeout_s)
-        if message is None or message.error() is not None:
-            return None
-        return message.value() or b"", message.headers() or ()  # type: ignore[return-value]
 
     def committed(
         self, partitions: Sequence[Partition], timeout_s: float = 10

@@ -5,7 +5,7 @@ Most templates need only the last turn of a prompt for that, so a bridge costs t
 the history is; a template that needs more is found out by the probes.
 """
 
-from infra.rendering import probes as probes
+from infra.rendering import probes
 from infra.rendering.chat_template import ChatTemplate, Messages, Tools
 from infra.rendering.settings import RendererError
 from schemas.tokens import pack

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.rendering import probes as probes
+from infra.rendering import probes
 from infra.rendering.tokenizer import Tokenizer
 
 Message = Mapping[str, object]

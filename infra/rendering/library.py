@@ -2,7 +2,7 @@
 (about a second).
 
 The library gives no types to a checker; the protocols here say what `chat_template.py` and
-`infra/rendering/completion_reader.py` rely on.
+`infra/rendering/completion_parser.py` rely on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ OK = str(renderers.ToolCallParseStatus.OK)
 """The status of a call that is one."""
 
 TemplateMessage = dict[str, object]
-"""As `infra/rendering/chat_messages.py` makes it ready."""
+"""As ``template_messages`` makes it ready."""
 
 Offered = list[Mapping[str, object]] | None
 """Tools as the library takes them; None where there are none."""

@@ -10,11 +10,11 @@ was sampled; all on the library that `renderer_library.py` loads.
 
 from pathlib import Path
 
-from infra.rendering import probes as probes
+from infra.rendering import probes
 from infra.rendering.bridge import Bridge
 from infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
-from infra.rendering.completion_reader import CompletionReader
+from infra.rendering.completion_parser import CompletionParser
 from infra.rendering.forced_calls import NoOpening, find_opening
 from infra.rendering.library import library_renderer
 from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
@@ -36,7 +36,7 @@ class Renderer:
         self.stop_token_ids = template.stop_token_ids
         samples = list(probes.completions(tokenizer, template.spelt_call(), self.stop_token_ids[0]))
         usual_tail = template.from_last_stop(self.render(probes.SHORT))
-        self._reader = CompletionReader(
+        self._reader = CompletionParser(
             library, tokenizer, frozenset(self.stop_token_ids), samples, usual_tail
         )
         self._bridge = Bridge(template, samples)
@@ -54,11 +54,6 @@ class Renderer:
     def variant(self, settings: RendererSettings) -> "Renderer":
         """Other settings on the same tokenizer. Raises `RendererError`."""
         return Renderer(self._tokenizer, settings, self.hash)
-
-    @property
-    def bridges_from_tail(self) -> bool:
-        """Whether a bridge needs only the last turn of a prompt."""
-        return self._bridge.from_tail
 
     @property
     def streams(self) -> bool:

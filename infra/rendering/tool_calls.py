@@ -1,5 +1,5 @@
 """Tool calls as they come out of a completion. Pure; used by
-`infra/rendering/completion_reader.py` and the message streams."""
+`infra/rendering/completion_parser.py` and the message streams."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Traces and exported metrics of a process: the only file that imports the OpenTelemetry SDK.
+"""Traces of a process.
 
 One trace an agent request: its context travels as W3C headers of Kafka records, is read by
 `span(headers=)` and given on as `Span.headers`. The hash of a session's id decides whether its
@@ -8,22 +8,17 @@ across threads and awaits.
 """
 
 import os
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 import xxhash
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     Link,
     SpanKind,
@@ -38,13 +33,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Family, Metrics
 from infra.telemetry.names import ATTRIBUTES, SpanName
 
 Headers = Sequence[tuple[str, bytes]]
 _CONTEXT_HEADERS = ("traceparent", "tracestate")
-_METRICS_EVERY_S = 10.0
-_EXPORT_TIMEOUT_MS = 5_000
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -101,11 +93,6 @@ class Telemetry:
             self._provider.add_span_processor(processor)
             self._tracer = self._provider.get_tracer("seamlessflow")
 
-    @property
-    def enabled(self) -> bool:
-        """Whether spans are made at all."""
-        return self._provider is not None
-
     def span(
         self,
         name: SpanName,
@@ -136,7 +123,7 @@ def telemetry(settings: TelemetrySettings, service: str, instance: str) -> Telem
     if settings.otlp_endpoint is not None:
         exporter = OTLPSpanExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
         processor = BatchSpanProcessor(exporter)
-    return Telemetry(_resource(service, instance), processor, settings.sample_ratio)
+    return Telemetry(resource(service, instance), processor, settings.sample_ratio)
 
 
 class RandomIds(IdGenerator):
@@ -183,77 +170,8 @@ class _BySession(Sampler):
         return f"BySession{{{self._bound / 2**64}}}"
 
 
-class MetricsExport:
-    """Sends a process's metrics to the collector every ten seconds, from a thread of its own."""
-
-    def __init__(
-        self, exporter: export.MetricExporter, metrics: Metrics, service: str, instance: str
-    ) -> None:
-        self._exporter = exporter
-        self._metrics = metrics
-        self._resource = _resource(service, instance)
-        self._started_ns = time.time_ns()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="metrics export", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Sends once more and ends."""
-        self._closed.set()
-        self._thread.join(2 * _EXPORT_TIMEOUT_MS / 1000)
-        self._exporter.shutdown()
-
-    def _serve(self) -> None:
-        ended = False
-        while not ended:
-            ended = self._closed.wait(_METRICS_EVERY_S)
-            self._exporter.export(self._data(), _EXPORT_TIMEOUT_MS)
-
-    def _data(self) -> export.MetricsData:
-        times = (self._started_ns, time.time_ns())
-        metrics = [_metric(family, *times) for family in self._metrics.families()]
-        scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
-        return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
-
-
-def metrics_export(
-    settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
-) -> MetricsExport | None:
-    """The export that the settings ask for; none without an endpoint."""
-    if settings.otlp_endpoint is None:
-        return None
-    exporter = OTLPMetricExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/metrics")
-    return MetricsExport(exporter, metrics, service, instance)
-
-
-def _metric(family: Family, started_ns: int, now_ns: int) -> export.Metric:
-    cumulative = export.AggregationTemporality.CUMULATIVE
-    values = [
-        export.NumberDataPoint(labels, started_ns, now_ns, value) for labels, value in family.values
-    ]
-    data: export.Sum | export.Gauge | export.Histogram
-    match family.kind:
-        case "histogram":
-            data = export.Histogram(_histogram_points(family, started_ns, now_ns), cumulative)
-        case "counter":
-            data = export.Sum(values, cumulative, True)
-        case _:
-            data = export.Gauge(values)
-    return export.Metric(family.name, family.meaning, "", data)
-
-
-def _histogram_points(
-    family: Family, started_ns: int, now_ns: int
-) -> list[export.HistogramDataPoint]:
-    return [
-        export.HistogramDataPoint(
-            labels, started_ns, now_ns, sum(d.counts), d.total, d.counts, d.bounds, 0, d.total
-        )
-        for labels, d in family.distributions
-    ]
-
-
-def _resource(service: str, instance: str) -> Resource:
+def resource(service: str, instance: str) -> Resource:
+    """Return what a collector knows a process by."""
     return Resource.create(
         {"service.name": f"seamlessflow-{service}", "service.instance.id": instance}
     )

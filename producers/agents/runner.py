@@ -11,7 +11,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
+from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.tracing import Telemetry, telemetry
 from producers.agents.episode import Episodes
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent

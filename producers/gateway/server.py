@@ -12,7 +12,8 @@ import uvicorn
 from infra.errors import SeamlessFlowError
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import metrics_export, telemetry
+from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.tracing import telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
 from producers.gateway.link.link import Link

@@ -11,7 +11,8 @@ from infra.kafka.producer import OnDelivery, Producer
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import Telemetry, metrics_export, telemetry
+from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.tracing import Telemetry, telemetry
 from infra.worker.roles import new_incarnation
 from producers.rollout.counts import Counts
 from producers.rollout.engines import engine_factory

@@ -8,8 +8,8 @@ import typer
 
 def _settings(asked: bool) -> None:
     if asked:
+        from infra.help import describe
         from infra.settings import ENV_PREFIX
-        from infra.settings_help import describe
         from seamlessflow.config import RunConfig
 
         typer.echo(describe(RunConfig, ENV_PREFIX))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from infra.errors import SeamlessFlowError
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.tracing import MetricsExport, metrics_export
+from infra.telemetry.metrics_export import MetricsExport, metrics_export
 from trainer.metrics.names import METRICS
 from trainer.settings import TrainerSettings
 

@@ -12,9 +12,10 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
-from schemas.codec import UndecodableRecord, encode
-from schemas.records import WorkerLost
+from schemas.codec import UndecodableRecord, decode, encode
+from schemas.records import Record, WorkerLost
 from schemas.topics import Topic
+from tests.builders.letters import Letter
 
 DEADLINE_S = 20.0
 TOPIC = Topic("lost", 2, 60_000, (WorkerLost,))
@@ -40,8 +41,13 @@ def producer(kafka: KafkaSettings) -> Iterator[Producer]:
 
 
 @contextmanager
-def reading(kafka: KafkaSettings, topic: str, dead_letters: Producer | None) -> Iterator[Reader]:
-    reader = Reader(kafka, "reader", dead_letters=dead_letters)
+def reading(
+    kafka: KafkaSettings,
+    topic: str,
+    dead_letters: Producer | None,
+    decode: Callable[[bytes], Record] = decode,
+) -> Iterator[Reader]:
+    reader = Reader(kafka, "reader", dead_letters=dead_letters, decode=decode)
     reader.assign({(topic, number): BEGINNING for number in range(TOPIC.partitions)})
     yield reader
     reader.close()
@@ -69,8 +75,10 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
 
     assert [item.record for item in found] == [lost(1), lost(2)]
     assert [item.offset for item in found] == [0, 3]
-    with reading(kafka, DEAD, None) as dead:
-        (cut, why_cut), (foreign, why_foreign) = buried(dead), buried(dead)
+    with reading(kafka, DEAD, None, Letter) as dead:
+        (cut, why_cut), (foreign, why_foreign) = map(
+            buried, polled(dead, lambda found: len(found) == 2)
+        )
     assert (cut, foreign) == (CUT, FOREIGN)
     assert "EOFError" in why_cut.pop("error")
     assert "no schema" in why_foreign.pop("error")
@@ -78,13 +86,9 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
     assert why_foreign == {"source-topic": "lost", "source-partition": "1", "source-offset": "2"}
 
 
-def buried(reader: Reader) -> tuple[bytes, dict[str, str]]:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        if (found := reader.poll_bytes(0.2)) is not None:
-            value, headers = found
-            return value, {name: text.decode() for name, text in headers}
-    raise TimeoutError(f"nothing to read after {DEADLINE_S} s")
+def buried(letter: Received) -> tuple[bytes, dict[str, str]]:
+    assert isinstance(letter.record, Letter)
+    return letter.record.data, {name: text.decode() for name, text in letter.headers}
 
 
 def test_a_reader_without_dead_letters_says_where_it_stopped(

@@ -12,6 +12,7 @@ from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import REQUESTS
+from tests.builders.letters import Letter
 from tests.integration.trajectories.manager_bench import Bench, bench, message
 
 pytestmark = pytest.mark.kafka
@@ -129,16 +130,14 @@ def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
     served.producer.send_bytes(REQUESTS.name, b"garbage", "s6", partition=0)
     served.open_session("s6")
 
-    letters = Reader(served.kafka, "letters")
+    letters = Reader(served.kafka, "letters", decode=Letter)
     letters.assign({(REQUESTS.dead_letters, 0): BEGINNING})
-    raw = letters.poll_bytes(20)
+    (letter,) = letters.poll(20)
     letters.close()
 
-    assert raw is not None
-    value, headers = raw
-    assert value == b"garbage"
-    assert dict(headers)["source-topic"] == REQUESTS.name.encode()
-    assert b"no schema" in dict(headers)["error"]
+    assert isinstance(letter.record, Letter) and letter.record.data == b"garbage"
+    assert dict(letter.headers)["source-topic"] == REQUESTS.name.encode()
+    assert b"no schema" in dict(letter.headers)["error"]
 
 
 def test_a_turn_nobody_can_take_waits_for_a_worker(stage: Bench) -> None:

@@ -7,9 +7,9 @@ import sys
 import pytest
 from pydantic import BaseModel
 
+from infra.help import describe
 from infra.settings import KafkaSettings, ProcessSettings, load
-from infra.settings_help import describe
-from infra.settings_names import SECTIONS
+from infra.variables import SECTIONS
 from producers.agents.settings import AgentsSettings
 from producers.gateway.settings import GatewaySettings
 from seamlessflow.config import RunConfig

@@ -199,7 +199,6 @@ class TestBridge:
     @pytest.mark.parametrize("family", FAMILIES)
     def test_the_tail_of_a_prompt_gives_the_same_bridge(self, family: str) -> None:
         renderer = make_renderer(family)
-        assert renderer.bridges_from_tail
         prompt = renderer.render([ASKED, {"role": "assistant", "content": "x"}, ASKED_AGAIN])
         tail = renderer.tail(prompt)
         assert len(tail) < len(prompt)

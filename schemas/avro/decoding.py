@@ -169,4 +169,4 @@ _PRIMITIVES: Mapping[str, Read] = {
     "double": _double,
 }
 
-READERS = Forms(_PRIMITIVES, _optional_reader, _array_reader, _map_reader, _record_reader)
+DECODERS = Forms(_PRIMITIVES, _optional_reader, _array_reader, _map_reader, _record_reader)

@@ -100,4 +100,4 @@ _PRIMITIVES: Mapping[str, Write] = {
     "double": _double,
 }
 
-WRITERS = Forms(_PRIMITIVES, _optional_writer, _array_writer, _map_writer, _record_writer)
+ENCODERS = Forms(_PRIMITIVES, _optional_writer, _array_writer, _map_writer, _record_writer)

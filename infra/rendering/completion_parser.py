@@ -6,7 +6,7 @@ of the probes gives what the library's does, that is used instead (`streams`).
 
 from collections.abc import Sequence
 
-from infra.rendering import probes as probes
+from infra.rendering import probes
 from infra.rendering.completion import MessageStream, ParsedMessage, WholeStream
 from infra.rendering.library import OK, LibraryCall, LibraryMessage, LibraryRenderer, Offered
 from infra.rendering.tagged_stream import Markup, TaggedStream
@@ -15,7 +15,7 @@ from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
 from schemas.tokens import unpack
 
 
-class CompletionReader:
+class CompletionParser:
     """Made with `samples`, completions to try the incremental reading with, behind `usual_tail`."""
 
     def __init__(
