@@ -1,4 +1,4 @@
-"""An engine that answers by the prompt: the lines of `scenes.py` instead of a model.
+"""An engine that answers by the prompt: the lines of `scripts.py` instead of a model.
 
 Its tokens are deliberately not those a tokenizer would give for the text: it spells each line in
 short pieces, as a sampler may. Log-probs differ from token to token. So whoever tokenises text
@@ -19,8 +19,8 @@ from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.tokens import pack, unpack
+from tests.agents.acted_turn import ActedTurn, logprobs
 from tests.agents.sampled_turns import append
-from tests.agents.speech import Speech, logprobs
 
 DEADLINE_S = 30.0
 STEP_S = 0.002
@@ -41,7 +41,7 @@ class ActingEngine(ThreadedEngine):
         self._act = act
         self._record = record
         self._version = version
-        self._live: dict[str, Speech] = {}
+        self._live: dict[str, ActedTurn] = {}
         self._sampled = 0
         super().__init__("acting-engine", DEADLINE_S)
 
@@ -65,7 +65,7 @@ class ActingEngine(ThreadedEngine):
         script = Script(pack(spelt), len(spelt))
         offset = len(completion) // 4
         end, reason = script.end(len(prompt) // 4, offset, sampling, MOST_TOKENS)
-        speech = Speech(
+        turn = ActedTurn(
             request_id,
             prompt,
             offset,
@@ -75,7 +75,7 @@ class ActingEngine(ThreadedEngine):
             sampling.top_logprobs,
             on_chunk,
         )
-        self._thread.post("submit", lambda: self._begin(speech))
+        self._thread.post("submit", lambda: self._begin(turn))
 
     def load_weights(self, directory: Path, version: int) -> None:
         self._thread.ask("load_weights", lambda: self._take(version))
@@ -101,17 +101,17 @@ class ActingEngine(ThreadedEngine):
         return bool(self._live)
 
     def _advance(self) -> None:
-        for speech in list(self._live.values()):
-            self._say(speech)
+        for turn in list(self._live.values()):
+            self._say(turn)
         time.sleep(STEP_S)
 
-    def _say(self, speech: Speech) -> None:
-        chunk = speech.chunk(self._version)
+    def _say(self, turn: ActedTurn) -> None:
+        chunk = turn.chunk(self._version)
         self._sampled += len(chunk.token_ids) // 4
         if chunk.finish_reason is not None:
-            del self._live[speech.request_id]
-            append(self._record, speech.sampled())
-        self._deliver(speech.request_id, speech.on_chunk, chunk)
+            del self._live[turn.request_id]
+            append(self._record, turn.sampled())
+        self._deliver(turn.request_id, turn.on_chunk, chunk)
 
     def _spelt(self, text: str) -> Iterator[int]:
         for part in _CONTROL.split(text):
@@ -121,14 +121,14 @@ class ActingEngine(ThreadedEngine):
                 for start in range(0, len(part), PIECE):
                     yield from self._tokenizer.encode(part[start : start + PIECE])
 
-    def _begin(self, speech: Speech) -> None:
-        self._live.setdefault(speech.request_id, speech)
+    def _begin(self, turn: ActedTurn) -> None:
+        self._live.setdefault(turn.request_id, turn)
 
     def _abort(self, request_id: str | None) -> None:
         for each in list(self._live) if request_id is None else [request_id]:
-            if (speech := self._live.pop(each, None)) is not None:
-                end = last_chunk(speech.offset + speech.said, "abort")
-                self._deliver(speech.request_id, speech.on_chunk, end)
+            if (turn := self._live.pop(each, None)) is not None:
+                end = last_chunk(turn.offset + turn.said, "abort")
+                self._deliver(turn.request_id, turn.on_chunk, end)
 
     def _take(self, version: int) -> None:
         self._version = version

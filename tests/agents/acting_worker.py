@@ -10,7 +10,7 @@ from infra.telemetry.tracing import telemetry
 from producers.rollout.bootstrap import build
 from producers.rollout.settings import RolloutSettings
 from tests.agents.acting_engine import ActingEngines
-from tests.agents.scenes import SCENES, line
+from tests.agents.scripts import SCRIPTS, line
 
 RECORD = "SAMPLED_TURNS"
 """The variable that names the file of `sampled_turns.py`."""
@@ -20,7 +20,7 @@ def main() -> None:
     """Serves until asked to end."""
     settings = load(RolloutSettings)
     traces = telemetry(settings.telemetry, "rollout", settings.rollout.worker)
-    engines = ActingEngines(lambda prompt: line(prompt, SCENES), Path(os.environ[RECORD]))
+    engines = ActingEngines(lambda prompt: line(prompt, SCRIPTS), Path(os.environ[RECORD]))
     run_sync(build(settings, traces, Metrics(), engines).run)
 
 

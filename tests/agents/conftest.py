@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from infra.settings import KafkaSettings
+from tests.agents.agent_system import AgentSystem, agent_system
 from tests.agents.installed import Installed
-from tests.agents.theatre import Theatre, theatre
 
 
 @pytest.fixture(scope="session")
-def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
+def system(
+    broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentSystem]:
+    with agent_system(broker, tmp_path_factory.mktemp("agent_system")) as made:
         yield made
 
 

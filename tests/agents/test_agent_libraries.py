@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agent_system import AgentSystem
 from tests.agents.installed import Installed
-from tests.agents.scenes import answer
-from tests.agents.theatre import Theatre
+from tests.agents.scripts import answer
 
 pytestmark = pytest.mark.agents
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.agents
 @pytest.mark.parametrize("how", ["run", "stream"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_openai_agents_is_one_chain(
-    system: Theatre, installed: Installed, tmp_path: Path, api: str, how: str
+    system: AgentSystem, installed: Installed, tmp_path: Path, api: str, how: str
 ) -> None:
     session = system.open(f"openai-agents-{api}-{how}")
 
@@ -33,7 +33,7 @@ def test_openai_agents_is_one_chain(
 @pytest.mark.parametrize("how", ["run", "stream"])
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_pydantic_ai_is_one_chain(
-    system: Theatre, installed: Installed, tmp_path: Path, api: str, how: str
+    system: AgentSystem, installed: Installed, tmp_path: Path, api: str, how: str
 ) -> None:
     session = system.open(f"pydantic-ai-{api}-{how}")
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agent_system import BY_IDS, MAX_CONTEXT, AgentSession, AgentSystem
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
-from tests.agents.scenes import answer, cue
-from tests.agents.theatre import BY_IDS, MAX_CONTEXT, Performance, Theatre
+from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.agents
 
@@ -16,7 +16,7 @@ CLAUDE = "@anthropic-ai/claude-code/cli-wrapper.cjs"
 
 def claude(
     installed: Installed,
-    session: Performance,
+    session: AgentSession,
     broken: Repository,
     task: str,
     key: str = "ANTHROPIC_AUTH_TOKEN",
@@ -41,7 +41,7 @@ def claude(
 
 
 @pytest.mark.parametrize(
-    ("scene", "searches", "rules"),
+    ("script", "searches", "rules"),
     [
         # Claude Code writes members that its model left out into the call it sends back.
         ("claude-code", "true", {"root": 1, "extend": 2, "render": 1}),
@@ -50,26 +50,26 @@ def claude(
     ],
 )
 def test_a_repaired_repository_is_rewarded(
-    system: Theatre,
+    system: AgentSystem,
     installed: Installed,
     tmp_path: Path,
-    scene: str,
+    script: str,
     searches: str,
     rules: dict[str, int],
 ) -> None:
-    session, broken = system.open(scene), repository(tmp_path / "repository")
-    task = cue(scene, broken.directory) + TASK
+    session, broken = system.open(script), repository(tmp_path / "repository")
+    task = cue(script, broken.directory) + TASK
 
     said = claude(installed, session, broken, task, ENABLE_TOOL_SEARCH=searches)
 
-    assert said.strip() == answer(scene)
+    assert said.strip() == answer(script)
     after = broken.passes(installed)
     assert after
     assert session.end(float(after)).match_rules == rules
 
 
 def test_known_by_their_ids_completed_calls_stay_in_the_chain(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session = system.open("claude-code-by-ids", BY_IDS)
     broken = repository(tmp_path / "repository")
@@ -80,7 +80,7 @@ def test_known_by_their_ids_completed_calls_stay_in_the_chain(
 
 
 def test_its_own_session_id_names_a_session_that_nobody_opened(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.unopened(), repository(tmp_path / "repository")
     task = cue("claude-code-wordy", broken.directory) + TASK
@@ -91,7 +91,7 @@ def test_its_own_session_id_names_a_session_that_nobody_opened(
 
 
 def test_a_sub_agent_is_a_further_root_of_the_session(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("claude-code-delegating"), repository(tmp_path / "repository")
 
@@ -105,7 +105,7 @@ def test_a_sub_agent_is_a_further_root_of_the_session(
 
 
 def test_a_tool_that_is_searched_for_begins_a_further_root(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("claude-code-searching"), repository(tmp_path / "repository")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agent_system import MAX_CONTEXT, AgentSession, AgentSystem
 from tests.agents.cutting import first_answer_cut
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
-from tests.agents.scenes import answer, cue
-from tests.agents.theatre import MAX_CONTEXT, Performance, Theatre
+from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.agents
 
@@ -33,7 +33,7 @@ enabled = false
 """
 
 
-def codex(installed: Installed, session: Performance, broken: Repository, task: str) -> str:
+def codex(installed: Installed, session: AgentSession, broken: Repository, task: str) -> str:
     """Runs it to its end; returns its last message."""
     home = broken.directory.parent / "codex"
     home.mkdir()
@@ -47,7 +47,7 @@ def codex(installed: Installed, session: Performance, broken: Repository, task: 
 
 
 def test_a_repaired_repository_is_rewarded(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("codex"), repository(tmp_path / "repository")
 
@@ -60,7 +60,7 @@ def test_a_repaired_repository_is_rewarded(
 
 
 def test_its_own_session_id_names_a_session_that_nobody_opened(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.unopened(), repository(tmp_path / "repository")
 
@@ -70,7 +70,7 @@ def test_its_own_session_id_names_a_session_that_nobody_opened(
 
 
 def test_a_sub_agent_is_a_further_root_of_the_session(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("codex-delegating"), repository(tmp_path / "repository")
 
@@ -82,7 +82,7 @@ def test_a_sub_agent_is_a_further_root_of_the_session(
 
 
 def test_an_answer_that_breaks_off_is_given_again_and_trained_once(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("codex-broken"), repository(tmp_path / "repository")
     with first_answer_cut(session.base_url) as base_url:

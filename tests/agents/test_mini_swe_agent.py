@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agent_system import AgentSystem
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, repository
-from tests.agents.scenes import cue
-from tests.agents.theatre import Theatre
+from tests.agents.scripts import cue
 
 pytestmark = pytest.mark.agents
 
 
 def test_a_repaired_repository_is_rewarded(
-    system: Theatre, installed: Installed, tmp_path: Path
+    system: AgentSystem, installed: Installed, tmp_path: Path
 ) -> None:
     session, broken = system.open("mini-swe-agent"), repository(tmp_path / "repository")
     before = broken.passes(installed)

@@ -4,36 +4,36 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agent_system import AgentSystem
 from tests.agents.installed import Installed
-from tests.agents.scenes import answer
-from tests.agents.theatre import Theatre
+from tests.agents.scripts import answer
 
 pytestmark = pytest.mark.agents
 
 
 @pytest.mark.parametrize("how", ["sync", "async", "stream"])
 def test_a_tool_loop_on_chat_completions_is_one_chain(
-    system: Theatre, installed: Installed, tmp_path: Path, how: str
+    system: AgentSystem, installed: Installed, tmp_path: Path, how: str
 ) -> None:
     is_one_chain(system, installed, tmp_path, "openai_chat.py", how)
 
 
 @pytest.mark.parametrize("how", ["sync", "async", "stream", "previous"])
 def test_a_tool_loop_on_responses_is_one_chain(
-    system: Theatre, installed: Installed, tmp_path: Path, how: str
+    system: AgentSystem, installed: Installed, tmp_path: Path, how: str
 ) -> None:
     is_one_chain(system, installed, tmp_path, "openai_responses.py", how)
 
 
 @pytest.mark.parametrize("how", ["sync", "async", "stream"])
 def test_a_tool_loop_on_anthropic_messages_is_one_chain(
-    system: Theatre, installed: Installed, tmp_path: Path, how: str
+    system: AgentSystem, installed: Installed, tmp_path: Path, how: str
 ) -> None:
     is_one_chain(system, installed, tmp_path, "anthropic_messages.py", how)
 
 
 def is_one_chain(
-    system: Theatre, installed: Installed, where: Path, program: str, how: str
+    system: AgentSystem, installed: Installed, where: Path, program: str, how: str
 ) -> None:
     session = system.open(f"{program}-{how}")
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from infra.settings import KafkaSettings
-from tests.agents.theatre import Theatre, theatre
+from tests.agents.agent_system import AgentSystem, agent_system
 
 
 @pytest.fixture(scope="module")
-def system(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with theatre(broker, tmp_path_factory.mktemp("theatre")) as made:
+def system(
+    broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentSystem]:
+    with agent_system(broker, tmp_path_factory.mktemp("agent_system")) as made:
         yield made

@@ -11,7 +11,7 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.e2e.parity import PARITY, plain_logprobs
-from tests.e2e.stage import POLICY, Stage, stage
+from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
 CONTEXT = 512
@@ -21,8 +21,8 @@ USER: Any = {"role": "user", "content": "key 7"}
 @pytest.fixture(scope="module")
 def flow(
     broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Stage, Path]]:
-    with stage(broker, tmp_path_factory.mktemp("completions")) as made:
+) -> Iterator[tuple[RunningSystem, Path]]:
+    with running_system(broker, tmp_path_factory.mktemp("completions")) as made:
         weights = made.publish_weights(0, seed=1)
         made.start_gateway()
         made.start("manager", "consumers.trajectories")
@@ -38,7 +38,7 @@ def session(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def client(flow: tuple[Stage, Path], session: str) -> Iterator[openai.OpenAI]:
+def client(flow: tuple[RunningSystem, Path], session: str) -> Iterator[openai.OpenAI]:
     made, _ = flow
     opened = made.admin("/sessions", session_id=session, policy=POLICY)
     assert opened.status_code == 201, opened.text
@@ -75,7 +75,7 @@ def ids_of(names: list[str]) -> list[int]:
 
 
 def test_a_text_that_goes_on_from_an_answer_extends_its_turn(
-    flow: tuple[Stage, Path], client: openai.OpenAI, session: str
+    flow: tuple[RunningSystem, Path], client: openai.OpenAI, session: str
 ) -> None:
     made, weights = flow
     first = client.completions.create(model=POLICY, prompt="key 7", max_tokens=8)
@@ -87,7 +87,7 @@ def test_a_text_that_goes_on_from_an_answer_extends_its_turn(
 
 
 def test_token_ids_are_sampled_from_as_they_are(
-    flow: tuple[Stage, Path], client: openai.OpenAI, session: str
+    flow: tuple[RunningSystem, Path], client: openai.OpenAI, session: str
 ) -> None:
     made, weights = flow
     prompt = [5, 6, 7]

@@ -9,8 +9,8 @@ import anthropic
 import openai
 import pytest
 
-from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Performance, Theatre
+from tests.agents.agent_system import AgentSession, AgentSystem
+from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 USER: Any = {"role": "user", "content": "Say something."}
@@ -24,12 +24,12 @@ TASK: Any = {"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 
 
 
 @pytest.fixture
-def session(system: Theatre, request: pytest.FixtureRequest) -> Performance:
+def session(system: AgentSystem, request: pytest.FixtureRequest) -> AgentSession:
     return system.open(str(request.node.name).replace("[", ".").replace("]", ""))
 
 
 @pytest.fixture
-def claude(session: Performance) -> Iterator[anthropic.Anthropic]:
+def claude(session: AgentSession) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(
         base_url=session.base_url.removesuffix("/v1"), api_key=session.api_key
     ) as client:
@@ -37,7 +37,7 @@ def claude(session: Performance) -> Iterator[anthropic.Anthropic]:
 
 
 @pytest.fixture
-def gpt(session: Performance) -> Iterator[openai.OpenAI]:
+def gpt(session: AgentSession) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=session.base_url, api_key=session.api_key) as client:
         yield client
 
@@ -121,8 +121,8 @@ def messages_turn(client: anthropic.Anthropic, history: list[Any]) -> tuple[list
 @pytest.mark.parametrize("turn", [chat_turn, responses_turn, messages_turn])
 def test_an_agent_that_takes_one_call_at_a_time_gets_one_and_its_history_is_one_chain(
     turn: Callable[[Any, list[Any]], tuple[list[Any], str | None]],
-    system: Theatre,
-    session: Performance,
+    system: AgentSystem,
+    session: AgentSession,
     claude: anthropic.Anthropic,
     gpt: openai.OpenAI,
 ) -> None:
@@ -131,7 +131,7 @@ def test_an_agent_that_takes_one_call_at_a_time_gets_one_and_its_history_is_one_
     turns = [turn(client, history) for _ in range(3)]
     assert [len(calls) for calls, _ in turns] == [1, 1, 0]
     assert turns[-1][1] == answer("adding")
-    trajectory = system.stage.end(session.session_id)
+    trajectory = system.running.end(session.session_id)
     assert trajectory.match_rules == {"root": 1, "extend": 2}
     sampled = [node for node in trajectory.nodes if node.origin == "policy"]
     assert all(node.behavior_exact for node in sampled)

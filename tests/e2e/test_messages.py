@@ -5,8 +5,8 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Theatre
+from tests.agents.agent_system import AgentSystem
+from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {
@@ -55,7 +55,7 @@ def results(message: anthropic.types.Message) -> list[Any]:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_a_tool_loop_is_one_chain(system: Theatre, streamed: bool) -> None:
+def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool) -> None:
     session = system.open(f"messages-{'streamed' if streamed else 'whole'}")
     messages: list[Any] = [{"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}]
     with anthropic.Anthropic(

@@ -13,7 +13,7 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.e2e.parity import assert_parity, versions
-from tests.e2e.stage import POLICY, Stage, stage
+from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
 AT_ONCE = 8
@@ -22,9 +22,9 @@ CLIENT_TIMEOUT_S = 60
 
 
 @pytest.fixture
-def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[Stage]:
+def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
     """Gateway and manager; policy version 0; no worker yet."""
-    with stage(broker, tmp_path) as made:
+    with running_system(broker, tmp_path) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway()
         made.start("manager", "consumers.trajectories")
@@ -32,21 +32,21 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-def serve(made: Stage, *workers: str) -> dict[str, r.RoleAcquired]:
+def serve(made: RunningSystem, *workers: str) -> dict[str, r.RoleAcquired]:
     """Starts workers and lets them roll out."""
     for worker in workers:
         made.start_worker(worker)
     return {worker: made.give_role(worker, slot) for slot, worker in enumerate(workers)}
 
 
-def client_of(made: Stage, session_id: str) -> openai.OpenAI:
+def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
     body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
     return openai.OpenAI(
         base_url=body["base_url"], api_key=body["api_key"], timeout=CLIENT_TIMEOUT_S
     )
 
 
-def read_stream(made: Stage, session_id: str) -> str:
+def read_stream(made: RunningSystem, session_id: str) -> str:
     """One streamed turn; the text that came in pieces."""
     chunks = client_of(made, session_id).chat.completions.create(
         model=POLICY,
@@ -65,7 +65,7 @@ def read_whole(client: openai.OpenAI) -> str:
 
 
 def disturbed_turns(
-    made: Stage, name: str, disturb: Callable[[r.TurnDispatched], object]
+    made: RunningSystem, name: str, disturb: Callable[[r.TurnDispatched], object]
 ) -> list[r.Trajectory]:
     """Sessions of one streamed turn each, with something done once the first of them samples."""
     sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
@@ -82,7 +82,7 @@ def disturbed_turns(
     return [made.end(session_id) for session_id in sessions]
 
 
-def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: Stage) -> None:
+def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: RunningSystem) -> None:
     serve(flow, "w0")
     for version in range(1, ROUNDS):
         weights = {version - 1: flow.current}
@@ -100,7 +100,7 @@ def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: Stage) ->
     pytest.fail(f"no turn was under way when weights changed, in {ROUNDS} rounds")
 
 
-def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: Stage) -> None:
+def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: RunningSystem) -> None:
     incarnations = {w: one.incarnation for w, one in serve(flow, "w0", "w1").items()}
 
     found = disturbed_turns(
@@ -113,7 +113,7 @@ def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: Stage) -> None:
         assert_parity(flow.current, trajectory)
 
 
-def test_turns_of_a_killed_worker_go_on_elsewhere(flow: Stage) -> None:
+def test_turns_of_a_killed_worker_go_on_elsewhere(flow: RunningSystem) -> None:
     serve(flow, "w0", "w1")
 
     def kill(one: r.TurnDispatched) -> None:
@@ -129,7 +129,7 @@ def test_turns_of_a_killed_worker_go_on_elsewhere(flow: Stage) -> None:
 
 @pytest.mark.slow
 def test_agents_outlast_a_fleet_without_workers_for_longer_than_their_time_out(
-    flow: Stage,
+    flow: RunningSystem,
 ) -> None:
     """A stream is kept alive; a plain call times out, is retried, and joins its turn."""
     plain = client_of(flow, "plain")

@@ -8,8 +8,8 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from tests.agents.scenes import answer, cue
-from tests.agents.theatre import Theatre
+from tests.agents.agent_system import AgentSystem
+from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {
@@ -56,7 +56,7 @@ def results(response: Response) -> list[Any]:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("named", [False, True], ids=["sent back", "named"])
-def test_a_tool_loop_is_one_chain(system: Theatre, streamed: bool, named: bool) -> None:
+def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool, named: bool) -> None:
     session = system.open(f"responses-{streamed}-{named}")
     items: list[Any] = [{"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}]
     with openai.OpenAI(base_url=session.base_url, api_key=session.api_key) as client:
@@ -72,7 +72,7 @@ def test_a_tool_loop_is_one_chain(system: Theatre, streamed: bool, named: bool) 
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}
 
 
-def test_a_response_that_is_not_there_cannot_be_gone_on_from(system: Theatre) -> None:
+def test_a_response_that_is_not_there_cannot_be_gone_on_from(system: AgentSystem) -> None:
     session = system.open("responses-unknown")
     client = openai.OpenAI(base_url=session.base_url, api_key=session.api_key)
     with client, pytest.raises(openai.BadRequestError) as raised:

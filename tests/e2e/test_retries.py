@@ -10,16 +10,18 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
-from tests.e2e.stage import POLICY, Stage, stage
+from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
 BEGINNING: list[ChatCompletionMessageParam] = [{"role": "user", "content": "key 7"}]
 
 
 @pytest.fixture(scope="module")
-def flow(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def flow(
+    broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningSystem]:
     """Gateway and manager; no worker yet."""
-    with stage(broker, tmp_path_factory.mktemp("retries")) as made:
+    with running_system(broker, tmp_path_factory.mktemp("retries")) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway()
         made.start("manager", "consumers.trajectories")
@@ -27,19 +29,19 @@ def flow(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield made
 
 
-def client_of(made: Stage, session_id: str) -> openai.OpenAI:
+def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
     body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
     return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
-def serve(made: Stage) -> None:
+def serve(made: RunningSystem) -> None:
     """Lets a worker roll out from now on."""
     if "w0" not in made.processes:
         made.start_worker("w0")
         made.give_role("w0", 0)
 
 
-def second_gateway(made: Stage) -> str:
+def second_gateway(made: RunningSystem) -> str:
     """Starts it; returns its URL."""
     port = str(free_port())
     made.start(
@@ -60,7 +62,9 @@ def ask(
     )
 
 
-def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(flow: Stage) -> None:
+def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(
+    flow: RunningSystem,
+) -> None:
     here = client_of(flow, "twice")
     there = here.with_options(base_url=f"{second_gateway(flow)}/v1")
     with ThreadPoolExecutor(2) as agents:
@@ -76,7 +80,7 @@ def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(flow: S
     assert flow.end("twice").turns == 1
 
 
-def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: Stage) -> None:
+def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: RunningSystem) -> None:
     client = client_of(flow, "once")
     serve(flow)
     first = ask(client, BEGINNING)
@@ -93,7 +97,7 @@ def test_a_retry_gets_the_answer_again_until_the_agent_went_on_from_it(flow: Sta
     assert flow.end("once").turns == 3
 
 
-def test_the_key_of_another_request_is_refused_in_the_vendor_s_shape(flow: Stage) -> None:
+def test_the_key_of_another_request_is_refused_in_the_vendor_s_shape(flow: RunningSystem) -> None:
     client = client_of(flow, "reused")
     serve(flow)
     ask(client, BEGINNING, idempotency_key="k")

@@ -12,7 +12,7 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.e2e.parity import assert_parity
-from tests.e2e.stage import POLICY, Stage, stage
+from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def flow(
     broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Stage, Path]]:
-    with stage(broker, tmp_path_factory.mktemp("flow")) as made:
+) -> Iterator[tuple[RunningSystem, Path]]:
+    with running_system(broker, tmp_path_factory.mktemp("flow")) as made:
         weights = made.publish_weights(0, seed=1)
         made.start_gateway()
         made.start("manager", "consumers.trajectories")
@@ -33,14 +33,14 @@ def flow(
         yield made, weights
 
 
-def client_of(made: Stage, session_id: str) -> openai.OpenAI:
+def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
     opened = made.admin("/sessions", session_id=session_id, policy=POLICY)
     assert opened.status_code == 201, opened.text
     body = opened.json()
     return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
-def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) -> None:
+def test_a_conversation_is_recorded_token_for_token(flow: tuple[RunningSystem, Path]) -> None:
     """Holds invariant I3."""
     made, weights = flow
     client = client_of(made, "talk")
@@ -60,7 +60,7 @@ def test_a_conversation_is_recorded_token_for_token(flow: tuple[Stage, Path]) ->
     assert_parity(weights, trajectory)
 
 
-def test_streamed_text_is_the_text_of_the_whole(flow: tuple[Stage, Path]) -> None:
+def test_streamed_text_is_the_text_of_the_whole(flow: tuple[RunningSystem, Path]) -> None:
     made, _ = flow
     client = client_of(made, "stream")
 
@@ -79,7 +79,9 @@ def test_streamed_text_is_the_text_of_the_whole(flow: tuple[Stage, Path]) -> Non
     assert made.end("stream").turns == 1
 
 
-def test_a_worker_killed_in_mid_turn_costs_the_agent_only_time(flow: tuple[Stage, Path]) -> None:
+def test_a_worker_killed_in_mid_turn_costs_the_agent_only_time(
+    flow: tuple[RunningSystem, Path],
+) -> None:
     made, weights = flow
     client = client_of(made, "killed")
     stream = client.chat.completions.create(

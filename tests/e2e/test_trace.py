@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from infra.settings import KafkaSettings
-from tests.e2e.stage import POLICY, stage
+from tests.e2e.running_system import POLICY, running_system
 
 pytestmark = pytest.mark.kafka
 STOP_TIMEOUT_S = 60
@@ -52,7 +52,7 @@ def collector() -> Iterator[tuple[str, list[Span]]]:
 def test_a_request_is_one_trace_through_gateway_manager_and_worker(
     broker: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with collector() as (endpoint, spans), stage(broker, tmp_path) as made:
+    with collector() as (endpoint, spans), running_system(broker, tmp_path) as made:
         monkeypatch.setenv("SEAMLESSFLOW_TELEMETRY__OTLP_ENDPOINT", endpoint)
         made.publish_weights(0, seed=1)
         made.start_gateway()

@@ -14,7 +14,7 @@ from infra.kafka.producer import OnDelivery
 from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
-from tests.properties.bent import (
+from tests.properties.faulty_managers import (
     CountsNothing,
     DropsAFork,
     MasksTheTrained,
@@ -22,10 +22,10 @@ from tests.properties.bent import (
     TrainsTwice,
     WritesItsOwnTime,
 )
-from tests.properties.cluster import Parts
-from tests.properties.engine import Generation, RecordedEngine, Sampled
-from tests.properties.managers import StagedManager
-from tests.properties.topics import Sending, Topics
+from tests.properties.simulation.cluster import Parts
+from tests.properties.simulation.engine import Generation, RecordedEngine, Sampled
+from tests.properties.simulation.managers import StagedManager
+from tests.properties.simulation.topics import Sending, Topics
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
@@ -227,7 +227,7 @@ class SamplesOtherTokens(RecordedEngine):
 
 @dataclass(frozen=True)
 class Fault:
-    """A world with a fault, and how it is noticed: a pattern of what the check says."""
+    """A simulation with a fault, and how it is noticed: a pattern of what the check says."""
 
     parts: Parts
     says: str

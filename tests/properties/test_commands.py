@@ -12,8 +12,8 @@ from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS
 from tests.builders.records.commands import close_session, count_tokens, open_session, request_turn
 from tests.builders.records.content import message
 from tests.builders.trajectories.decisions import WEIGHTS, acquired
-from tests.properties.managers import Group, StagedManager, become_owner, read_back
-from tests.properties.topics import Topics
+from tests.properties.simulation.managers import Group, StagedManager, become_owner, read_back
+from tests.properties.simulation.topics import Topics
 
 TERMS = r.SessionTerms(policy="p", max_idle_ms=60_000, max_age_ms=60_000)
 

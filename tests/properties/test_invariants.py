@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from infra.rendering.renderer import Renderer
 from tests.conftest import seed
 from tests.properties.choices import Choices
-from tests.properties.cluster import Parts
 from tests.properties.faults import FAULTS
 from tests.properties.invariants import check, live
-from tests.properties.world import World
+from tests.properties.simulation.cluster import Parts
+from tests.properties.simulation.simulation import Simulation
 
 SESSIONS = 10_000
 AGENTS = 5
 SHORTEST, LONGEST = 300, 1_800
-"""Choices of a world, in bytes."""
+"""Choices of a simulation, in bytes."""
 NOTICED_WITHIN = 400
 """Worlds, until any fault is noticed."""
 
@@ -56,7 +56,7 @@ def test_a_fault_is_noticed(fault: str, renderers: Sequence[Renderer]) -> None:
 
 
 def _sessions(choices: bytes, renderer: Renderer, parts: Parts | None = None) -> int:
-    """How many sessions there were in a world in which all invariants held."""
-    world = World(Choices(choices), renderer, AGENTS, parts or Parts())
-    live(world)
-    return check(world)
+    """How many sessions there were in a simulation in which all invariants held."""
+    simulation = Simulation(Choices(choices), renderer, AGENTS, parts or Parts())
+    live(simulation)
+    return check(simulation)

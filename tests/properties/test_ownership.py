@@ -1,12 +1,12 @@
-"""What the world showed of managers that get and lose partitions."""
+"""What the simulation showed of managers that get and lose partitions."""
 
 from collections.abc import Sequence
 
 from infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
-from tests.properties.managers import Group, StagedManager, become_owner, read_back
-from tests.properties.topics import Topics
-from tests.properties.world import World
+from tests.properties.simulation.managers import Group, StagedManager, become_owner, read_back
+from tests.properties.simulation.simulation import Simulation
+from tests.properties.simulation.topics import Topics
 
 
 def test_events_under_way_for_an_earlier_assignment_are_not_read_for_the_present_one(
@@ -27,13 +27,13 @@ def test_events_under_way_for_an_earlier_assignment_are_not_read_for_the_present
 def test_a_turn_that_waits_for_a_worker_is_placed_by_the_owner_of_its_partition_alone(
     renderers: Sequence[Renderer],
 ) -> None:
-    world = World(Choices(b""), renderers[0], 1)
-    manager, (agent,) = world.group.owners[0], world.agents
-    for worker in world.workers:
+    simulation = Simulation(Choices(b""), renderers[0], 1)
+    manager, (agent,) = simulation.group.owners[0], simulation.agents
+    for worker in simulation.workers:
         worker.leave(100)
     manager.hear(99)
     for _ in range(5):
-        agent.act(world.choices)  # opens its session, asks, then waits
+        agent.act(simulation.choices)  # opens its session, asks, then waits
         manager.poll_requests(9)
         read_back(manager)
     manager.revoked(0)
@@ -41,7 +41,7 @@ def test_a_turn_that_waits_for_a_worker_is_placed_by_the_owner_of_its_partition_
     manager.handle(9)
     manager.poll_sessions(0)  # the reader hears of it
     manager.handle(9)
-    world.workers[0].acquire(101)
+    simulation.workers[0].acquire(101)
     manager.hear(99)
     sent = manager.sending.sent
 
@@ -53,4 +53,4 @@ def test_a_turn_that_waits_for_a_worker_is_placed_by_the_owner_of_its_partition_
     manager.sending.flush()
 
     assert not too_early
-    assert [type(event).__name__ for event in world.events(0)][-1] == "TurnDispatched"
+    assert [type(event).__name__ for event in simulation.events(0)][-1] == "TurnDispatched"

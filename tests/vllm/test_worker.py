@@ -20,7 +20,7 @@ from schemas.records import Record
 from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
 from tests.builders.models import plain_logprobs
-from tests.integration.rollout.rollout_stage import Stage, staged
+from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
 from tests.waiting import until
 
@@ -45,47 +45,47 @@ def make(directory: Path) -> None:
 
 
 @pytest.fixture
-def stage(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[Stage]:
-    with staged(broker, weights[0]) as made:
+def system(broker: KafkaSettings, weights: tuple[Path, str]) -> Iterator[RolloutSystem]:
+    with rollout_system(broker, weights[0]) as made:
         made.deadline_s = START_S
         made.max_context = LONG_CONTEXT
         yield made
 
 
 def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
-    stage: Stage,
+    system: RolloutSystem,
     section: VllmSection,
     weights: tuple[Path, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_DATA_DIR", str(tmp_path))
-    stage.publish(f"policy-{WORKER}", 0, *weights)
-    process = stage.start_process(
+    system.publish(f"policy-{WORKER}", 0, *weights)
+    process = system.start_process(
         WORKER, f"policy-{WORKER}", engine="vllm", vllm=section.model_dump_json()
     )
-    role = stage.serve(WORKER, 1)
+    role = system.serve(WORKER, 1)
     turns = [f"t-{number}" for number in range(TURNS)]
     for number, turn_id in enumerate(turns):
-        generate(stage, role, turn_id, number)
-    stage.progressed(turns[0], 1)
+        generate(system, role, turn_id, number)
+    system.progressed(turns[0], 1)
     os.kill(named("EngineCore", process.pid), signal.SIGKILL)
 
-    ends = {turn_id: stage.wait(Record, partial(is_end_of, turn_id)) for turn_id in turns}
+    ends = {turn_id: system.wait(Record, partial(is_end_of, turn_id)) for turn_id in turns}
     # One that was quick enough is complete.
     cut = {each: end for each, end in ends.items() if isinstance(end, r.TurnInterrupted)}
     assert {record.reason for record in cut.values()} == {"engine_failed"}
-    so_far = {each: b"".join(record.token_ids for record in written(stage, each)) for each in cut}
+    so_far = {each: b"".join(record.token_ids for record in written(system, each)) for each in cut}
     assert any(so_far.values())
-    incarnation = stage.incarnation(WORKER, other_than=role.incarnation)
-    again = stage.serve(WORKER, 1, incarnation)
+    incarnation = system.incarnation(WORKER, other_than=role.incarnation)
+    again = system.serve(WORKER, 1, incarnation)
     for turn_id, ids in so_far.items():
-        generate(stage, again, turn_id, turns.index(turn_id), dispatch=2, completion_ids=ids)
+        generate(system, again, turn_id, turns.index(turn_id), dispatch=2, completion_ids=ids)
     plain = AutoModelForCausalLM.from_pretrained(weights[0])
     for number, turn_id in enumerate(turns):
-        done = stage.completed(turn_id)
+        done = system.completed(turn_id)
         assert done.dispatch == (2 if turn_id in cut else 1)
-        output = written(stage, turn_id)
+        output = written(system, turn_id)
         completion = unpack(b"".join(record.token_ids for record in output))
         assert (len(completion) == LONG.max_tokens) == (done.finish_reason == "length")
         wanted = plain_logprobs(plain, prompt(number) + completion, len(prompt(number)))
@@ -98,8 +98,10 @@ def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
     until(lambda: not started & running())
 
 
-def generate(stage: Stage, role: r.RoleAcquired, turn_id: str, number: int, **more: Any) -> None:
-    stage.generate(
+def generate(
+    system: RolloutSystem, role: r.RoleAcquired, turn_id: str, number: int, **more: Any
+) -> None:
+    system.generate(
         role,
         turn_id,
         prompt(number),
@@ -122,11 +124,11 @@ def is_end_of(turn_id: str, record: Record) -> bool:
 Written = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
-def written(stage: Stage, turn_id: str) -> list[Written]:
+def written(system: RolloutSystem, turn_id: str) -> list[Written]:
     """Records with tokens of a turn, which must have no hole."""
     found: list[Written] = []
     length = 0
-    for record in stage.outputs(turn_id):
+    for record in system.outputs(turn_id):
         assert isinstance(record, Written)
         assert record.token_offset == length
         length += len(record.token_ids) // 4

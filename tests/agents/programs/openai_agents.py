@@ -6,7 +6,7 @@ import sys
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
 from openai import AsyncOpenAI
 
-TASK = "[scene adding] What is 5 + 4, and what 1 + 1? Use your tool."
+TASK = "[script adding] What is 5 + 4, and what 1 + 1? Use your tool."
 
 
 @function_tool

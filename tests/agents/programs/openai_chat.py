@@ -19,7 +19,7 @@ ADD = {
         },
     },
 }
-TASK = "[scene adding] What is 5 + 4, and what 1 + 1? Use your tool."
+TASK = "[script adding] What is 5 + 4, and what 1 + 1? Use your tool."
 Messages = list[Any]
 
 

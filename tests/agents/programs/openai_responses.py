@@ -17,7 +17,7 @@ ADD = {
         "required": ["a", "b"],
     },
 }
-TASK = {"role": "user", "content": "[scene adding] What is 5 + 4, and what 1 + 1? Use your tool."}
+TASK = {"role": "user", "content": "[script adding] What is 5 + 4, and what 1 + 1? Use your tool."}
 Items = list[Any]
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 from pydantic_ai import Agent, AgentStreamEvent, RunContext
 from pydantic_ai.models import Model
 
-TASK = "[scene adding] What is 5 + 4, and what 1 + 1? Use your tool."
+TASK = "[script adding] What is 5 + 4, and what 1 + 1? Use your tool."
 
 
 def model(api: str) -> Model:

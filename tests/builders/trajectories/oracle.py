@@ -35,7 +35,7 @@ class Dispatch:
 
 
 @dataclass
-class TurnTold:
+class ExpectedTurn:
     """A turn; its prompt is node 2n, what it sampled node 2n + 1."""
 
     started: r.TurnStarted
@@ -62,18 +62,18 @@ class TurnTold:
 
 
 @dataclass
-class SessionTold:
+class ExpectedSession:
     """A session; `turns` in log order."""
 
     opened: r.SessionOpened
     offset: int
-    turns: list[TurnTold] = field(default_factory=list)
+    turns: list[ExpectedTurn] = field(default_factory=list)
     rewards: list[r.RewardAssigned] = field(default_factory=list)
     commands: set[str | None] = field(default_factory=set)
     closed: r.SessionClosed | None = None
     finalized: tuple[int, r.SessionFinalized] | None = None
 
-    def turn(self, turn_id: str) -> TurnTold | None:
+    def turn(self, turn_id: str) -> ExpectedTurn | None:
         """The turn, if it was started."""
         return next((turn for turn in self.turns if turn.started.turn_id == turn_id), None)
 
@@ -102,7 +102,7 @@ class SessionTold:
             case r.TurnStarted():
                 counts = not self.closed and self.turn(event.turn_id) is None
                 if counts:
-                    self.turns.append(TurnTold(event, offset))
+                    self.turns.append(ExpectedTurn(event, offset))
             case r.RewardAssigned():
                 counts = event.command_id not in self.commands
                 self.rewards += [event] * counts
@@ -123,7 +123,7 @@ class SessionTold:
         self.commands |= {getattr(event, "command_id", None)} if counts else set()
         return counts
 
-    def _take_turn(self, turn: TurnTold, event: Record) -> bool:
+    def _take_turn(self, turn: ExpectedTurn, event: Record) -> bool:
         if isinstance(event, r.TurnJoined):
             return event.command_id not in self.commands
         if turn.end:
@@ -150,7 +150,7 @@ class SessionTold:
                 return True
         return False
 
-    def reason(self, turn: TurnTold) -> str:
+    def reason(self, turn: ExpectedTurn) -> str:
         """Why no token of the turn is trained; empty where they are."""
         last = turn.outputs[-1] if turn.outputs else None
         if not isinstance(last, r.TurnCompleted) or turn.end != "completed":
@@ -201,7 +201,7 @@ def tokens_of(output: Output) -> Iterator[Sampled]:
         yield Sampled(token, logprob, (span.version_min, span.version_max))
 
 
-def expected_masked(session: SessionTold) -> Counter[str]:
+def expected_masked(session: ExpectedSession) -> Counter[str]:
     """How many sampled tokens are not trained, by reason."""
     counts: Counter[str] = Counter()
     for turn in session.turns:

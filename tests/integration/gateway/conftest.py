@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from infra.settings import KafkaSettings
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
     gateway_process,

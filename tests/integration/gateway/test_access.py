@@ -10,7 +10,7 @@ from schemas.records import (
     OpenSession,
     RequestTurn,
 )
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
     ScriptedManager,

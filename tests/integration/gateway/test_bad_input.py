@@ -11,7 +11,7 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas.records import RequestTurn
 from tests.builders.gateway.bodies import BODIES
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
     GatewayProcess,

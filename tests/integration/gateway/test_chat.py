@@ -11,7 +11,7 @@ from schemas.records import (
     RequestTurn,
     Sampling,
 )
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
     ScriptedManager,
@@ -43,14 +43,14 @@ def test_the_official_client_gets_an_answer(
 def test_the_asynchronous_client_is_answered_many_times_at_once(
     gateway: GatewayProcess, session: str
 ) -> None:
-    async def talk() -> set[str]:
+    async def converse() -> set[str]:
         async with openai.AsyncOpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
             calls = [client.chat.completions.create(model="m", messages=[USER]) for _ in range(100)]
             return {answer.id for answer in await asyncio.gather(*calls)}
 
-    assert len(asyncio.run(talk())) == 100
+    assert len(asyncio.run(converse())) == 100
 
 
 def test_a_stream_gives_the_text_as_it_comes(
@@ -78,14 +78,14 @@ def test_the_asynchronous_client_streams(
 ) -> None:
     manager.scripts[session] = lambda turn: [*deltas(turn, "a", "b"), finished(turn, "abc")]
 
-    async def talk() -> str:
+    async def converse() -> str:
         async with openai.AsyncOpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
             stream = await client.chat.completions.create(model="m", messages=[USER], stream=True)
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
-    assert asyncio.run(talk()) == "abc"
+    assert asyncio.run(converse()) == "abc"
 
 
 def test_tool_calls_come_whole_and_go_back(

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from schemas.records import AssignReward, Record, RequestTurn, Sampling
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
     deltas,

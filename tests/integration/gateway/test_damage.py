@@ -14,7 +14,7 @@ from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import damaged
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
     GatewayProcess,

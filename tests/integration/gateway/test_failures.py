@@ -14,7 +14,7 @@ from infra.settings import KafkaSettings
 from schemas.records import (
     RequestTurn,
 )
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
     GatewayProcess,

@@ -12,7 +12,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.settings import KafkaSettings
 from schemas.records import RequestTurn
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     GatewayProcess,
     ScriptedManager,

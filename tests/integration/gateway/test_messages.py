@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from schemas.records import CountTokens, Record, ReplyDelta, RequestTurn, Sampling
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
     ScriptedManager,
@@ -100,14 +100,14 @@ def test_the_path_may_name_the_session(gateway: GatewayProcess, session: str) ->
 def test_the_asynchronous_client_is_answered_many_times_at_once(
     gateway: GatewayProcess, session: str
 ) -> None:
-    async def talk() -> set[str]:
+    async def converse() -> set[str]:
         async with anthropic.AsyncAnthropic(
             base_url=gateway.url, api_key=gateway.keys.session_key(session)
         ) as client:
             calls = [client.messages.create(**ASKED) for _ in range(50)]
             return {answer.id for answer in await asyncio.gather(*calls)}
 
-    assert len(asyncio.run(talk())) == 50
+    assert len(asyncio.run(converse())) == 50
 
 
 def test_tool_calls_come_whole_and_go_back(
@@ -177,7 +177,7 @@ def test_the_asynchronous_client_streams(
 ) -> None:
     manager.scripts[session] = lambda turn: [*deltas(turn, "a", "b"), finished(turn, "abc")]
 
-    async def talk() -> str:
+    async def converse() -> str:
         async with (
             anthropic.AsyncAnthropic(
                 base_url=gateway.url, api_key=gateway.keys.session_key(session)
@@ -186,7 +186,7 @@ def test_the_asynchronous_client_streams(
         ):
             return "".join([text async for text in stream.text_stream])
 
-    assert asyncio.run(talk()) == "abc"
+    assert asyncio.run(converse()) == "abc"
 
 
 def test_a_raw_stream_can_be_read_as_well(

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from schemas.records import CancelTurn, Record, RequestTurn
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
     ScriptedManager,

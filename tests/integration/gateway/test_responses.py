@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from schemas.identity import tool_call_id
 from schemas.records import AssignReward, Record, RequestTurn
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
     answered,
@@ -89,7 +89,7 @@ def test_the_asynchronous_client_is_answered_whole_and_streamed(
         [*deltas(turn, "a", "b"), finished(turn, "abc")] if turn.stream else [finished(turn, "abc")]
     )
 
-    async def talk() -> tuple[str, str]:
+    async def converse() -> tuple[str, str]:
         async with openai.AsyncOpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.keys.session_key(session)
         ) as client:
@@ -98,7 +98,7 @@ def test_the_asynchronous_client_is_answered_whole_and_streamed(
             texts = [e.delta async for e in stream if e.type == "response.output_text.delta"]
             return whole.output_text, "".join(texts)
 
-    assert asyncio.run(talk()) == ("abc", "abc")
+    assert asyncio.run(converse()) == ("abc", "abc")
 
 
 def test_a_stream_gives_the_text_as_it_comes(

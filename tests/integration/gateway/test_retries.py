@@ -11,7 +11,7 @@ from schemas.records import (
     Record,
     RequestTurn,
 )
-from tests.integration.gateway.gateway_double import (
+from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
     GatewayProcess,

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 
 from infra.settings import KafkaSettings
-from tests.integration.gateway.gateway_double import ScriptedManager, gateway_process
+from tests.builders.gateway.scripted_manager import ScriptedManager, gateway_process
 from tests.waiting import until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

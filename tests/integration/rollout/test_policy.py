@@ -17,7 +17,7 @@ from schemas.records import Record
 from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
 from tests.builders.models import plain_logprobs, plain_top
-from tests.integration.rollout.rollout_stage import Stage, staged
+from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 
 pytestmark = pytest.mark.kafka
 
@@ -55,20 +55,20 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
 
 
 @pytest.fixture(scope="module")
-def stage(broker: KafkaSettings, versions: list[Version]) -> Iterator[Stage]:
-    with staged(broker, versions[0].directory) as made:
+def system(broker: KafkaSettings, versions: list[Version]) -> Iterator[RolloutSystem]:
+    with rollout_system(broker, versions[0].directory) as made:
         yield made
 
 
-def serving(stage: Stage, name: str, slot: int, version: Version) -> r.RoleAcquired:
+def serving(system: RolloutSystem, name: str, slot: int, version: Version) -> r.RoleAcquired:
     """A worker that samples with this version."""
-    announce(stage, name, version)
-    stage.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
-    return stage.serve(name, slot)
+    announce(system, name, version)
+    system.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
+    return system.serve(name, slot)
 
 
-def announce(stage: Stage, name: str, version: Version) -> None:
-    stage.publish(f"policy-{name}", version.number, version.directory, version.digest)
+def announce(system: RolloutSystem, name: str, version: Version) -> None:
+    system.publish(f"policy-{name}", version.number, version.directory, version.digest)
 
 
 def prompt(number: int) -> list[int]:
@@ -88,23 +88,23 @@ def ids_and_logprobs(records: Sequence[Record]) -> tuple[list[int], npt.NDArray[
 
 
 def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
-    stage: Stage, versions: list[Version]
+    system: RolloutSystem, versions: list[Version]
 ) -> None:
-    first = serving(stage, "first", 1, versions[0])
+    first = serving(system, "first", 1, versions[0])
     turns = [f"t-moved-{number}" for number in range(TURNS)]
     for number, turn_id in enumerate(turns):
-        stage.generate(first, turn_id, prompt(number), sampling=LONG, stream=True)
-    stage.progressed(turns[0], 1)
-    stage.assign("first", "train")
-    stage.wait(r.RoleReleased, lambda gone: gone.worker == "first")
-    second = serving(stage, "second", 2, versions[0])
+        system.generate(first, turn_id, prompt(number), sampling=LONG, stream=True)
+    system.progressed(turns[0], 1)
+    system.assign("first", "train")
+    system.wait(r.RoleReleased, lambda gone: gone.worker == "first")
+    second = serving(system, "second", 2, versions[0])
     moved = 0
     for number, turn_id in enumerate(turns):
-        written = stage.outputs(turn_id)
+        written = system.outputs(turn_id)
         if isinstance(written[-1], r.TurnInterrupted):
             ids, _ = ids_and_logprobs(written)
             moved += bool(ids)
-            stage.generate(
+            system.generate(
                 second,
                 turn_id,
                 prompt(number),
@@ -115,28 +115,28 @@ def test_turns_taken_from_one_worker_go_on_at_another_as_the_policy_would(
     assert moved, "no turn was interrupted in its middle"
     plain = versions[0].model()
     for number, turn_id in enumerate(turns):
-        done = stage.completed(turn_id)
-        ids, logprobs = ids_and_logprobs(stage.outputs(turn_id))
+        done = system.completed(turn_id)
+        ids, logprobs = ids_and_logprobs(system.outputs(turn_id))
         expected = plain_logprobs(plain, prompt(number) + ids, len(prompt(number)))
         np.testing.assert_allclose(logprobs, expected, atol=TOLERANCE)
         assert done.finish_reason in ("stop", "length")
 
 
 def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
-    stage: Stage, versions: list[Version]
+    system: RolloutSystem, versions: list[Version]
 ) -> None:
-    role = serving(stage, "learns", 3, versions[0])
+    role = serving(system, "learns", 3, versions[0])
     turns = [f"t-learns-{number}" for number in range(TURNS)]
     for number, turn_id in enumerate(turns):
-        stage.generate(role, turn_id, prompt(number), sampling=LONG, stream=True)
-    stage.progressed(turns[0], 1)
-    announce(stage, "learns", versions[1])
-    stage.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
+        system.generate(role, turn_id, prompt(number), sampling=LONG, stream=True)
+    system.progressed(turns[0], 1)
+    announce(system, "learns", versions[1])
+    system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
     plain = [version.model() for version in versions]
     mixed = 0
     for number, turn_id in enumerate(turns):
-        stage.completed(turn_id)
-        records = stage.outputs(turn_id)
+        system.completed(turn_id)
+        records = system.outputs(turn_id)
         ids, logprobs = ids_and_logprobs(records)
         version_of = versions_by_token(records, len(ids))
         mixed += len(set(version_of)) > 1
@@ -160,13 +160,13 @@ def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
 
 
 def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
-    stage: Stage, versions: list[Version]
+    system: RolloutSystem, versions: list[Version]
 ) -> None:
-    role = serving(stage, "tells", 5, versions[0])
+    role = serving(system, "tells", 5, versions[0])
     asked = r.Sampling(max_tokens=200, temperature=1.7, top_logprobs=5)
-    stage.generate(role, "t-tells", prompt(0), sampling=asked, stream=True)
-    stage.completed("t-tells")
-    records = stage.outputs("t-tells")
+    system.generate(role, "t-tells", prompt(0), sampling=asked, stream=True)
+    system.completed("t-tells")
+    records = system.outputs("t-tells")
     ids, _ = ids_and_logprobs(records)
     found: dict[str, list[bytes]] = {"topk_ids": [], "topk_logprobs": []}
     for record in records:
@@ -183,35 +183,37 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
     np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
 
 
-def test_a_seeded_turn_that_begins_anew_is_the_same(stage: Stage, versions: list[Version]) -> None:
-    role = serving(stage, "draws", 6, versions[0])
+def test_a_seeded_turn_that_begins_anew_is_the_same(
+    system: RolloutSystem, versions: list[Version]
+) -> None:
+    role = serving(system, "draws", 6, versions[0])
     asked = r.Sampling(max_tokens=40, seed=7)
-    stage.generate(role, "t-draws", prompt(0), sampling=asked)
-    first = stage.completed("t-draws")
-    stage.generate(role, "t-draws", prompt(0), sampling=asked, dispatch=2)
-    again = stage.wait(
+    system.generate(role, "t-draws", prompt(0), sampling=asked)
+    first = system.completed("t-draws")
+    system.generate(role, "t-draws", prompt(0), sampling=asked, dispatch=2)
+    again = system.wait(
         r.TurnCompleted, lambda done: (done.turn_id, done.dispatch) == ("t-draws", 2)
     )
-    stage.generate(role, "t-draws-else", prompt(0), sampling=asked)
-    assert first.token_ids == again.token_ids != stage.completed("t-draws-else").token_ids
+    system.generate(role, "t-draws-else", prompt(0), sampling=asked)
+    assert first.token_ids == again.token_ids != system.completed("t-draws-else").token_ids
 
 
-def test_spoilt_weights_are_never_served(stage: Stage, versions: list[Version]) -> None:
-    announce(stage, "refuses", versions[0])
-    worker = stage.start("refuses", "policy-refuses", torch=ONE_THREAD)
-    role = stage.serve("refuses", 4)
-    stage.generate(role, "t-before", prompt(0), sampling=r.Sampling(max_tokens=3))
-    stage.completed("t-before")
-    stage.publish("policy-refuses", 1, versions[1].directory, "0" * 64)
+def test_spoilt_weights_are_never_served(system: RolloutSystem, versions: list[Version]) -> None:
+    announce(system, "refuses", versions[0])
+    worker = system.start("refuses", "policy-refuses", torch=ONE_THREAD)
+    role = system.serve("refuses", 4)
+    system.generate(role, "t-before", prompt(0), sampling=r.Sampling(max_tokens=3))
+    system.completed("t-before")
+    system.publish("policy-refuses", 1, versions[1].directory, "0" * 64)
     worker.join()
     assert isinstance(worker.error, WeightsInvalid)
     beats = [
         item.record
-        for item in stage.log
+        for item in system.log
         if isinstance(item.record, r.WorkerHeartbeat) and item.record.worker == "refuses"
     ]
     assert (beats[-1].state, beats[-1].version) == ("failed", 0)
     assert not any(
         isinstance(item.record, r.GenerationResumed) and item.record.worker == "refuses"
-        for item in stage.log
+        for item in system.log
     )

@@ -26,7 +26,12 @@ from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.engines.broken import Altered, of_another_version
-from tests.integration.rollout.rollout_stage import DEADLINE_S, OTHER_PARTITION, Stage, staged
+from tests.builders.rollout.rollout_system import (
+    DEADLINE_S,
+    OTHER_PARTITION,
+    RolloutSystem,
+    rollout_system,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -45,27 +50,31 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stage(broker: KafkaSettings, tokenizer: Path) -> Iterator[Stage]:
-    with staged(broker, tokenizer) as made:
+def system(broker: KafkaSettings, tokenizer: Path) -> Iterator[RolloutSystem]:
+    with rollout_system(broker, tokenizer) as made:
         yield made
 
 
-def scripted(stage: Stage, name: str, slot: int, script: dict[str, object]) -> r.RoleAcquired:
+def scripted(
+    system: RolloutSystem, name: str, slot: int, script: dict[str, object]
+) -> r.RoleAcquired:
     """A worker that serves."""
-    publish(stage, name, 0)
-    stage.start(name, f"policy-{name}", engine="scripted", scripted=script)
-    return stage.serve(name, slot)
+    publish(system, name, 0)
+    system.start(name, f"policy-{name}", engine="scripted", scripted=script)
+    return system.serve(name, slot)
 
 
-def publish(stage: Stage, name: str, version: int) -> None:
-    stage.publish(f"policy-{name}", version, Path("nowhere"), "none")
+def publish(system: RolloutSystem, name: str, version: int) -> None:
+    system.publish(f"policy-{name}", version, Path("nowhere"), "none")
 
 
-def test_a_turn_is_sampled_parsed_and_written_with_its_trace(stage: Stage, tokenizer: Path) -> None:
-    role = scripted(stage, "one", 1, AT_ONCE)
+def test_a_turn_is_sampled_parsed_and_written_with_its_trace(
+    system: RolloutSystem, tokenizer: Path
+) -> None:
+    role = scripted(system, "one", 1, AT_ONCE)
     trace = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
-    asked = stage.generate(role, "t-one", headers=trace)
-    done = stage.completed("t-one")
+    asked = system.generate(role, "t-one", headers=trace)
+    done = system.completed("t-one")
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
     message = orjson.loads(done.message)
     assert message == {"role": "assistant", "content": message["content"]}
@@ -73,16 +82,16 @@ def test_a_turn_is_sampled_parsed_and_written_with_its_trace(stage: Stage, token
     assert done.finish_reason == "stop"
     assert done.prompt_hash == xxhash.xxh3_128_digest(asked.prompt_ids)
     assert (done.worker, done.incarnation, done.dispatch) == ("one", role.incarnation, 1)
-    (place,) = [item for item in stage.log if item.record == done]
+    (place,) = [item for item in system.log if item.record == done]
     assert (place.key, list(place.headers)) == ("session-t-one", trace)
     assert role.policy == asked.policy
 
 
-def test_a_streamed_turn_comes_in_pieces_that_are_the_message(stage: Stage) -> None:
-    role = scripted(stage, "streams", 2, SLOWLY | {"tokens": 60})
-    stage.generate(role, "t-streams", stream=True)
-    done = stage.completed("t-streams")
-    pieces = [record for record in stage.outputs("t-streams") if record != done]
+def test_a_streamed_turn_comes_in_pieces_that_are_the_message(system: RolloutSystem) -> None:
+    role = scripted(system, "streams", 2, SLOWLY | {"tokens": 60})
+    system.generate(role, "t-streams", stream=True)
+    done = system.completed("t-streams")
+    pieces = [record for record in system.outputs("t-streams") if record != done]
     assert len(pieces) >= 2
     deltas, offset = [], 0
     for piece in [*pieces, done]:
@@ -94,27 +103,27 @@ def test_a_streamed_turn_comes_in_pieces_that_are_the_message(stage: Stage) -> N
     assert "".join(deltas) == orjson.loads(done.message)["content"]
 
 
-def test_what_is_not_meant_for_it_is_ignored(stage: Stage) -> None:
-    role = scripted(stage, "ignores", 3, AT_ONCE)
-    stage.generate(role, "t-newest", epoch=4)
-    stage.generate(role, "t-other-worker", worker="another")
-    stage.generate(role, "t-earlier-incarnation", incarnation="an earlier one")
-    stage.generate(role, "t-former-owner", epoch=3)
-    stage.generate(role, "t-newest", epoch=4)
-    stage.generate(role, "t-late", epoch=4, deadline_ms=now_ms())
-    stage.generate(role, "t-last", epoch=4)
-    stage.completed("t-last")
+def test_what_is_not_meant_for_it_is_ignored(system: RolloutSystem) -> None:
+    role = scripted(system, "ignores", 3, AT_ONCE)
+    system.generate(role, "t-newest", epoch=4)
+    system.generate(role, "t-other-worker", worker="another")
+    system.generate(role, "t-earlier-incarnation", incarnation="an earlier one")
+    system.generate(role, "t-former-owner", epoch=3)
+    system.generate(role, "t-newest", epoch=4)
+    system.generate(role, "t-late", epoch=4, deadline_ms=now_ms())
+    system.generate(role, "t-last", epoch=4)
+    system.completed("t-last")
     for ignored in ("t-other-worker", "t-earlier-incarnation", "t-former-owner"):
-        assert stage.outputs(ignored) == []
-    assert len(stage.outputs("t-newest")) == 1
-    late = stage.wait(r.TurnFailed, lambda failed: failed.turn_id == "t-late")
+        assert system.outputs(ignored) == []
+    assert len(system.outputs("t-newest")) == 1
+    late = system.wait(r.TurnFailed, lambda failed: failed.turn_id == "t-late")
     assert (late.reason, late.status) == ("deadline", 504)
 
 
-def test_a_cancelled_turn_hands_its_tokens_back(stage: Stage) -> None:
-    role = scripted(stage, "cancels", 4, SLOWLY)
-    asked = stage.generate(role, "t-cancelled", stream=True)
-    stage.progressed("t-cancelled", 1)
+def test_a_cancelled_turn_hands_its_tokens_back(system: RolloutSystem) -> None:
+    role = scripted(system, "cancels", 4, SLOWLY)
+    asked = system.generate(role, "t-cancelled", stream=True)
+    system.progressed("t-cancelled", 1)
     cancel = r.CancelGeneration(
         session_id=asked.session_id,
         turn_id=asked.turn_id,
@@ -124,26 +133,26 @@ def test_a_cancelled_turn_hands_its_tokens_back(stage: Stage) -> None:
         incarnation=role.incarnation,
         reason="client_gone",
     )
-    stage.producer.send(PROMPTS.name, cancel, partition=role.slot)
-    assert stage.interrupted("t-cancelled").reason == "cancelled"
+    system.producer.send(PROMPTS.name, cancel, partition=role.slot)
+    assert system.interrupted("t-cancelled").reason == "cancelled"
 
 
 def test_the_device_goes_to_the_trainer_and_comes_back(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    system: RolloutSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    role = scripted(stage, "shares", 6, SLOWLY)
-    stage.generate(role, "t-preempted", stream=True)
-    stage.progressed("t-preempted", 1)
-    assignment = stage.assign("shares", "train")
-    released = stage.wait(r.RoleReleased, lambda gone: gone.worker == "shares")
+    role = scripted(system, "shares", 6, SLOWLY)
+    system.generate(role, "t-preempted", stream=True)
+    system.progressed("t-preempted", 1)
+    assignment = system.assign("shares", "train")
+    released = system.wait(r.RoleReleased, lambda gone: gone.worker == "shares")
     assert (released.role, released.assignment, released.handed_back) == ("rollout", assignment, 1)
-    assert stage.interrupted("t-preempted").reason == "preempted"
+    assert system.interrupted("t-preempted").reason == "preempted"
     assert "worker shares (" in caplog.text
     assert "policy-shares version 0, slot 6" in caplog.text
     assert "role rollout released" in caplog.text
-    stage.generate(role, "t-too-late")
-    assert stage.interrupted("t-too-late").token_ids == b""
+    system.generate(role, "t-too-late")
+    assert system.interrupted("t-too-late").token_ids == b""
 
     trainer = r.RoleAcquired(
         at_ms=now_ms(),
@@ -153,8 +162,8 @@ def test_the_device_goes_to_the_trainer_and_comes_back(
         assignment=assignment,
         took_ms=0,
     )
-    stage.producer.send(CONTROL.name, trainer, partition=0)
-    back = stage.assign("shares", "rollout", 6)
+    system.producer.send(CONTROL.name, trainer, partition=0)
+    back = system.assign("shares", "rollout", 6)
     freed = r.RoleReleased(
         at_ms=now_ms(),
         worker="shares",
@@ -164,29 +173,31 @@ def test_the_device_goes_to_the_trainer_and_comes_back(
         free_bytes=0,
         took_ms=0,
     )
-    stage.producer.send(CONTROL.name, freed, partition=0)
-    again = stage.wait(r.RoleAcquired, lambda got: got.assignment == back)
+    system.producer.send(CONTROL.name, freed, partition=0)
+    again = system.wait(r.RoleAcquired, lambda got: got.assignment == back)
     roles = [
         (type(item.record).__name__, item.record.role)
-        for item in stage.log
+        for item in system.log
         if isinstance(item.record, r.RoleAcquired | r.RoleReleased)
         and item.record.worker == "shares"
     ]
     assert roles[-2:] == [("RoleReleased", "train"), ("RoleAcquired", "rollout")]
-    stage.generate(again, "t-again", sampling=r.Sampling(max_tokens=3))
-    stage.completed("t-again")
+    system.generate(again, "t-again", sampling=r.Sampling(max_tokens=3))
+    system.completed("t-again")
 
 
-def test_new_weights_in_the_middle_of_a_turn_show_in_its_version_spans(stage: Stage) -> None:
-    role = scripted(stage, "updates", 7, SLOWLY)
-    stage.generate(role, "t-updated", stream=True)
-    stage.progressed("t-updated", 10)
-    publish(stage, "updates", 1)
-    stage.wait(r.GenerationResumed, lambda resumed: resumed.worker == "updates")
-    stage.completed("t-updated")
+def test_new_weights_in_the_middle_of_a_turn_show_in_its_version_spans(
+    system: RolloutSystem,
+) -> None:
+    role = scripted(system, "updates", 7, SLOWLY)
+    system.generate(role, "t-updated", stream=True)
+    system.progressed("t-updated", 10)
+    publish(system, "updates", 1)
+    system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "updates")
+    system.completed("t-updated")
     versions = [
         (span.start, span.version_min)
-        for record in stage.outputs("t-updated")
+        for record in system.outputs("t-updated")
         if isinstance(record, r.TurnProgressed | r.TurnCompleted)
         for span in record.spans
     ]
@@ -194,17 +205,17 @@ def test_new_weights_in_the_middle_of_a_turn_show_in_its_version_spans(stage: St
     assert {version for _, version in versions} == {0, 1}
     said = [
         type(item.record).__name__
-        for item in stage.log
+        for item in system.log
         if getattr(item.record, "worker", "") == "updates" and item.topic == CONTROL.name
     ]
     order = ["GenerationPaused", "WeightsLoaded", "GenerationResumed"]
     assert [name for name in said if name in order] == order
 
 
-def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(stage: Stage) -> None:
-    role = scripted(stage, "returns", 8, SLOWLY)
-    stage.generate(role, "t-lost", stream=True)
-    stage.progressed("t-lost", 1)
+def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(system: RolloutSystem) -> None:
+    role = scripted(system, "returns", 8, SLOWLY)
+    system.generate(role, "t-lost", stream=True)
+    system.progressed("t-lost", 1)
     lost = r.WorkerLost(
         epoch=1,
         at_ms=now_ms(),
@@ -213,12 +224,12 @@ def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(stage: Stage) -> 
         process="rollout",
         reason="no_heartbeat",
     )
-    stage.producer.send(CONTROL.name, lost, partition=0)
-    incarnation = stage.incarnation("returns", other_than=role.incarnation)
-    again = stage.serve("returns", 8, incarnation)
+    system.producer.send(CONTROL.name, lost, partition=0)
+    incarnation = system.incarnation("returns", other_than=role.incarnation)
+    again = system.serve("returns", 8, incarnation)
     assert again.incarnation == incarnation
-    stage.generate(again, "t-returned", sampling=r.Sampling(max_tokens=3))
-    assert stage.completed("t-returned").incarnation == incarnation
+    system.generate(again, "t-returned", sampling=r.Sampling(max_tokens=3))
+    assert system.completed("t-returned").incarnation == incarnation
 
 
 class Breaking:
@@ -231,16 +242,16 @@ class Breaking:
         return ScriptedEngine(Script(pack([65]), 400, tokens_per_second=400.0, breaks_at=20))
 
 
-def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(stage: Stage) -> None:
-    publish(stage, "breaks", 0)
-    worker = stage.start("breaks", "policy-breaks", Breaking())
-    role = stage.serve("breaks", 9)
-    stage.generate(role, "t-broken", stream=True)
-    assert stage.interrupted("t-broken").reason == "engine_failed"
+def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(system: RolloutSystem) -> None:
+    publish(system, "breaks", 0)
+    worker = system.start("breaks", "policy-breaks", Breaking())
+    role = system.serve("breaks", 9)
+    system.generate(role, "t-broken", stream=True)
+    assert system.interrupted("t-broken").reason == "engine_failed"
     worker.join()
     assert isinstance(worker.error, EngineBroke)
     assert "ArithmeticError" in str(worker.error)
-    stage.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("breaks", "failed"))
+    system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("breaks", "failed"))
 
 
 class Untrue:
@@ -253,47 +264,49 @@ class Untrue:
         return Altered(ScriptedEngine(Script(pack([65]), 400)), of_another_version)
 
 
-def test_an_engine_that_fails_its_probe_never_gets_the_role(stage: Stage) -> None:
-    publish(stage, "untrue", 0)
-    worker = stage.start("untrue", "policy-untrue", Untrue())
-    stage.assign("untrue", "rollout", 12)
+def test_an_engine_that_fails_its_probe_never_gets_the_role(system: RolloutSystem) -> None:
+    publish(system, "untrue", 0)
+    worker = system.start("untrue", "policy-untrue", Untrue())
+    system.assign("untrue", "rollout", 12)
     worker.join()
     assert isinstance(worker.error, EngineProbeFailed)
     assert (worker.error.field, worker.error.expected, worker.error.got) == ("version", 0, 9)
-    stage.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("untrue", "failed"))
+    system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("untrue", "failed"))
     assert not any(
         isinstance(item.record, r.RoleAcquired) and item.record.worker == "untrue"
-        for item in stage.log
+        for item in system.log
     )
 
 
-def test_a_raw_turn_is_answered_by_its_text(stage: Stage, tokenizer: Path) -> None:
-    role = scripted(stage, "raw", 13, {"text": " <think> 3\n", "tokens": 20})
-    stage.generate(role, "t-raw", raw=True, stream=True)
-    done = stage.completed("t-raw")
+def test_a_raw_turn_is_answered_by_its_text(system: RolloutSystem, tokenizer: Path) -> None:
+    role = scripted(system, "raw", 13, {"text": " <think> 3\n", "tokens": 20})
+    system.generate(role, "t-raw", raw=True, stream=True)
+    done = system.completed("t-raw")
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
     text = renderer.decode(done.token_ids[:-4])
     assert orjson.loads(done.message) == {"role": "assistant", "content": text}
     assert text.startswith(" <think> 3\n <think>")
 
 
-def test_a_forced_call_is_one_message_with_its_beginning(stage: Stage, tokenizer: Path) -> None:
+def test_a_forced_call_is_one_message_with_its_beginning(
+    system: RolloutSystem, tokenizer: Path
+) -> None:
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
     messages = [{"role": "user", "content": "3?"}]
     prompt = renderer.render(messages, [LOOKUP])
     beginning = renderer.forced_call(prompt, messages, [LOOKUP], "lookup")
     rest = CALL[len(renderer.decode(beginning)) :]
     tokens = len(renderer.encode(rest)) // 4
-    role = scripted(stage, "forced", 14, {"text": rest, "tokens": tokens})
+    role = scripted(system, "forced", 14, {"text": rest, "tokens": tokens})
     forced = unpack(beginning)
-    stage.generate(
+    system.generate(
         role,
         "t-forced",
         [*unpack(prompt), *forced],
         prefill=len(forced),
         tools=orjson.dumps([LOOKUP]),
     )
-    done = stage.completed("t-forced")
+    done = system.completed("t-forced")
     assert done.finish_reason == "tool_calls"
     assert renderer.decode(done.token_ids[:-4]) == rest
     assert done.prompt_length == len(prompt) // 4 + len(forced)
@@ -304,7 +317,7 @@ def test_a_forced_call_is_one_message_with_its_beginning(stage: Stage, tokenizer
 def test_a_record_that_is_lost_ends_its_dispatch_and_nothing_else(
     broker: KafkaSettings, tokenizer: Path
 ) -> None:
-    with staged(broker, tokenizer, max_record_bytes=2_000) as small:
+    with rollout_system(broker, tokenizer, max_record_bytes=2_000) as small:
         role = scripted(small, "loses", 1, {"text": "code 3", "tokens": 1_000})
         large = r.Sampling(max_tokens=500)
         small.generate(role, "t-large", sampling=large, partition=OTHER_PARTITION)
@@ -313,39 +326,41 @@ def test_a_record_that_is_lost_ends_its_dispatch_and_nothing_else(
         assert small.outputs("t-large") == []
 
 
-def test_the_process_killed_leaves_whole_records_and_a_successor_goes_on(stage: Stage) -> None:
-    publish(stage, "dies", 0)
+def test_the_process_killed_leaves_whole_records_and_a_successor_goes_on(
+    system: RolloutSystem,
+) -> None:
+    publish(system, "dies", 0)
     script = orjson.dumps(SLOWLY).decode()
-    process = stage.start_process("dies", "policy-dies", engine="scripted", scripted=script)
-    role = stage.serve("dies", 10)
-    stage.generate(role, "t-orphan", stream=True)
-    stage.progressed("t-orphan", 20)
+    process = system.start_process("dies", "policy-dies", engine="scripted", scripted=script)
+    role = system.serve("dies", 10)
+    system.generate(role, "t-orphan", stream=True)
+    system.progressed("t-orphan", 20)
     process.kill()
     process.wait(DEADLINE_S)
 
-    stage.start("dies", "policy-dies", engine="scripted", scripted=SLOWLY)
-    incarnation = stage.incarnation("dies", other_than=role.incarnation)
-    again = stage.serve("dies", 10, incarnation)
-    written = stage.outputs("t-orphan")
+    system.start("dies", "policy-dies", engine="scripted", scripted=SLOWLY)
+    incarnation = system.incarnation("dies", other_than=role.incarnation)
+    again = system.serve("dies", 10, incarnation)
+    written = system.outputs("t-orphan")
     ids = b""
     for record in written:
         assert isinstance(record, r.TurnProgressed)
         assert record.token_offset == len(ids) // 4
         ids += record.token_ids
-    stage.generate(again, "t-orphan", dispatch=2, completion_ids=ids)
-    done = stage.completed("t-orphan")
+    system.generate(again, "t-orphan", dispatch=2, completion_ids=ids)
+    done = system.completed("t-orphan")
     assert (done.dispatch, done.token_offset) == (2, len(ids) // 4)
 
 
-def test_the_process_asked_to_end_hands_its_turns_back(stage: Stage) -> None:
-    publish(stage, "ends", 0)
+def test_the_process_asked_to_end_hands_its_turns_back(system: RolloutSystem) -> None:
+    publish(system, "ends", 0)
     script = orjson.dumps(SLOWLY).decode()
-    process = stage.start_process("ends", "policy-ends", engine="scripted", scripted=script)
-    role = stage.serve("ends", 11)
-    stage.generate(role, "t-shutdown", stream=True)
-    stage.progressed("t-shutdown", 1)
+    process = system.start_process("ends", "policy-ends", engine="scripted", scripted=script)
+    role = system.serve("ends", 11)
+    system.generate(role, "t-shutdown", stream=True)
+    system.progressed("t-shutdown", 1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE_S) == 0
-    assert stage.interrupted("t-shutdown").reason == "shutdown"
-    released = stage.wait(r.RoleReleased, lambda gone: gone.worker == "ends")
+    assert system.interrupted("t-shutdown").reason == "shutdown"
+    released = system.wait(r.RoleReleased, lambda gone: gone.worker == "ends")
     assert released.handed_back == 1

@@ -31,7 +31,7 @@ DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Stage:
+class CommitterSetup:
     """A committer, and how to reach its broker."""
 
     kafka: KafkaSettings
@@ -41,7 +41,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def setup(tmp_path: Path) -> Iterator[CommitterSetup]:
     with Broker(tmp_path, short_lived=True) as broker:
         assert broker.pid is not None
         kafka = broker.settings
@@ -54,39 +54,39 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         assert assigned.wait(DEADLINE_S)
         producer = Producer(kafka, "manager")
         committer = Committer(kafka, "0", producer, thread, GROUP)
-        yield Stage(kafka, broker.pid, committer, thread)
+        yield CommitterSetup(kafka, broker.pid, committer, thread)
         committer.close()
         producer.close()
         thread.close()
         assert failures.empty(), failures.get()
 
 
-def committed(stage: Stage, job: Job) -> bool:
+def committed(setup: CommitterSetup, job: Job) -> bool:
     outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    stage.committer.submit(job, outcomes.put)
+    setup.committer.submit(job, outcomes.put)
     return outcomes.get(timeout=DEADLINE_S)
 
 
 def test_a_transaction_that_met_an_outage_is_committed_once(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    setup: CommitterSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = Job({3: [one_turn("s")]}, {3: (7, PartitionProgress(1, 5, 6, 1))}, 0)
     outcomes: queue.SimpleQueue[bool] = queue.SimpleQueue()
     with caplog.at_level(logging.WARNING):
-        os.kill(stage.broker, signal.SIGSTOP)
+        os.kill(setup.broker, signal.SIGSTOP)
         try:
-            stage.committer.submit(job, outcomes.put)
+            setup.committer.submit(job, outcomes.put)
             until(lambda: "cannot find out yet" in caplog.text, "a try in vain")
         finally:
-            os.kill(stage.broker, signal.SIGCONT)
+            os.kill(setup.broker, signal.SIGCONT)
     took = outcomes.get(timeout=DEADLINE_S)
     while not took:
-        took = committed(stage, job)
+        took = committed(setup, job)
     assert committed(
-        stage, Job({3: [one_turn("last")]}, {3: (8, PartitionProgress(1, 5, 7, 1))}, 0)
+        setup, Job({3: [one_turn("last")]}, {3: (8, PartitionProgress(1, 5, 7, 1))}, 0)
     )
 
-    assert sorted(read_to(stage.kafka, "last")) == ["last", "s"]
+    assert sorted(read_to(setup.kafka, "last")) == ["last", "s"]
     assert threads("trajectories-0 deliveries") == 1
 
 

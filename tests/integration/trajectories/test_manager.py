@@ -13,7 +13,7 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import REQUESTS
 from tests.builders.letters import Letter
-from tests.integration.trajectories.manager_bench import Bench, bench, message
+from tests.builders.trajectories.manager_system import ManagerSystem, manager_system, message
 
 pytestmark = pytest.mark.kafka
 
@@ -24,22 +24,22 @@ def tokenizer_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stage(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[Bench]:
+def system(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[ManagerSystem]:
     """Topics of its own and no manager yet."""
-    with bench(broker, tokenizer_directory) as made:
+    with manager_system(broker, tokenizer_directory) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def served(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[Bench]:
+def served(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[ManagerSystem]:
     """A manager that serves, and the worker w0 on slot 3."""
-    with bench(broker, tokenizer_directory) as made:
+    with manager_system(broker, tokenizer_directory) as made:
         made.start_manager()
         made.announce("w0", 3)
         yield made
 
 
-def test_turns_of_a_session_become_one_trajectory_token_for_token(served: Bench) -> None:
+def test_turns_of_a_session_become_one_trajectory_token_for_token(served: ManagerSystem) -> None:
     """Holds invariant I1."""
     served.open_session("s1")
     history, sampled, prompts = [message("user", "key 7")], [], []
@@ -63,7 +63,9 @@ def test_turns_of_a_session_become_one_trajectory_token_for_token(served: Bench)
     assert [reward.value for reward in trajectory.rewards] == [0.5]
 
 
-def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(served: Bench) -> None:
+def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(
+    served: ManagerSystem,
+) -> None:
     served.open_session("s2")
     asked = served.generate(served.request("s2", [message("user", "key 7")], stream=True).turn_id)
     some = served.renderer.encode("code 3")[:4]
@@ -79,27 +81,27 @@ def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(served: 
     assert trajectory.tokens == again.prompt_ids + sampled
 
 
-def test_a_killed_manager_costs_the_agent_only_time(stage: Bench) -> None:
-    first = stage.start_manager(member="0")
-    stage.announce("w0", 3)
-    stage.open_session("s")
-    before = stage.request("s", [message("user", "key 7")])
-    asked = stage.generate(before.turn_id)
+def test_a_killed_manager_costs_the_agent_only_time(system: ManagerSystem) -> None:
+    first = system.start_manager(member="0")
+    system.announce("w0", 3)
+    system.open_session("s")
+    before = system.request("s", [message("user", "key 7")])
+    asked = system.generate(before.turn_id)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    stage.complete(asked, "code 3")
-    while_away = stage.request("s", [message("user", "key 8")])
+    system.complete(asked, "code 3")
+    while_away = system.request("s", [message("user", "key 8")])
 
-    stage.announce("w0", 3)
-    stage.start_manager(member="1")
+    system.announce("w0", 3)
+    system.start_manager(member="1")
 
-    assert stage.finished(before.turn_id).status == 200
-    stage.complete(stage.generate(while_away.turn_id), "code 4")
-    assert stage.finished(while_away.turn_id).status == 200
-    assert stage.reward_and_close("s", 1.0).turns == 2
+    assert system.finished(before.turn_id).status == 200
+    system.complete(system.generate(while_away.turn_id), "code 4")
+    assert system.finished(while_away.turn_id).status == 200
+    assert system.reward_and_close("s", 1.0).turns == 2
 
 
-def test_a_retry_gets_the_recorded_answer_and_is_trained_once(served: Bench) -> None:
+def test_a_retry_gets_the_recorded_answer_and_is_trained_once(served: ManagerSystem) -> None:
     served.open_session("s3")
     history = [message("user", "key 7")]
     first = served.request("s3", history, idempotency_key="k")
@@ -114,7 +116,7 @@ def test_a_retry_gets_the_recorded_answer_and_is_trained_once(served: Bench) -> 
 
 
 @pytest.mark.parametrize(("status", "closed"), [(404, False), (409, True)])
-def test_what_cannot_be_done_is_refused(served: Bench, status: int, closed: bool) -> None:
+def test_what_cannot_be_done_is_refused(served: ManagerSystem, status: int, closed: bool) -> None:
     if closed:
         served.open_session("s4")
         served.reward_and_close("s4", 0.0)
@@ -125,7 +127,7 @@ def test_what_cannot_be_done_is_refused(served: Bench, status: int, closed: bool
 
 
 def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
-    served: Bench,
+    served: ManagerSystem,
 ) -> None:
     served.producer.send_bytes(REQUESTS.name, b"garbage", "s6", partition=0)
     served.open_session("s6")
@@ -140,10 +142,10 @@ def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
     assert b"no schema" in dict(letter.headers)["error"]
 
 
-def test_a_turn_nobody_can_take_waits_for_a_worker(stage: Bench) -> None:
-    stage.start_manager()
-    stage.open_session("s")
-    asked = stage.request("s", [message("user", "key 7")])
-    stage.announce("w0", 3)
+def test_a_turn_nobody_can_take_waits_for_a_worker(system: ManagerSystem) -> None:
+    system.start_manager()
+    system.open_session("s")
+    asked = system.request("s", [message("user", "key 7")])
+    system.announce("w0", 3)
 
-    assert stage.generate(asked.turn_id).worker == "w0"
+    assert system.generate(asked.turn_id).worker == "w0"

@@ -11,7 +11,12 @@ import pytest
 
 from infra.settings import KafkaSettings
 from schemas import records as r
-from tests.integration.trajectories.manager_bench import DEADLINE_S, Bench, bench, message
+from tests.builders.trajectories.manager_system import (
+    DEADLINE_S,
+    ManagerSystem,
+    manager_system,
+    message,
+)
 
 pytestmark = pytest.mark.kafka
 SESSIONS = 24
@@ -19,16 +24,16 @@ TURNS = 3
 
 
 @pytest.fixture
-def stage(broker: KafkaSettings, tmp_path: Path) -> Iterator[Bench]:
-    with bench(broker, tmp_path) as made:
+def system(broker: KafkaSettings, tmp_path: Path) -> Iterator[ManagerSystem]:
+    with manager_system(broker, tmp_path) as made:
         yield made
 
 
 class Crowd:
     """Agents that each take a few turns, and the worker that answers them."""
 
-    def __init__(self, made: Bench) -> None:
-        self.bench = made
+    def __init__(self, made: ManagerSystem) -> None:
+        self.system = made
         self.histories = {f"s{n}": [message("user", f"key {n}")] for n in range(SESSIONS)}
         self.asked: dict[str, str] = {}
         self.done: Counter[str] = Counter()
@@ -36,20 +41,20 @@ class Crowd:
 
     def open(self) -> None:
         for session_id in self.histories:
-            self.bench.open_session(session_id)
+            self.system.open_session(session_id)
 
     def ask(self) -> None:
         """Every agent that is not waiting asks for its next turn."""
         for session_id, history in self.histories.items():
             if session_id not in self.asked.values() and self.done[session_id] < TURNS:
-                self.asked[self.bench.request(session_id, history).turn_id] = session_id
+                self.asked[self.system.request(session_id, history).turn_id] = session_id
 
     def step(self) -> None:
         """Answers what the worker is asked and takes what the gateway gets."""
-        for record in self.bench.take("prompts"):
+        for record in self.system.take("prompts"):
             if isinstance(record, r.GenerateTurn) and record.turn_id in self.asked:
-                self.bench.complete(record, f"code {record.session_id[1:]}")
-        for record in self.bench.take("replies"):
+                self.system.complete(record, f"code {record.session_id[1:]}")
+        for record in self.system.take("replies"):
             if isinstance(record, r.ReplyFinished) and record.turn_id in self.asked:
                 assert record.status == 200, record
                 assert record.message is not None
@@ -63,30 +68,34 @@ class Crowd:
         while self.done.total() < turns:
             assert time.monotonic() < deadline, self.done
             if time.monotonic() > self.next_beat:
-                self.bench.beat("w0", 3)
+                self.system.beat("w0", 3)
                 self.next_beat = time.monotonic() + 1
             self.ask()
             self.step()
 
     def end(self) -> dict[str, r.Trajectory]:
-        return {name: self.bench.reward_and_close(name, 1.0) for name in self.histories}
+        return {name: self.system.reward_and_close(name, 1.0) for name in self.histories}
 
 
-def test_managers_come_and_go_and_every_turn_is_answered_and_kept_once(stage: Bench) -> None:
+def test_managers_come_and_go_and_every_turn_is_answered_and_kept_once(
+    system: ManagerSystem,
+) -> None:
     """Holds invariant I7."""
-    first = stage.start_manager(member="0")
-    stage.announce("w0", 3)
-    crowd = Crowd(stage)
+    first = system.start_manager(member="0")
+    system.announce("w0", 3)
+    crowd = Crowd(system)
     crowd.open()
     crowd.until(SESSIONS)
 
-    stage.start_manager(member="1")
+    system.start_manager(member="1")
     crowd.until(2 * SESSIONS)
     os.kill(first.pid, signal.SIGKILL)
     crowd.until(TURNS * SESSIONS)
 
     trajectories = crowd.end()
-    repeated = [record for record in stage.take("trajectories") if isinstance(record, r.Trajectory)]
+    repeated = [
+        record for record in system.take("trajectories") if isinstance(record, r.Trajectory)
+    ]
     assert {t.turns for t in trajectories.values()} == {TURNS}
     assert all(not t.masked_tokens for t in trajectories.values())
     assert repeated == []

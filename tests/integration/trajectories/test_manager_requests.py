@@ -9,16 +9,23 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.tokens import pack
-from tests.integration.trajectories.manager_bench import POLICY, Bench, bench, message
+from tests.builders.trajectories.manager_system import (
+    POLICY,
+    ManagerSystem,
+    manager_system,
+    message,
+)
 
 pytestmark = pytest.mark.kafka
 TERMS = r.SessionTerms(policy=POLICY, agent="harness/1")
 
 
 @pytest.fixture(scope="module")
-def served(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def served(
+    broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ManagerSystem]:
     """A manager that serves the policy on w0, and policy `thinker` on w1."""
-    with bench(broker, tmp_path_factory.mktemp("tokenizer")) as made:
+    with manager_system(broker, tmp_path_factory.mktemp("tokenizer")) as made:
         made.publish_policy("thinker")
         made.publish_policy("broken", tokenizer=Path("/nowhere"))
         made.start_manager()
@@ -27,16 +34,18 @@ def served(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> I
         yield made
 
 
-def answered(bench: Bench, command: r.RequestTurn, text: str) -> tuple[r.GenerateTurn, bytes]:
+def answered(
+    system: ManagerSystem, command: r.RequestTurn, text: str
+) -> tuple[r.GenerateTurn, bytes]:
     """What was asked of the worker, and the answer's message."""
-    asked = bench.generate(command.turn_id)
-    bench.complete(asked, text)
-    reply = bench.finished(command.turn_id)
+    asked = system.generate(command.turn_id)
+    system.complete(asked, text)
+    reply = system.finished(command.turn_id)
     assert reply.status == 200 and reply.message is not None
     return asked, reply.message
 
 
-def test_a_session_that_nobody_opened_begins_with_its_first_requests(served: Bench) -> None:
+def test_a_session_that_nobody_opened_begins_with_its_first_requests(served: ManagerSystem) -> None:
     one = served.request("named", [message("user", "a")], terms=TERMS)
     two = served.request("named", [message("user", "b")], terms=TERMS)
     asked, _ = answered(served, one, "x")
@@ -49,7 +58,7 @@ def test_a_session_that_nobody_opened_begins_with_its_first_requests(served: Ben
     assert trajectory.turns == 2
 
 
-def test_a_closed_session_of_a_name_begins_anew(served: Bench) -> None:
+def test_a_closed_session_of_a_name_begins_anew(served: ManagerSystem) -> None:
     ids = []
     for _ in range(2):
         asked, _ = answered(
@@ -62,7 +71,7 @@ def test_a_closed_session_of_a_name_begins_anew(served: Bench) -> None:
 
 
 def test_a_reward_by_name_goes_to_the_session_that_was_closed_and_waits_for_it(
-    served: Bench,
+    served: ManagerSystem,
 ) -> None:
     first, _ = answered(served, served.request("late", [message("user", "a")], terms=TERMS), "x")
     served.close("late", await_reward_ms=60_000)
@@ -75,18 +84,18 @@ def test_a_reward_by_name_goes_to_the_session_that_was_closed_and_waits_for_it(
     assert [reward.value for reward in trajectory.rewards] == [0.25]
 
 
-def test_without_terms_an_unknown_session_is_refused(served: Bench) -> None:
+def test_without_terms_an_unknown_session_is_refused(served: ManagerSystem) -> None:
     command = served.request("nobody", [message("user", "a")])
     assert served.answer(command.command_id).status == 404
 
 
-def test_a_name_of_unknown_policy_is_refused(served: Bench) -> None:
+def test_a_name_of_unknown_policy_is_refused(served: ManagerSystem) -> None:
     terms = r.SessionTerms(policy=POLICY, policies={"m": "unheard"})
     command = served.request("other", [message("user", "a")], terms=terms)
     assert served.answer(command.command_id).reason == "unknown_policy"
 
 
-def test_a_module_is_answered_by_its_policy(served: Bench) -> None:
+def test_a_module_is_answered_by_its_policy(served: ManagerSystem) -> None:
     served.open_session("modules", policies={"planner": "thinker"})
     planner, _ = answered(
         served, served.request("modules", [message("user", "a")], module="planner"), "x"
@@ -101,7 +110,7 @@ def test_a_module_is_answered_by_its_policy(served: Bench) -> None:
     assert [node.policy for node in nodes if node.origin == "policy"] == ["thinker", POLICY]
 
 
-def test_a_policy_that_cannot_be_rendered_stops_nobody_else(served: Bench) -> None:
+def test_a_policy_that_cannot_be_rendered_stops_nobody_else(served: ManagerSystem) -> None:
     served.open_session("unreadable", policies={"m": "broken"})
     refused = served.request("unreadable", [message("user", "a")], module="m")
     assert served.answer(refused.command_id).status == 400
@@ -109,7 +118,7 @@ def test_a_policy_that_cannot_be_rendered_stops_nobody_else(served: Bench) -> No
     answered(served, served.request("unreadable", [message("user", "a")]), "x")
 
 
-def test_arguments_of_the_template_shape_the_prompt(served: Bench) -> None:
+def test_arguments_of_the_template_shape_the_prompt(served: ManagerSystem) -> None:
     served.open_session("shaped")
     plain = served.request("shaped", [message("user", "a")])
     hasty = served.request(
@@ -123,7 +132,7 @@ def test_arguments_of_the_template_shape_the_prompt(served: Bench) -> None:
     assert refused.status == 400 and "speed" in refused.detail
 
 
-def test_a_request_goes_on_from_the_turn_it_names(served: Bench) -> None:
+def test_a_request_goes_on_from_the_turn_it_names(served: ManagerSystem) -> None:
     served.open_session("previous")
     first = served.request(
         "previous", [message("system", "old"), message("user", "a")], own_messages=1
@@ -153,7 +162,7 @@ def test_a_request_goes_on_from_the_turn_it_names(served: Bench) -> None:
     assert dict(rules) == {"root": 2, "render": 1}  # this template drops thinking, so no bridge
 
 
-def test_plain_text_goes_on_from_the_exact_ids_of_an_earlier_turn(served: Bench) -> None:
+def test_plain_text_goes_on_from_the_exact_ids_of_an_earlier_turn(served: ManagerSystem) -> None:
     def raw(content: object) -> list[bytes]:
         member = "content" if isinstance(content, str) else "ids"
         return [orjson.dumps({member: content, "role": "raw"}, option=orjson.OPT_SORT_KEYS)]
@@ -175,7 +184,7 @@ def test_plain_text_goes_on_from_the_exact_ids_of_an_earlier_turn(served: Bench)
     assert dict(rules) == {"root": 2, "extend": 1}
 
 
-def test_tokens_are_counted_without_a_turn(served: Bench) -> None:
+def test_tokens_are_counted_without_a_turn(served: ManagerSystem) -> None:
     served.open_session("counted")
     messages = (message("user", "how many"),)
     turn = served.request("counted", messages)
@@ -204,7 +213,7 @@ def test_tokens_are_counted_without_a_turn(served: Bench) -> None:
     assert served.answer("c3").status == 404
 
 
-def test_a_retry_of_a_streamed_turn_is_told_what_was_streamed_before(served: Bench) -> None:
+def test_a_retry_of_a_streamed_turn_is_told_what_was_streamed_before(served: ManagerSystem) -> None:
     served.open_session("stream")
     history = [message("user", "a")]
     first = served.request("stream", history, stream=True, idempotency_key="k")

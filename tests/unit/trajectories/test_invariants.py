@@ -10,9 +10,9 @@ from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from schemas.codec import decode, encode
 from schemas.records import Record, SessionOpened, Trajectory
-from tests.builders.trajectories.happenings import STEPS, Step
-from tests.builders.trajectories.histories import History, told
-from tests.builders.trajectories.oracle import SessionTold, expected_masked
+from tests.builders.trajectories.oracle import ExpectedSession, expected_masked
+from tests.builders.trajectories.partition_log import PartitionLog, log_of
+from tests.builders.trajectories.random_events import STEPS, Step
 
 HISTORIES = st.lists(STEPS, min_size=20, max_size=80)
 
@@ -40,7 +40,7 @@ class Reading:
         return {name: encode(made) for name, made in self.made.items()}
 
 
-def whole(history: History) -> Reading:
+def whole(history: PartitionLog) -> Reading:
     return Reading().read(history.log, 0, len(history.log))
 
 
@@ -48,7 +48,7 @@ def whole(history: History) -> Reading:
 @given(HISTORIES)
 def test_exactly_the_accepted_engine_records_make_the_trajectory(steps: list[Step]) -> None:
     """Holds invariant I3."""
-    history = told(steps)
+    history = log_of(steps)
 
     reading = whole(history)
 
@@ -58,7 +58,7 @@ def test_exactly_the_accepted_engine_records_make_the_trajectory(steps: list[Ste
         _assert_exact(reading.made[session.opened.session_id], session)
 
 
-def _assert_exact(made: Trajectory, session: SessionTold) -> None:
+def _assert_exact(made: Trajectory, session: ExpectedSession) -> None:
     tokens = np.frombuffer(made.tokens, "<i4")
     logprobs = np.frombuffer(made.logprobs, "<f4")
     assert len(tokens) == len(logprobs) == len(made.loss_mask)
@@ -94,7 +94,7 @@ def _assert_exact(made: Trajectory, session: SessionTold) -> None:
 @given(HISTORIES)
 def test_each_sampled_token_has_one_place_and_is_trained_or_counted(steps: list[Step]) -> None:
     """Holds invariant I5."""
-    history = told(steps)
+    history = log_of(steps)
 
     made = whole(history).made
 
@@ -112,7 +112,7 @@ def test_the_same_log_gives_the_same_bytes_wherever_a_takeover_reads_from(
     steps: list[Step], cut: int
 ) -> None:
     """Holds invariant I7."""
-    log = told(steps).log
+    log = log_of(steps).log
     cut %= len(log) + 1
     before = Reading().read(log, 0, cut)
     _, progress = before.partition.committable()
@@ -135,7 +135,7 @@ def test_what_counted_once_changes_nothing_when_delivered_again(
     steps: list[Step], again: list[tuple[int, int]]
 ) -> None:
     """Holds invariant I4."""
-    history = told(steps)
+    history = log_of(steps)
     # An id is used once, which is decided before it is opened; `twice` opens twice at once.
     counted = [
         number

@@ -29,7 +29,7 @@ class Spoilt(SeamlessFlowError):
     """The files are not what was published."""
 
 
-class Bench:
+class DeviceSetup:
     """A device over a manual engine; `calls` of the engine also hold what the device did else.
 
     It is factory and probe at once.
@@ -88,15 +88,15 @@ def weights(version: int) -> PublishedWeights:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def setup() -> DeviceSetup:
+    return DeviceSetup()
 
 
-def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(bench: Bench) -> None:
-    outcome = bench.do(acquire())
+def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(setup: DeviceSetup) -> None:
+    outcome = setup.do(acquire())
     assert isinstance(outcome, Acquired)
-    assert (outcome.slot_offset, outcome.engine) == (99, bench.engine)
-    assert bench.engine.calls == [
+    assert (outcome.slot_offset, outcome.engine) == (99, setup.engine)
+    assert setup.engine.calls == [
         ("verify", 0),
         ("parser",),
         ("build", 0),
@@ -105,12 +105,14 @@ def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(bench: Bench) 
     ]
 
 
-def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(bench: Bench) -> None:
-    bench.do(acquire())
-    assert isinstance(bench.do(Load(weights(1), policy())), Paused)
-    outcome = bench.outcomes.get(timeout=10)
+def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(
+    setup: DeviceSetup,
+) -> None:
+    setup.do(acquire())
+    assert isinstance(setup.do(Load(weights(1), policy())), Paused)
+    outcome = setup.outcomes.get(timeout=10)
     assert isinstance(outcome, Loaded)
-    assert bench.engine.calls == [
+    assert setup.engine.calls == [
         ("verify", 1),
         ("pause", "keep"),
         ("load_weights", "v1", 1),
@@ -118,19 +120,19 @@ def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(bench:
     ]
 
 
-def test_a_release_ends_the_turns_and_puts_the_engine_to_sleep(bench: Bench) -> None:
-    bench.do(acquire())
-    outcome = bench.do(Release(2))
+def test_a_release_ends_the_turns_and_puts_the_engine_to_sleep(setup: DeviceSetup) -> None:
+    setup.do(acquire())
+    outcome = setup.do(Release(2))
     assert isinstance(outcome, Released)
     assert outcome.free_bytes == 1_234
-    assert bench.engine.calls == [("pause", "abort"), ("sleep",)]
+    assert setup.engine.calls == [("pause", "abort"), ("sleep",)]
 
 
-def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(bench: Bench) -> None:
-    bench.do(acquire(0))
-    bench.do(Release(2))
-    bench.do(acquire(5))
-    assert bench.engine.calls == [
+def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(setup: DeviceSetup) -> None:
+    setup.do(acquire(0))
+    setup.do(Release(2))
+    setup.do(acquire(5))
+    assert setup.engine.calls == [
         ("verify", 5),
         ("wake",),
         ("load_weights", "v5", 5),
@@ -138,53 +140,53 @@ def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(bench: Bench)
         ("short", 5),
         ("follow", 4),
     ]
-    bench.do(Release(3))
-    bench.do(acquire(5))
-    assert ("load_weights", "v5", 5) not in bench.engine.calls
+    setup.do(Release(3))
+    setup.do(acquire(5))
+    assert ("load_weights", "v5", 5) not in setup.engine.calls
 
 
-def test_a_role_confirmed_leaves_the_engine_alone(bench: Bench) -> None:
-    bench.do(acquire(0, assignment=1))
-    assert isinstance(bench.do(acquire(0, assignment=2)), Acquired)
-    assert bench.engine.calls == [("verify", 0), ("follow", 4)]
+def test_a_role_confirmed_leaves_the_engine_alone(setup: DeviceSetup) -> None:
+    setup.do(acquire(0, assignment=1))
+    assert isinstance(setup.do(acquire(0, assignment=2)), Acquired)
+    assert setup.engine.calls == [("verify", 0), ("follow", 4)]
 
 
-def test_spoilt_weights_are_noticed_before_the_engine_is_touched(bench: Bench) -> None:
-    bench.do(acquire())
-    bench.spoilt.add(1)
-    outcome = bench.do(Load(weights(1), policy()))
+def test_spoilt_weights_are_noticed_before_the_engine_is_touched(setup: DeviceSetup) -> None:
+    setup.do(acquire())
+    setup.spoilt.add(1)
+    outcome = setup.do(Load(weights(1), policy()))
     assert isinstance(outcome, NotStarted)
     assert isinstance(outcome.error, Spoilt)
-    assert bench.engine.calls == [("verify", 1)]
+    assert setup.engine.calls == [("verify", 1)]
 
 
-def test_an_engine_that_fails_to_load_is_never_resumed(bench: Bench) -> None:
+def test_an_engine_that_fails_to_load_is_never_resumed(setup: DeviceSetup) -> None:
     def fail(call: str) -> None:
         if call == "load_weights":
             raise OSError("no space")
 
-    bench.do(acquire())
-    bench.engine.before = fail
-    assert isinstance(bench.do(Load(weights(1), policy())), Paused)
-    outcome = bench.outcomes.get(timeout=10)
+    setup.do(acquire())
+    setup.engine.before = fail
+    assert isinstance(setup.do(Load(weights(1), policy())), Paused)
+    outcome = setup.outcomes.get(timeout=10)
     assert isinstance(outcome, MoveFailed)
     assert isinstance(outcome.error, OSError)
-    assert bench.engine.calls == [("verify", 1), ("pause", "keep")]
+    assert setup.engine.calls == [("verify", 1), ("pause", "keep")]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["built", "woken"])
-def test_an_engine_that_fails_its_probe_gets_no_slot(bench: Bench, again: bool) -> None:
+def test_an_engine_that_fails_its_probe_gets_no_slot(setup: DeviceSetup, again: bool) -> None:
     if again:
-        bench.do(acquire(0))
-        bench.do(Release(2))
-    bench.untrusted.add(1)
-    outcome = bench.do(acquire(1))
+        setup.do(acquire(0))
+        setup.do(Release(2))
+    setup.untrusted.add(1)
+    outcome = setup.do(acquire(1))
     assert isinstance(outcome, MoveFailed)
     assert isinstance(outcome.error, EngineProbeFailed)
-    assert ("follow", 4) not in bench.engine.calls
+    assert ("follow", 4) not in setup.engine.calls
 
 
-def test_closing_ends_the_engine(bench: Bench) -> None:
-    bench.do(acquire())
-    bench.device.close(10)
-    assert bench.engine.calls[-1] == ("close",)
+def test_closing_ends_the_engine(setup: DeviceSetup) -> None:
+    setup.do(acquire())
+    setup.device.close(10)
+    assert setup.engine.calls[-1] == ("close",)

@@ -36,7 +36,7 @@ NOW = 1_000
 TRACE: Headers = (("traceparent", b"00-aa-bb-01"),)
 
 
-class Desk:
+class ServingSetup:
     """A `Serving` with all that it says."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Desk:
             telemetry(TelemetrySettings(), "rollout", "test"),
         )
 
-    def serve(self, version: int = 7) -> "Desk":
+    def serve(self, version: int = 7) -> "ServingSetup":
         self.serving.service = Service(self.engine, self.parser, "policy", 50, version)
         return self
 
@@ -80,142 +80,148 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk().serve()
+def setup() -> ServingSetup:
+    return ServingSetup().serve()
 
 
-def test_a_turn_goes_to_the_engine_as_it_was_asked(desk: Desk) -> None:
-    desk.send(generate(completion_ids=pack(codes("ab")), sampling=Sampling(max_tokens=9)))
-    asked = desk.engine.submitted["turn/1"]
+def test_a_turn_goes_to_the_engine_as_it_was_asked(setup: ServingSetup) -> None:
+    setup.send(generate(completion_ids=pack(codes("ab")), sampling=Sampling(max_tokens=9)))
+    asked = setup.engine.submitted["turn/1"]
     assert (asked.prompt, asked.completion) == ([1, 2, 3], codes("ab"))
     assert (asked.sampling.max_tokens, asked.sampling.stop_token_ids) == (9, (0,))
 
 
 def test_the_engine_gets_the_whole_prompt_and_the_reader_what_stands_before_the_answer(
-    desk: Desk,
+    setup: ServingSetup,
 ) -> None:
-    desk.send(generate(prefill=2))
-    assert desk.engine.submitted["turn/1"].prompt == [1, 2, 3]
-    assert desk.parser.prompts == [pack([1])]
+    setup.send(generate(prefill=2))
+    assert setup.engine.submitted["turn/1"].prompt == [1, 2, 3]
+    assert setup.parser.prompts == [pack([1])]
 
 
-def test_a_raw_prompt_has_no_template_to_read_its_answer_by(desk: Desk) -> None:
-    desk.send(generate(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
-    desk.sample(" a \nEND", "stop")
-    (record,) = desk.written
+def test_a_raw_prompt_has_no_template_to_read_its_answer_by(setup: ServingSetup) -> None:
+    setup.send(generate(raw=True, sampling=Sampling(max_tokens=9, stop=("END",))))
+    setup.sample(" a \nEND", "stop")
+    (record,) = setup.written
     assert isinstance(record, TurnCompleted)
     assert record.message == b'{"content":" a \\n","role":"assistant"}'
-    assert desk.parser.prompts == []
+    assert setup.parser.prompts == []
 
 
-def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(desk: Desk) -> None:
-    desk.send(generate(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
-    sampling = desk.engine.submitted["turn/1"].sampling
+def test_the_engine_is_asked_for_the_most_likely_tokens_and_for_a_schema(
+    setup: ServingSetup,
+) -> None:
+    setup.send(generate(sampling=Sampling(max_tokens=9, top_logprobs=5, json_schema="{}")))
+    sampling = setup.engine.submitted["turn/1"].sampling
     assert (sampling.top_logprobs, sampling.json_schema) == (5, "{}")
 
 
-def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(desk: Desk) -> None:
-    desk.send(generate())
-    desk.sample("hi", "stop")
-    (record,) = desk.written
+def test_what_the_engine_samples_goes_to_the_sessions_partition_with_its_trace(
+    setup: ServingSetup,
+) -> None:
+    setup.send(generate())
+    setup.sample("hi", "stop")
+    (record,) = setup.written
     assert isinstance(record, TurnCompleted)
-    assert desk.places == [(5, TRACE)]
-    assert not desk.serving.running
-    assert desk.engine.calls == []
-    assert desk.serving.tokens == 2
+    assert setup.places == [(5, TRACE)]
+    assert not setup.serving.running
+    assert setup.engine.calls == []
+    assert setup.serving.tokens == 2
 
 
-def test_tokens_that_nothing_depends_on_wake_nobody(desk: Desk) -> None:
-    desk.send(generate())
-    desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a")))
-    assert desk.woken == []
-    desk.serving.advance_due(NOW + 1_999)
-    assert desk.written == []
-    desk.serving.advance_due(NOW + 2_000)
-    assert isinstance(desk.written[0], TurnProgressed)
+def test_tokens_that_nothing_depends_on_wake_nobody(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a")))
+    assert setup.woken == []
+    setup.serving.advance_due(NOW + 1_999)
+    assert setup.written == []
+    setup.serving.advance_due(NOW + 2_000)
+    assert isinstance(setup.written[0], TurnProgressed)
 
 
-def test_the_first_token_of_a_streamed_turn_wakes_the_loop_later_ones_do_not(desk: Desk) -> None:
-    desk.send(generate(stream=True))
-    desk.sample("a")
-    assert isinstance(desk.written[0], TurnProgressed)
-    desk.engine.submitted["turn/1"].on_chunk(chunk(1, codes("b")))
-    assert desk.woken == []
-    desk.serving.advance_due(NOW + 100)
-    assert len(desk.written) == 2
+def test_the_first_token_of_a_streamed_turn_wakes_the_loop_later_ones_do_not(
+    setup: ServingSetup,
+) -> None:
+    setup.send(generate(stream=True))
+    setup.sample("a")
+    assert isinstance(setup.written[0], TurnProgressed)
+    setup.engine.submitted["turn/1"].on_chunk(chunk(1, codes("b")))
+    assert setup.woken == []
+    setup.serving.advance_due(NOW + 100)
+    assert len(setup.written) == 2
 
 
-def test_due_turns_are_looked_at_together(desk: Desk) -> None:
-    desk.send(generate(turn_id="a", stream=True))
-    desk.send(generate(turn_id="b", stream=True), NOW + 5)
-    assert desk.serving.due_ms == NOW + 100
-    desk.serving.advance_due(NOW + 100)
-    assert desk.serving.due_ms == NOW + 100 + SCAN_MS
+def test_due_turns_are_looked_at_together(setup: ServingSetup) -> None:
+    setup.send(generate(turn_id="a", stream=True))
+    setup.send(generate(turn_id="b", stream=True), NOW + 5)
+    assert setup.serving.due_ms == NOW + 100
+    setup.serving.advance_due(NOW + 100)
+    assert setup.serving.due_ms == NOW + 100 + SCAN_MS
 
 
-def test_a_repeat_of_a_running_dispatch_changes_nothing(desk: Desk) -> None:
-    desk.send(generate())
-    desk.send(generate())
-    assert desk.engine.calls == []
-    assert len(desk.engine.submitted) == 1
+def test_a_repeat_of_a_running_dispatch_changes_nothing(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.send(generate())
+    assert setup.engine.calls == []
+    assert len(setup.engine.submitted) == 1
 
 
-def test_a_later_dispatch_replaces_the_running_one_in_silence(desk: Desk) -> None:
-    desk.send(generate())
-    desk.send(generate(dispatch=2, completion_ids=pack(codes("a"))))
-    assert desk.engine.calls == [("abort", "turn/1")]
-    desk.sample("x", "abort")
-    assert desk.written == []
-    desk.sample("b", "stop", "turn/2")
-    (record,) = desk.written
+def test_a_later_dispatch_replaces_the_running_one_in_silence(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.send(generate(dispatch=2, completion_ids=pack(codes("a"))))
+    assert setup.engine.calls == [("abort", "turn/1")]
+    setup.sample("x", "abort")
+    assert setup.written == []
+    setup.sample("b", "stop", "turn/2")
+    (record,) = setup.written
     assert record.dispatch == 2
 
 
-def test_a_cancelled_turn_is_aborted_and_hands_its_tokens_back(desk: Desk) -> None:
-    desk.send(generate())
-    desk.sample("ab")
-    desk.send(cancel())
-    (record,) = desk.written
+def test_a_cancelled_turn_is_aborted_and_hands_its_tokens_back(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.sample("ab")
+    setup.send(cancel())
+    (record,) = setup.written
     assert isinstance(record, TurnInterrupted)
     assert (record.reason, len(record.token_ids)) == ("cancelled", 8)
-    assert desk.engine.calls == [("abort", "turn/1")]
-    desk.sample("", "abort")
-    assert len(desk.written) == 1
+    assert setup.engine.calls == [("abort", "turn/1")]
+    setup.sample("", "abort")
+    assert len(setup.written) == 1
 
 
-def test_leaving_hands_every_turn_back_and_those_that_come_after(desk: Desk) -> None:
-    desk.send(generate(turn_id="a"))
-    desk.send(generate(turn_id="b"))
-    desk.sample("ab", None, "a/1")
-    assert desk.serving.leave("preempted", NOW) == 2
-    desk.send(generate(turn_id="c", completion_ids=pack([1])))
-    assert [type(record) for record in desk.written] == [TurnInterrupted] * 3
-    assert [record.turn_id for record in desk.written] == ["a", "b", "c"]
-    reasons = {record.reason for record in desk.written if isinstance(record, TurnInterrupted)}
+def test_leaving_hands_every_turn_back_and_those_that_come_after(setup: ServingSetup) -> None:
+    setup.send(generate(turn_id="a"))
+    setup.send(generate(turn_id="b"))
+    setup.sample("ab", None, "a/1")
+    assert setup.serving.leave("preempted", NOW) == 2
+    setup.send(generate(turn_id="c", completion_ids=pack([1])))
+    assert [type(record) for record in setup.written] == [TurnInterrupted] * 3
+    assert [record.turn_id for record in setup.written] == ["a", "b", "c"]
+    reasons = {record.reason for record in setup.written if isinstance(record, TurnInterrupted)}
     assert reasons == {"preempted"}
 
 
-def test_a_turn_that_just_ended_is_not_counted_as_handed_back(desk: Desk) -> None:
-    desk.send(generate())
-    desk.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a"), "stop"))
-    assert desk.serving.leave("preempted", NOW) == 0
-    assert isinstance(desk.written[0], TurnCompleted)
+def test_a_turn_that_just_ended_is_not_counted_as_handed_back(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.engine.submitted["turn/1"].on_chunk(chunk(0, codes("a"), "stop"))
+    assert setup.serving.leave("preempted", NOW) == 0
+    assert isinstance(setup.written[0], TurnCompleted)
 
 
-def test_a_turn_past_its_deadline_is_not_started(desk: Desk) -> None:
-    desk.send(generate(deadline_ms=NOW))
-    (record,) = desk.written
+def test_a_turn_past_its_deadline_is_not_started(setup: ServingSetup) -> None:
+    setup.send(generate(deadline_ms=NOW))
+    (record,) = setup.written
     assert isinstance(record, TurnFailed)
     assert record.reason == "deadline"
-    assert desk.engine.submitted == {}
+    assert setup.engine.submitted == {}
 
 
-def test_a_deadline_ends_a_running_turn(desk: Desk) -> None:
-    desk.send(generate(deadline_ms=NOW + 500))
-    desk.serving.advance_due(NOW + 500)
-    (record,) = desk.written
+def test_a_deadline_ends_a_running_turn(setup: ServingSetup) -> None:
+    setup.send(generate(deadline_ms=NOW + 500))
+    setup.serving.advance_due(NOW + 500)
+    (record,) = setup.written
     assert isinstance(record, TurnFailed)
-    assert desk.engine.calls == [("abort", "turn/1")]
+    assert setup.engine.calls == [("abort", "turn/1")]
 
 
 @pytest.mark.parametrize(
@@ -227,67 +233,67 @@ def test_a_deadline_ends_a_running_turn(desk: Desk) -> None:
     ],
 )
 def test_what_the_engine_refuses_fails(
-    desk: Desk, error: Exception, reason: str, cause: str
+    setup: ServingSetup, error: Exception, reason: str, cause: str
 ) -> None:
-    desk.engine.refusal = error
-    desk.send(generate())
-    (record,) = desk.written
+    setup.engine.refusal = error
+    setup.send(generate())
+    (record,) = setup.written
     assert isinstance(record, TurnFailed)
     assert (record.status, record.reason, record.cause) == (400, reason, cause)
     assert "turn/1" not in record.detail
-    assert not desk.serving.running
+    assert not setup.serving.running
 
 
 @pytest.mark.parametrize(
     "changes", [{"sampling": Sampling(temperature=-1.0)}, {"tools": b"no json"}]
 )
 def test_what_cannot_be_read_fails_and_ends_nothing_else(
-    desk: Desk, changes: dict[str, Any]
+    setup: ServingSetup, changes: dict[str, Any]
 ) -> None:
-    desk.send(generate(**changes))
-    (record,) = desk.written
+    setup.send(generate(**changes))
+    (record,) = setup.written
     assert isinstance(record, TurnFailed)
     assert record.reason == "bad_request"
 
 
-def test_a_broken_engine_hands_turns_back_and_is_noticed(desk: Desk) -> None:
-    desk.send(generate())
-    desk.sample("a", "abort")
-    (record,) = desk.written
+def test_a_broken_engine_hands_turns_back_and_is_noticed(setup: ServingSetup) -> None:
+    setup.send(generate())
+    setup.sample("a", "abort")
+    (record,) = setup.written
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "engine_failed"
-    assert desk.serving.engine_failed
+    assert setup.serving.engine_failed
 
 
-def test_an_engine_that_takes_no_more_turns_is_noticed(desk: Desk) -> None:
-    desk.engine.refusal = EngineStateInvalid("submit", "failed")
-    desk.send(generate())
-    (record,) = desk.written
+def test_an_engine_that_takes_no_more_turns_is_noticed(setup: ServingSetup) -> None:
+    setup.engine.refusal = EngineStateInvalid("submit", "failed")
+    setup.send(generate())
+    (record,) = setup.written
     assert isinstance(record, TurnInterrupted)
     assert record.reason == "engine_failed"
-    assert desk.serving.engine_failed
+    assert setup.serving.engine_failed
 
 
-def test_a_lost_record_ends_its_turn_without_another(desk: Desk) -> None:
-    desk.send(generate(stream=True))
-    desk.sample("a")
+def test_a_lost_record_ends_its_turn_without_another(setup: ServingSetup) -> None:
+    setup.send(generate(stream=True))
+    setup.sample("a")
     error = DeliveryFailed("sessions", 5, "session", "timed out")
-    desk.deliveries[0](error, -1)
-    (live,) = desk.undelivered
-    desk.serving.drop(live)
-    assert desk.engine.calls == [("abort", "turn/1")]
-    desk.sample("b", "stop")
-    assert len(desk.written) == 1
-    desk.serving.drop(live)
+    setup.deliveries[0](error, -1)
+    (live,) = setup.undelivered
+    setup.serving.drop(live)
+    assert setup.engine.calls == [("abort", "turn/1")]
+    setup.sample("b", "stop")
+    assert len(setup.written) == 1
+    setup.serving.drop(live)
 
 
-def test_turns_pinned_to_other_weights_go_back_when_these_change(desk: Desk) -> None:
-    desk.send(generate(turn_id="pinned", pinned_version=7))
-    desk.send(generate(turn_id="free"))
-    desk.serving.adopt(8, NOW)
-    (record,) = desk.written
+def test_turns_pinned_to_other_weights_go_back_when_these_change(setup: ServingSetup) -> None:
+    setup.send(generate(turn_id="pinned", pinned_version=7))
+    setup.send(generate(turn_id="free"))
+    setup.serving.adopt(8, NOW)
+    (record,) = setup.written
     assert (record.turn_id, getattr(record, "reason", "")) == ("pinned", "paused")
-    desk.send(generate(turn_id="late", pinned_version=7))
-    assert isinstance(desk.written[1], TurnFailed)
-    assert desk.written[1].reason == "no_worker"
-    assert set(desk.serving.running) == {"free"}
+    setup.send(generate(turn_id="late", pinned_version=7))
+    assert isinstance(setup.written[1], TurnFailed)
+    assert setup.written[1].reason == "no_worker"
+    assert set(setup.serving.running) == {"free"}

@@ -29,7 +29,7 @@ def renderer(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
     return Renderer.load(directory, RendererSettings("qwen3", thinking_retention="all"))
 
 
-class Talk:
+class Conversation:
     """A session in which turns are matched, started and answered."""
 
     def __init__(self, renderer: Renderer, strictness: Strictness = "arguments") -> None:
@@ -64,85 +64,89 @@ class Talk:
 
 
 @pytest.fixture
-def talk(renderer: Renderer) -> Talk:
-    return Talk(renderer)
+def conversation(renderer: Renderer) -> Conversation:
+    return Conversation(renderer)
 
 
 ANSWER = message("assistant", "code 3")
 
 
-def test_the_first_request_is_a_root(talk: Talk) -> None:
-    found = talk.match(USER)
+def test_the_first_request_is_a_root(conversation: Conversation) -> None:
+    found = conversation.match(USER)
 
     assert (found.rule, found.detail, found.parent_node) == ("root", "no_history", ROOT)
     assert found.suffix_ids == found.prompt_ids
 
 
-def test_a_longer_history_extends_the_exact_stored_ids(talk: Talk) -> None:
+def test_a_longer_history_extends_the_exact_stored_ids(conversation: Conversation) -> None:
     """Holds invariant I3."""
-    first = talk.turn("a", USER, answer=ANSWER, text="co")
+    first = conversation.turn("a", USER, answer=ANSWER, text="co")
 
-    found = talk.match(USER, ANSWER, message("user", "more"))
+    found = conversation.match(USER, ANSWER, message("user", "more"))
 
     assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "a", False)
-    assert found.prompt_ids == first.prompt_ids + talk.sampled("a") + found.suffix_ids
+    assert found.prompt_ids == first.prompt_ids + conversation.sampled("a") + found.suffix_ids
     assert found.new_messages == (message("user", "more"),)
 
 
-def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(talk: Talk) -> None:
+def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(
+    conversation: Conversation,
+) -> None:
     """Holds invariant I5."""
-    talk.turn("a", USER, answer=ANSWER, text="code 3")
+    conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    found = talk.match(USER, message("assistant", "code 9"), message("user", "more"))
+    found = conversation.match(USER, message("assistant", "code 9"), message("user", "more"))
 
     assert (found.rule, found.detail) == ("render", "edited_history")
-    before = talk.built.session.tree.path(found.parent_node, found.parent_end)
+    before = conversation.built.session.tree.path(found.parent_node, found.parent_end)
     assert before + found.suffix_ids == found.prompt_ids
 
 
-def test_another_first_message_is_another_root(talk: Talk) -> None:
-    talk.turn("a", USER, answer=ANSWER, text="code 3")
+def test_another_first_message_is_another_root(conversation: Conversation) -> None:
+    conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    assert talk.match(message("user", "hello")).rule == "root"
+    assert conversation.match(message("user", "hello")).rule == "root"
 
 
-def test_the_same_request_again_shares_the_whole_prompt(talk: Talk) -> None:
-    first = talk.turn("a", USER, answer=ANSWER, text="code 3")
+def test_the_same_request_again_shares_the_whole_prompt(conversation: Conversation) -> None:
+    first = conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    again = talk.match(USER)
+    again = conversation.match(USER)
 
     assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
     assert again.prompt_ids == first.prompt_ids
-    prompt_node = talk.built.turn("a").prompt_node
+    prompt_node = conversation.built.turn("a").prompt_node
     assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
 
 
-def test_two_continuations_with_equal_text_share_their_prompt(talk: Talk) -> None:
-    talk.turn("a", USER, answer=ANSWER, text="code 3")
-    one = talk.turn("b", USER, ANSWER, message("user", "more"), answer=ANSWER, text="1")
+def test_two_continuations_with_equal_text_share_their_prompt(conversation: Conversation) -> None:
+    conversation.turn("a", USER, answer=ANSWER, text="code 3")
+    one = conversation.turn("b", USER, ANSWER, message("user", "more"), answer=ANSWER, text="1")
 
-    two = talk.match(USER, ANSWER, message("user", "more"))
+    two = conversation.match(USER, ANSWER, message("user", "more"))
 
     assert (two.rule, two.suffix_ids, two.prompt_ids) == ("extend", b"", one.prompt_ids)
     assert (one.detail, two.detail) == ("", "same_prompt")
 
 
-def test_a_history_cut_short_is_no_prompt_that_was_asked_before(talk: Talk) -> None:
+def test_a_history_cut_short_is_no_prompt_that_was_asked_before(conversation: Conversation) -> None:
     system, more = message("system", "be brief"), message("user", "more")
-    talk.turn("a", system, USER, ANSWER, more, answer=ANSWER, text="code 3")
+    conversation.turn("a", system, USER, ANSWER, more, answer=ANSWER, text="code 3")
 
-    found = talk.match(system)
+    found = conversation.match(system)
 
     assert (found.rule, found.detail) == ("render", "edited_history")
 
 
-def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk) -> None:
-    tree, begun = talk.built.session.tree, ids(7, 8)
+def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(
+    conversation: Conversation,
+) -> None:
+    tree, begun = conversation.built.session.tree, ids(7, 8)
 
     def sample(turn_id: str, *messages: bytes) -> tuple[int, int]:
-        found = talk.match(*messages).with_answer_begun(begun, tree)
+        found = conversation.match(*messages).with_answer_begun(begun, tree)
         assert found.prefill == 2 and found.prompt_ids.endswith(begun)
-        talk.built.apply(
+        conversation.built.apply(
             started(
                 turn_id,
                 found.suffix_ids,
@@ -151,29 +155,33 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(talk: Talk)
                 history_key=found.history_key,
             )
         )
-        node = tree.nodes[talk.built.turn(turn_id).prompt_node]
+        node = tree.nodes[conversation.built.turn(turn_id).prompt_node]
         assert tree.path(node.node_id, node.length) == found.prompt_ids
         return (node.node_id, node.length) if node.length else (node.parent, node.parent_end)
 
-    talk.turn("plain", USER, answer=ANSWER, text="code 3")
+    conversation.turn("plain", USER, answer=ANSWER, text="code 3")
     behind = (USER, ANSWER, message("user", "more"))
 
     assert sample("a", message("user", "x")) == sample("b", message("user", "x"))
     assert sample("c", USER) == sample("d", USER)
-    assert talk.match(USER).with_answer_begun(begun, tree).rule == "same"
-    assert talk.match(message("user", "x")).with_answer_begun(begun, tree).rule == "same"
+    assert conversation.match(USER).with_answer_begun(begun, tree).rule == "same"
+    assert conversation.match(message("user", "x")).with_answer_begun(begun, tree).rule == "same"
     assert sample("e", *behind) == sample("f", *behind)
 
 
-def test_another_shape_never_extends(talk: Talk) -> None:
-    talk.turn("a", USER, answer=ANSWER, text="code 3")
+def test_another_shape_never_extends(conversation: Conversation) -> None:
+    conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    found = talk.match(USER, ANSWER, message("user", "more"), shape=shape_key("other tools"))
+    found = conversation.match(
+        USER, ANSWER, message("user", "more"), shape=shape_key("other tools")
+    )
 
     assert found.rule != "extend"
 
 
-def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(talk: Talk) -> None:
+def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(
+    conversation: Conversation,
+) -> None:
     """Holds invariant I5."""
 
     def calling(turn_id: str) -> bytes:
@@ -183,10 +191,10 @@ def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(talk: 
 
     result = message("tool", "code 3", tool_call_id="x")
     for turn_id in ("a", "b", "c"):
-        talk.turn(turn_id, USER, answer=calling(turn_id), text=f"sample {turn_id}")
+        conversation.turn(turn_id, USER, answer=calling(turn_id), text=f"sample {turn_id}")
 
-    told = talk.match(USER, calling("b"), result)
-    guessed = talk.match(USER, calling("unheard"), result)
+    told = conversation.match(USER, calling("b"), result)
+    guessed = conversation.match(USER, calling("unheard"), result)
 
     assert (told.parent_turn, told.ambiguous) == ("b", False)
     assert (guessed.parent_turn, guessed.ambiguous) == ("c", True)

@@ -24,8 +24,12 @@ from infra.telemetry.tracing import telemetry
 from schemas.records import Record, Trajectory, TurnStarted
 from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices
-from tests.properties.staging import StagedCommitter, StagedReaders, StagedRenderers
-from tests.properties.topics import Sending, Topics
+from tests.properties.simulation.manager_doubles import (
+    StagedCommitter,
+    StagedReaders,
+    StagedRenderers,
+)
+from tests.properties.simulation.topics import Sending, Topics
 
 _SETTINGS = ManagerSection(commit_interval_s=1e-9)
 _TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")

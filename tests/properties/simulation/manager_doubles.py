@@ -9,7 +9,7 @@ from infra.kafka.client import Received
 from schemas.codec import encode
 from schemas.records import PolicyWeights
 from schemas.topics import REQUESTS, SESSIONS
-from tests.properties.topics import Topics
+from tests.properties.simulation.topics import Topics
 
 
 class StagedReaders:

@@ -24,7 +24,7 @@ class Topics:
 
     records: defaultdict[Place, list[Received]] = field(default_factory=lambda: defaultdict(list))
     listeners: list[Callable[[Received], None]] = field(default_factory=list)
-    """Told of every record at the moment it arrives."""
+    """LoggedSession of every record at the moment it arrives."""
 
     def append(self, topic: str, partition: int, record: Record) -> int:
         """Appends the record, as whoever reads it gets it; returns its offset."""

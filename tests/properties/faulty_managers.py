@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from schemas.records import Trajectory
-from tests.properties.managers import StagedManager
+from tests.properties.simulation.managers import StagedManager
 
 
 class Publishes(StagedManager):

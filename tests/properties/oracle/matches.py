@@ -12,16 +12,16 @@ from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.identity import turn_of_tool_call
 from schemas.tokens import pack, unpack
-from tests.builders.trajectories.oracle import SessionTold, TurnTold, ids_of
-from tests.properties.forks import answer_of, check_fork, check_raw
-from tests.properties.told import Known, Told
+from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn, ids_of
+from tests.properties.oracle.forks import answer_of, check_fork, check_raw
+from tests.properties.oracle.sessions import KnownSession, LoggedSession
 
 Requests = Mapping[str, r.RequestTurn]
 
 
 def check_match(
-    turn: TurnTold,
-    told: Told,
+    turn: ExpectedTurn,
+    told: LoggedSession,
     read_to: int,
     requests: Requests,
     renderer: Renderer,
@@ -54,7 +54,7 @@ def check_match(
     check_fork(known.session, started, prompt, told.session, renderer.stop_token_ids)
 
 
-def _whole(request: r.RequestTurn, session: SessionTold) -> list[bytes]:
+def _whole(request: r.RequestTurn, session: ExpectedSession) -> list[bytes]:
     """All messages of a request, with those of the turn that it names."""
     previous = session.turn(request.previous_turn or "")
     if previous is None:
@@ -64,7 +64,7 @@ def _whole(request: r.RequestTurn, session: SessionTold) -> list[bytes]:
     return [*request.messages[:own], *inherited, *request.messages[own:]]
 
 
-def _history(turn: TurnTold, session: SessionTold) -> list[bytes]:
+def _history(turn: ExpectedTurn, session: ExpectedSession) -> list[bytes]:
     """Messages through a turn's answer, as they are stored."""
     parent = session.turn(turn.started.parent_turn or "")
     before = _history(parent, session) if parent is not None else []
@@ -72,15 +72,15 @@ def _history(turn: TurnTold, session: SessionTold) -> list[bytes]:
 
 
 def _longest_known(
-    known: Known,
+    known: KnownSession,
     request: r.RequestTurn,
     messages: Sequence[dict[str, Any]],
     requests: Requests,
     strictness: str,
-) -> tuple[int, list[TurnTold]]:
+) -> tuple[int, list[ExpectedTurn]]:
     """Completed turns that end behind the longest beginning of the messages, as they ended."""
     shown = [_compared(message, strictness) for message in messages]
-    found: dict[int, list[TurnTold]] = {}
+    found: dict[int, list[ExpectedTurn]] = {}
     for turn in known.completed:
         before = requests[turn.started.turn_id]
         sent = (*_whole(before, known.session), answer_of(turn))
@@ -96,8 +96,8 @@ def _longest_known(
 
 
 def _meant(
-    candidates: list[TurnTold], answer: Mapping[str, Any], previous: str | None
-) -> tuple[TurnTold, bool]:
+    candidates: list[ExpectedTurn], answer: Mapping[str, Any], previous: str | None
+) -> tuple[ExpectedTurn, bool]:
     """The turn that the request or the ids in its answer name, else the latest; and whether that
     is a guess."""
     said = [one for one in candidates if one.started.turn_id == previous]
@@ -109,8 +109,8 @@ def _meant(
 
 
 def _bridged(
-    known: SessionTold,
-    meant: TurnTold,
+    known: ExpectedSession,
+    meant: ExpectedTurn,
     messages: Sequence[dict[str, Any]],
     tools: Any,
     renderer: Renderer,

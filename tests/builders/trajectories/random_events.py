@@ -16,7 +16,7 @@ from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
-from tests.builders.trajectories.oracle import SessionTold, TurnTold
+from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
 
 Numbers = Iterator[int]
 """Each number once: whatever is made of them can be told apart."""
@@ -35,7 +35,7 @@ class Step:
     fault: str
 
 
-def _start(numbers: Numbers, session: SessionTold, step: Step) -> Record:
+def _start(numbers: Numbers, session: ExpectedSession, step: Step) -> Record:
     parent, end = _place(session, step)
     suffix = [next(numbers) for _ in range(step.amount % 3 + (parent < 0))]
     prompt = session.path(parent, end) + suffix
@@ -50,7 +50,7 @@ def _start(numbers: Numbers, session: SessionTold, step: Step) -> Record:
     )
 
 
-def _place(session: SessionTold, step: Step) -> tuple[int, int]:
+def _place(session: ExpectedSession, step: Step) -> tuple[int, int]:
     """Nowhere, behind a prompt (again), behind what was sampled, or anywhere."""
     if not session.turns or step.amount == 2:
         return -1, 0
@@ -63,7 +63,7 @@ def _place(session: SessionTold, step: Step) -> tuple[int, int]:
     return node, min(length, step.which) if step.amount == 6 else length
 
 
-def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+def dispatch(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     further = {"dispatch": 0, "hash": 2}.get(step.fault, 1)
     return sessions.dispatched(
         turn.started.turn_id,
@@ -74,7 +74,7 @@ def dispatch(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step)
 
 
 def _output(kind: Callable[..., Record]) -> Callable[..., Record]:
-    def made(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+    def made(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
         sampler = turn.dispatches[-1].event if turn.dispatches else sessions.dispatched()
         tokens = [next(numbers) for _ in range(step.amount)]
         start = len(turn.sampled) + (step.fault == "offset")
@@ -102,7 +102,7 @@ def _spans(start: int, tokens: int) -> tuple[r.VersionSpan, ...]:
     )
 
 
-def _complete(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+def _complete(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     place = 2 * session.turns.index(turn)
     prompt = session.path(place, len(session.node(place)))
     made: Any = _output(sessions.completed)(numbers, session, turn, step)
@@ -113,7 +113,7 @@ def _complete(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step
     )
 
 
-def _fail(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+def _fail(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     told: Any = _output(sessions.progressed)(numbers, session, turn, step)
     named = step.amount < 4
     return r.TurnFailed(
@@ -131,14 +131,14 @@ def _fail(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) ->
     )
 
 
-def _cancel(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+def _cancel(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     name = turn.started.turn_id
     return r.TurnCancelled(
         session_id="", epoch=0, at_ms=1, command_id="", turn_id=name, reason="gone"
     )
 
 
-def _join(numbers: Numbers, session: SessionTold, turn: TurnTold, step: Step) -> Record:
+def _join(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     name = turn.started.turn_id
     return r.TurnJoined(session_id="", epoch=0, at_ms=1, command_id="", turn_id=name)
 
@@ -147,13 +147,13 @@ def _hash(tokens: Sequence[int]) -> bytes:
     return xxhash.xxh3_128_digest(np.array(tokens, np.int32).tobytes())
 
 
-ON_SESSIONS: dict[str, Callable[[Numbers, SessionTold, Step], Record]] = {
+ON_SESSIONS: dict[str, Callable[[Numbers, ExpectedSession, Step], Record]] = {
     "start": _start,
     "reward": lambda numbers, session, step: sessions.rewarded(step.amount / 4),
     "close": lambda numbers, session, step: sessions.closed(),
     "finalize": lambda numbers, session, step: sessions.finalized(),
 }
-ON_TURNS: dict[str, Callable[[Numbers, SessionTold, TurnTold, Step], Record]] = {
+ON_TURNS: dict[str, Callable[[Numbers, ExpectedSession, ExpectedTurn, Step], Record]] = {
     "dispatch": dispatch,
     "progress": _output(sessions.progressed),
     "interrupt": _output(sessions.interrupted),

@@ -12,9 +12,9 @@ import numpy as np
 
 from schemas import records as r
 from schemas.records import Trajectory, TrajectoryNode
-from tests.builders.trajectories.oracle import TurnTold
-from tests.properties.engine import Generation
-from tests.properties.told import Told
+from tests.builders.trajectories.oracle import ExpectedTurn
+from tests.properties.oracle.sessions import LoggedSession
+from tests.properties.simulation.engine import Generation
 from trainer.data.chains import chains
 
 Marked = list[tuple[int, float]]
@@ -81,7 +81,7 @@ class Drawn:
 
 def check(
     made: Trajectory,
-    told: Told,
+    told: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
     record: Record,
     train_inexact: bool,
@@ -109,7 +109,7 @@ def check(
     _check_terms(made, told)
 
 
-def _check_node(drawn: Drawn, node: TrajectoryNode, turn: TurnTold, record: Record) -> None:
+def _check_node(drawn: Drawn, node: TrajectoryNode, turn: ExpectedTurn, record: Record) -> None:
     tokens, before = drawn.node(node.node_id), [token for token, _ in drawn.prompt(node)]
     versions = drawn.versions[node.start : node.start + node.length]
     accepted = [(one.token, one.logprob, one.versions[0]) for one in turn.sampled]
@@ -127,7 +127,7 @@ def _check_node(drawn: Drawn, node: TrajectoryNode, turn: TurnTold, record: Reco
 def _reasons(
     drawn: Drawn,
     sampled: list[TrajectoryNode],
-    told: Told,
+    told: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
     train_inexact: bool,
 ) -> dict[str, str]:
@@ -147,7 +147,7 @@ def _reasons(
     return reasons
 
 
-def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: Told) -> set[str]:
+def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) -> set[str]:
     """Samples of one prompt that the agent left for others, or for the last."""
     siblings: dict[tuple[tuple[int, float], ...], list[TrajectoryNode]] = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
@@ -162,7 +162,7 @@ def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: Told) -> set[s
 
 
 def _check_counts(
-    drawn: Drawn, sampled: list[TrajectoryNode], told: Told, reasons: Mapping[str, str]
+    drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession, reasons: Mapping[str, str]
 ) -> None:
     made, masked = drawn.made, Counter[str]()
     for node in sampled:
@@ -197,7 +197,7 @@ def _check_chains(made: Trajectory, record: Record) -> None:
     assert len(seen) == sum(made.loss_mask), "I6: a trained token is in no chain"
 
 
-def _check_terms(made: Trajectory, told: Told) -> None:
+def _check_terms(made: Trajectory, told: LoggedSession) -> None:
     session = told.session
     assert session.finalized is not None and session.closed is not None
     rewards = {

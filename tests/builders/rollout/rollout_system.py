@@ -63,7 +63,7 @@ class RunningWorker:
             self.error = error
 
 
-class Stage:
+class RolloutSystem:
     """Topics of its own. Every worker of a test has its own name, slot and policy."""
 
     def __init__(self, broker: KafkaSettings, tokenizer: Path, max_record_bytes: int) -> None:
@@ -72,18 +72,18 @@ class Stage:
         self._tokenizer = tokenizer
         sessions = replace(SESSIONS, max_record_bytes=max_record_bytes)
         create_topics(self.kafka, [PROMPTS, sessions, CONTROL, FLEET])
-        self.producer = Producer(self.kafka, "stage")
+        self.producer = Producer(self.kafka, "system")
         self.log: list[Received] = []
         self._news = threading.Condition()
         self._errors: list[BaseException] = []
         self._workers: list[RunningWorker] = []
         self._processes: list[subprocess.Popen[bytes]] = []
-        reader = Reader(self.kafka, "stage-log")
+        reader = Reader(self.kafka, "system-log")
         reader.assign(
             {(SESSIONS.name, partition): BEGINNING for partition in (PARTITION, OTHER_PARTITION)}
             | {(topic.name, 0): BEGINNING for topic in (CONTROL, FLEET)}
         )
-        self._reader = ReaderThread("stage-log", reader, self._take, self._errors.append).start()
+        self._reader = ReaderThread("system-log", reader, self._take, self._errors.append).start()
         self._assignments = 0
         self.deadline_s = DEADLINE_S
         """Most seconds that any wait may take."""
@@ -263,12 +263,12 @@ def _turn(record: Record) -> str | None:
 
 
 @contextmanager
-def staged(
+def rollout_system(
     broker: KafkaSettings, tokenizer: Path, max_record_bytes: int = SESSIONS.max_record_bytes
-) -> Iterator[Stage]:
-    """A stage that is closed, its workers first."""
-    stage = Stage(broker, tokenizer, max_record_bytes)
+) -> Iterator[RolloutSystem]:
+    """A system that is closed, its workers first."""
+    system = RolloutSystem(broker, tokenizer, max_record_bytes)
     try:
-        yield stage
+        yield system
     finally:
-        stage.close()
+        system.close()

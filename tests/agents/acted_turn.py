@@ -12,7 +12,7 @@ TOKENS_A_STEP = 3
 
 
 @dataclass(eq=False)
-class Speech:
+class ActedTurn:
     """A turn being said: `ids` and `logprobs` of all that follows `offset`, `said` of it given."""
 
     request_id: str

@@ -6,12 +6,12 @@ import numpy as np
 import orjson
 
 from schemas import records as r
-from tests.builders.trajectories.oracle import TurnTold
-from tests.properties.gateway import Call, Gateway
-from tests.properties.told import Told
+from tests.builders.trajectories.oracle import ExpectedTurn
+from tests.properties.oracle.sessions import LoggedSession
+from tests.properties.simulation.gateway import Call, Gateway
 
 
-def check_answers(gateway: Gateway, told: Mapping[str, Told]) -> None:
+def check_answers(gateway: Gateway, told: Mapping[str, LoggedSession]) -> None:
     """That every call got its end, and every answer is what the log accepted."""
     for call in gateway.calls.values():
         assert call.end is not None, f"I8: nobody answered {call.command}"
@@ -27,7 +27,7 @@ def check_answers(gateway: Gateway, told: Mapping[str, Told]) -> None:
                 _check_stream(call, call.answer)
 
 
-def _check_answer(answer: r.ReplyFinished, turn: TurnTold) -> None:
+def _check_answer(answer: r.ReplyFinished, turn: ExpectedTurn) -> None:
     completed, sampled = turn.outputs[-1], turn.sampled
     assert isinstance(completed, r.TurnCompleted)
     assert answer.message == completed.message, "the agent was told another message"

@@ -11,15 +11,15 @@ from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import PolicyWeights, Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS
-from tests.properties.agents import Agent
-from tests.properties.answers import author
-from tests.properties.asking import AGE_MS, IDLE_MS, POLICY
 from tests.properties.choices import Choices
-from tests.properties.engine import Generation, RecordedEngine
-from tests.properties.gateway import Gateway
-from tests.properties.managers import Group, StagedManager
-from tests.properties.topics import Topics
-from tests.properties.workers import Worker
+from tests.properties.simulation.agents import Agent
+from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY
+from tests.properties.simulation.engine import Generation, RecordedEngine
+from tests.properties.simulation.gateway import Gateway
+from tests.properties.simulation.managers import Group, StagedManager
+from tests.properties.simulation.model_answers import author
+from tests.properties.simulation.topics import Topics
+from tests.properties.simulation.workers import Worker
 
 _BEGINNING_MS = 1_000_000
 _STRICTNESS = ("arguments", "exact", "content", "ids")
@@ -30,7 +30,7 @@ _WORKERS = 3
 
 @dataclass
 class Parts:
-    """What the world is made of; faulty ones can be put in their place."""
+    """What the simulation is made of; faulty ones can be put in their place."""
 
     manager: Callable[..., StagedManager] = StagedManager
     engine: Callable[..., RecordedEngine] = RecordedEngine

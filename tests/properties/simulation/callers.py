@@ -9,9 +9,9 @@ import xxhash
 from schemas import records as r
 from schemas.topics import REQUESTS
 from tests.properties.choices import Choices
-from tests.properties.gateway import Call, Gateway
-from tests.properties.histories import History, canonical
-from tests.properties.topics import Topics
+from tests.properties.simulation.conversations import History, canonical
+from tests.properties.simulation.gateway import Call, Gateway
+from tests.properties.simulation.topics import Topics
 
 POLICY = "p"
 TURN_MS = 60_000

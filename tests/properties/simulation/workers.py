@@ -18,8 +18,8 @@ from producers.rollout.turns.serving import Service, Serving
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 from tests.properties.choices import Choices
-from tests.properties.engine import RecordedEngine
-from tests.properties.topics import Sending, Topics
+from tests.properties.simulation.engine import RecordedEngine
+from tests.properties.simulation.topics import Sending, Topics
 
 _TELEMETRY = telemetry(TelemetrySettings(), "rollout", "test")
 

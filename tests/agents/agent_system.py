@@ -23,7 +23,7 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_worker import RECORD
 from tests.agents.sampled_turns import SampledTurn
-from tests.e2e.stage import POLICY, Stage, stage
+from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 MAX_CONTEXT = 131_072
 BY_IDS = "policy-by-ids"
@@ -36,22 +36,22 @@ RENDERER = RendererSettings("qwen3", thinking_retention="all")
 
 
 @dataclass
-class Theatre:
+class AgentSystem:
     """The running system."""
 
-    stage: Stage
+    running: RunningSystem
     record: Path
 
-    def open(self, session_id: str, policy: str = POLICY) -> "Performance":
+    def open(self, session_id: str, policy: str = POLICY) -> "AgentSession":
         """A new session for one agent."""
-        opened = self.stage.admin("/sessions", session_id=session_id, policy=policy)
+        opened = self.running.admin("/sessions", session_id=session_id, policy=policy)
         assert opened.status_code == 201, opened.text
         answer = opened.json()
-        return self._performance(session_id, answer["base_url"], answer["api_key"])
+        return self._session(session_id, answer["base_url"], answer["api_key"])
 
-    def unopened(self) -> "Performance":
+    def unopened(self) -> "AgentSession":
         """A session that begins with the agent's first request and that its own header names."""
-        return self._performance("", f"{self.stage.url}/v1", API_KEY)
+        return self._session("", f"{self.running.url}/v1", API_KEY)
 
     def sampled(self, since: int) -> list[SampledTurn]:
         """What the engine has sampled since so many turns."""
@@ -65,12 +65,12 @@ class Theatre:
             if count > before.get(name, 0) and not any(one in name for one in _NOT_REFUSED)
         }
 
-    def _performance(self, session_id: str, base_url: str, api_key: str) -> "Performance":
+    def _session(self, session_id: str, base_url: str, api_key: str) -> "AgentSession":
         sampled_before = len(sampled_turns.read(self.record))
-        return Performance(self, session_id, base_url, api_key, sampled_before, self._answers())
+        return AgentSession(self, session_id, base_url, api_key, sampled_before, self._answers())
 
     def _answers(self) -> dict[str, float]:
-        text = httpx.get(f"{self.stage.url}/metrics", timeout=10).text
+        text = httpx.get(f"{self.running.url}/metrics", timeout=10).text
         lines = (line.rpartition(" ") for line in text.splitlines())
         return {
             name: float(count)
@@ -80,10 +80,10 @@ class Theatre:
 
 
 @dataclass
-class Performance:
+class AgentSession:
     """One agent's session; `session_id` is empty until one that nobody opened has ended."""
 
-    theatre: Theatre
+    system: AgentSystem
     session_id: str
     base_url: str
     """Of the OpenAI dialects, ends with /v1."""
@@ -96,12 +96,12 @@ class Performance:
 
         The agent must have been refused nothing, and nothing may have been sampled elsewhere.
         """
-        made = self.theatre.stage
+        made = self.system.running
         if not self.session_id:
             self.session_id = made.expect(r.SessionOpened, _begun_by_key).session_id
-        assert not self.theatre.refused(self.answered_before)
+        assert not self.system.refused(self.answered_before)
         trajectory = made.end(self.session_id, reward)
-        same_tokens(trajectory, self.theatre.sampled(self.sampled_before))
+        same_tokens(trajectory, self.system.sampled(self.sampled_before))
         assert [one.value for one in trajectory.rewards] == [reward]
         return trajectory
 
@@ -136,10 +136,10 @@ def _begun_by_key(opened: r.SessionOpened) -> bool:
 
 
 @contextmanager
-def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
+def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem]:
     """All processes, ready."""
     record = directory / "sampled.jsonl"
-    with stage(broker, directory) as made:
+    with running_system(broker, directory) as made:
         make_tokenizer(directory / "policy")
         _publish(made, POLICY, "arguments", directory / "policy")
         _publish(made, BY_IDS, "ids", directory / "policy")
@@ -162,10 +162,10 @@ def theatre(broker: KafkaSettings, directory: Path) -> Iterator[Theatre]:
             )
             made.give_role(policy, slot)
         made.await_ready()
-        yield Theatre(made, record)
+        yield AgentSystem(made, record)
 
 
-def _publish(made: Stage, policy: str, strictness: str, directory: Path) -> None:
+def _publish(made: RunningSystem, policy: str, strictness: str, directory: Path) -> None:
     """Announces a policy that is a tokenizer only."""
     weights = r.PolicyWeights(
         policy=policy,

@@ -8,7 +8,8 @@ from typing import Any
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import sessions
-from tests.builders.trajectories.happenings import (
+from tests.builders.trajectories.oracle import ExpectedSession
+from tests.builders.trajectories.random_events import (
     ON_SESSIONS,
     ON_TURNS,
     OUTPUTS,
@@ -17,18 +18,17 @@ from tests.builders.trajectories.happenings import (
     Step,
     dispatch,
 )
-from tests.builders.trajectories.oracle import SessionTold
 
 
 @dataclass
-class History:
+class PartitionLog:
     """The log so far and what it has come to."""
 
     log: list[Record] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
-    sessions: dict[str, SessionTold] = field(default_factory=dict)
+    sessions: dict[str, ExpectedSession] = field(default_factory=dict)
     """Those not finalized."""
-    finalized: list[SessionTold] = field(default_factory=list)
+    finalized: list[ExpectedSession] = field(default_factory=list)
     epoch: int = 1
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class History:
         session = self.sessions.get(event.session_id)
         if session is None:
             if opens := isinstance(event, r.SessionOpened):
-                self.sessions[event.session_id] = SessionTold(event, offset)
+                self.sessions[event.session_id] = ExpectedSession(event, offset)
             return opens or isinstance(event, r.CommandRefused)
         counts = session.take(event, offset)
         if session.finalized:
@@ -106,9 +106,9 @@ class History:
         return counts
 
 
-def told(steps: Sequence[Step], finish: bool = True) -> History:
+def log_of(steps: Sequence[Step], finish: bool = True) -> PartitionLog:
     """The history of the steps."""
-    history = History()
+    history = PartitionLog()
     for step in steps:
         history.happen(step)
     if finish:

@@ -1,11 +1,11 @@
-"""What the model of these tests says: lines of a play, chosen by the prompt. Pure.
+"""The policy of these tests: scripts of answers, chosen by what a prompt says. No state.
 
-A task names its scene, `[scene adding]`; the model says the scene's lines in order, one a turn. How
-many it has said is read from the prompt too, so it has no memory and answers a repeated request
-alike. `[scene repair in /some/place]` says where: `PLACE` in the lines. `AGENT` is the id of the
-last sub-agent that a tool started. A prompt that names no scene (a title, a summary) gets `ASIDE`.
+A task names its script, `[script adding]`, and the engine answers with the script's lines in order,
+one a turn. How many it has given is counted in the prompt, so a repeated request gets the same
+line. `[script repair in /some/place]` names a directory, `PLACE` in the lines. `AGENT` is the id of
+the last sub-agent that a tool started. A prompt without a script (a title, a summary) gets `ASIDE`.
 
-Lines are spelt as a Qwen3 samples them, tool calls and thinking included.
+Lines are written as a Qwen3 samples them, with tool calls and thinking.
 """
 
 import json
@@ -20,41 +20,41 @@ SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 PLACE = "{place}"
 AGENT = "{agent}"
 _AGENT_ID = re.compile(r'"agent_id": ?"([^"]+)"')
-_NAMED = re.compile(r"\[scene ([a-z-]+)(?: in ([^]]+))?\] ")
+_NAMED = re.compile(r"\[script ([a-z-]+)(?: in ([^]]+))?\] ")
 _ASSISTANT = "<|im_start|>assistant"
 
 
-def cue(scene: str, place: Path | None = None) -> str:
-    """The words that begin a task and name its scene."""
-    return f"[scene {scene}] " if place is None else f"[scene {scene} in {place}] "
+def cue(script: str, place: Path | None = None) -> str:
+    """Return the words that begin a task and name its script."""
+    return f"[script {script}] " if place is None else f"[script {script} in {place}] "
 
 
-def line(prompt: str, scenes: Mapping[str, Sequence[str]]) -> str:
-    """The model's answer to a rendered prompt, which ends where the assistant is to speak.
+def line(prompt: str, scripts: Mapping[str, Sequence[str]]) -> str:
+    """Return the answer to a rendered prompt, which ends where the assistant's message begins.
 
-    Raises KeyError for a scene that nobody wrote, IndexError when it has no further line.
+    Raises KeyError for an unknown script, IndexError if it has no further line.
     """
     named = _NAMED.search(prompt)
     if named is None:
         return ASIDE
     said = prompt.count(_ASSISTANT, named.end()) - 1
     agents = _AGENT_ID.findall(prompt) or [""]
-    return scenes[named[1]][said].replace(PLACE, named[2] or "").replace(AGENT, agents[-1])
+    return scripts[named[1]][said].replace(PLACE, named[2] or "").replace(AGENT, agents[-1])
 
 
-def answer(scene: str) -> str:
-    """What an agent shows its user at the scene's end."""
-    return SCENES[scene][-1].rpartition("</think>")[2].strip()
+def answer(script: str) -> str:
+    """Return what an agent shows its user at the end of the script."""
+    return SCRIPTS[script][-1].rpartition("</think>")[2].strip()
 
 
 def call(name: str, **arguments: object) -> str:
-    """A tool call as a Qwen3 spells it."""
+    """Return a tool call as a Qwen3 writes it."""
     spelt = json.dumps({"name": name, "arguments": arguments})
     return f"<tool_call>\n{spelt}\n</tool_call>"
 
 
 def thought(text: str) -> str:
-    """Thinking that stands before an answer."""
+    """Return thinking, which stands before an answer."""
     return f"<think>\n{text}\n</think>\n\n"
 
 
@@ -88,7 +88,7 @@ def _claude_code(**edit: object) -> list[str]:
     ]
 
 
-SCENES: Mapping[str, Sequence[str]] = {
+SCRIPTS: Mapping[str, Sequence[str]] = {
     "adding": _ADDING,
     "mini-swe-agent": [
         thought("First look.") + "I look at the code.\n" + call("bash", command="cat calc.py"),

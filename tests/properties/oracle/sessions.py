@@ -1,35 +1,35 @@
-"""What the logs say of each session, read by `SessionTold`, which knows nothing of the fold."""
+"""What the logs say of each session, read by `ExpectedSession`, which knows nothing of the fold."""
 
 from dataclasses import dataclass, field
 
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories.oracle import SessionTold, TurnTold
+from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
 
 
 @dataclass
-class Known:
+class KnownSession:
     """A session as somebody knew it; `completed` in the order in which they were."""
 
-    session: SessionTold
-    completed: list[TurnTold] = field(default_factory=list)
+    session: ExpectedSession
+    completed: list[ExpectedTurn] = field(default_factory=list)
 
 
 @dataclass
-class Told:
+class LoggedSession:
     """A session: its events with their offsets, and what they come to."""
 
     partition: int
-    session: SessionTold
+    session: ExpectedSession
     events: list[tuple[int, Record]] = field(default_factory=list)
     """Behind the first, which opened it; without those of managers that had lost it."""
     joins: list[r.TurnJoined] = field(default_factory=list)
     """Those that count."""
     ignored: int = 0
 
-    def until(self, offset: int) -> Known:
+    def until(self, offset: int) -> KnownSession:
         """What the events before an offset come to."""
-        known = Known(SessionTold(self.session.opened, self.session.offset))
+        known = KnownSession(ExpectedSession(self.session.opened, self.session.offset))
         for place, event in self.events:
             if place < offset:
                 counts = known.session.take(event, place)
@@ -39,9 +39,9 @@ class Told:
         return known
 
 
-def told(partition: int, events: list[Record]) -> dict[str, Told]:
+def logged_sessions(partition: int, events: list[Record]) -> dict[str, LoggedSession]:
     """All sessions of a partition's log."""
-    sessions: dict[str, Told] = {}
+    sessions: dict[str, LoggedSession] = {}
     epoch = -1
     for offset, event in enumerate(events):
         if isinstance(event, r.PartitionClaimed):
@@ -54,7 +54,7 @@ def told(partition: int, events: list[Record]) -> dict[str, Told]:
         known = sessions.get(session_id)
         if known is None:
             if isinstance(event, r.SessionOpened):
-                sessions[session_id] = Told(partition, SessionTold(event, offset))
+                sessions[session_id] = LoggedSession(partition, ExpectedSession(event, offset))
         elif not known.session.finalized:
             known.events.append((offset, event))
             if known.session.take(event, offset):

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS
-from tests.properties.asking import POLICY
-from tests.properties.cluster import Cluster
-from tests.properties.workers import Worker
+from tests.properties.simulation.callers import POLICY
+from tests.properties.simulation.cluster import Cluster
+from tests.properties.simulation.workers import Worker
 
 _PEACE_ROUNDS = 3_000
 _WAITS_MS = (1, 7, 60, 110, 300, 2_500, 21_000)
 
 
-class World(Cluster):
+class Simulation(Cluster):
     """A cluster in which things happen as its choices say."""
 
     def run(self) -> None:
@@ -28,7 +28,7 @@ class World(Cluster):
 
     def settle(self) -> None:
         """Everything that is still to be done is done, by whoever is left."""
-        self._make_peace()
+        self._come_to_rest()
         for _ in range(_PEACE_ROUNDS):
             if not self._round():
                 if self._over():
@@ -206,7 +206,7 @@ class World(Cluster):
         if not worker.alive:
             self._declare_lost(worker)
 
-    def _make_peace(self) -> None:
+    def _come_to_rest(self) -> None:
         for manager in self.managers:
             self._thaw(manager)
         for number, worker in enumerate(self.workers):

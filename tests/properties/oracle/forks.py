@@ -7,11 +7,11 @@ import orjson
 from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.tokens import pack, unpack
-from tests.builders.trajectories.oracle import SessionTold, TurnTold
-from tests.properties.told import Known
+from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
+from tests.properties.oracle.sessions import KnownSession
 
 
-def answer_of(turn: TurnTold) -> bytes:
+def answer_of(turn: ExpectedTurn) -> bytes:
     """The message that a completed turn came to."""
     completed = turn.outputs[-1]
     assert isinstance(completed, r.TurnCompleted)
@@ -19,10 +19,10 @@ def answer_of(turn: TurnTold) -> bytes:
 
 
 def check_fork(
-    known: SessionTold,
+    known: ExpectedSession,
     started: r.TurnStarted,
     prompt: list[int],
-    session: SessionTold,
+    session: ExpectedSession,
     stops: Sequence[int] | None,
 ) -> None:
     """That a prompt forks behind the longest beginning that any branch has, or is a root where that
@@ -49,8 +49,8 @@ def check_fork(
 def check_raw(
     started: r.TurnStarted,
     prompt: list[int],
-    known: Known,
-    session: SessionTold,
+    known: KnownSession,
+    session: ExpectedSession,
     request: r.RequestTurn,
     requests: Mapping[str, r.RequestTurn],
     renderer: Renderer,
@@ -75,8 +75,8 @@ def check_raw(
 
 
 def _meant(
-    fitting: list[tuple[TurnTold, str]], text: str, renderer: Renderer
-) -> tuple[TurnTold, str, str] | None:
+    fitting: list[tuple[ExpectedTurn, str]], text: str, renderer: Renderer
+) -> tuple[ExpectedTurn, str, str] | None:
     """The latest of those that say most of the text, with what they say and the stop string behind
     it; that was sampled, so the text has to say it as well."""
     for turn, begun in sorted(reversed(fitting), key=lambda one: -len(one[1])):
@@ -93,7 +93,9 @@ def _meant(
     return None
 
 
-def _texts(known: SessionTold, requests: Mapping[str, r.RequestTurn]) -> list[tuple[TurnTold, str]]:
+def _texts(
+    known: ExpectedSession, requests: Mapping[str, r.RequestTurn]
+) -> list[tuple[ExpectedTurn, str]]:
     """Plain turns that were completed, each with its text and the answer's."""
     found = []
     for turn in known.turns:
@@ -105,7 +107,7 @@ def _texts(known: SessionTold, requests: Mapping[str, r.RequestTurn]) -> list[tu
     return found
 
 
-def _without_stop(known: SessionTold, turn: TurnTold, renderer: Renderer) -> list[int]:
+def _without_stop(known: ExpectedSession, turn: ExpectedTurn, renderer: Renderer) -> list[int]:
     node = 2 * known.turns.index(turn) + 1
     ids = known.path(node, len(known.node(node)))
     sampled = len(known.node(node))

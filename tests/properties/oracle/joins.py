@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.trajectories.oracle import SessionTold, TurnTold
-from tests.properties.told import Told
+from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
+from tests.properties.oracle.sessions import LoggedSession
 
 Requests = Mapping[str, r.RequestTurn]
 _WINDOW_MS = 60_000
 
 
-def check_joins(told: Told, log: Sequence[Record], requests: Requests) -> None:
+def check_joins(told: LoggedSession, log: Sequence[Record], requests: Requests) -> None:
     """That each join is of a turn which its retry can mean."""
     for offset, event in told.events:
         if isinstance(event, r.TurnJoined) and event in told.joins:
@@ -31,7 +31,7 @@ def check_joins(told: Told, log: Sequence[Record], requests: Requests) -> None:
                     _check_missed(joined, retry, log[:offset])
 
 
-def check_start(turn: TurnTold, known: SessionTold, requests: Requests) -> None:
+def check_start(turn: ExpectedTurn, known: ExpectedSession, requests: Requests) -> None:
     """That a turn was not begun where its request had one to join."""
     request = requests[turn.started.turn_id]
     if request.idempotency_key is None:
@@ -45,7 +45,7 @@ def check_start(turn: TurnTold, known: SessionTold, requests: Requests) -> None:
         assert not again or earlier.end not in ("", "completed"), "a key has two turns"
 
 
-def _tried(known: SessionTold, retry: r.RequestTurn, requests: Requests) -> list[TurnTold]:
+def _tried(known: ExpectedSession, retry: r.RequestTurn, requests: Requests) -> list[ExpectedTurn]:
     """Turns that earlier tries of the same call may have begun, in the order of the log."""
     firsts = [(turn, requests[turn.started.turn_id]) for turn in known.turns]
     return [
@@ -59,7 +59,7 @@ def _question(request: r.RequestTurn) -> tuple[object, ...]:
     return request.session_id, request.body_hash, request.module, request.choice
 
 
-def _check_missed(joined: TurnTold, retry: r.RequestTurn, log: Sequence[Record]) -> None:
+def _check_missed(joined: ExpectedTurn, retry: r.RequestTurn, log: Sequence[Record]) -> None:
     """That the client of an answered turn may lack the answer."""
     turn_id = joined.started.turn_id
     further = [event for event in log if isinstance(event, r.TurnStarted)]

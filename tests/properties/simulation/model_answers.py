@@ -3,7 +3,7 @@
 from infra.rendering.renderer import Renderer
 from schemas.tokens import unpack
 from tests.properties.choices import Choices
-from tests.properties.engine import Author, Generation
+from tests.properties.simulation.engine import Author, Generation
 
 _CALL = '<tool_call>\n{"name": "lookup", "arguments": {"key": 7}}\n</tool_call>'
 _TEXTS = (

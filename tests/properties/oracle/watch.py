@@ -5,7 +5,7 @@ import numpy as np
 from infra.kafka.client import Received
 from schemas import records as r
 from schemas.topics import REPLIES, SESSIONS
-from tests.properties.engine import Generation
+from tests.properties.simulation.engine import Generation
 
 
 class Watch:

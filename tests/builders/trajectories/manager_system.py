@@ -48,7 +48,7 @@ def _any(record: Record) -> bool:
 
 
 @dataclass
-class Bench:
+class ManagerSystem:
     """Records in, records out, each with a deadline."""
 
     kafka: KafkaSettings
@@ -275,7 +275,7 @@ def _command(session_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def bench(kafka: KafkaSettings, directory: Path) -> Iterator[Bench]:
+def manager_system(kafka: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
     """Fresh topics, one worker `w0` on slot 3, no manager yet."""
     settings = kafka.model_copy(update={"topic_prefix": f"t{uuid4().hex[:8]}."})
     create_topics(settings, TOPICS.values())
@@ -286,7 +286,7 @@ def bench(kafka: KafkaSettings, directory: Path) -> Iterator[Bench]:
     }
     for name, reader in readers.items():
         reader.assign({(name, number): BEGINNING for number in range(TOPICS[name].partitions)})
-    made = Bench(settings, renderer, directory, Producer(settings, "test"), readers)
+    made = ManagerSystem(settings, renderer, directory, Producer(settings, "test"), readers)
     made.publish_policy()
     try:
         yield made

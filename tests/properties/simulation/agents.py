@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import orjson
 
 from schemas import records as r
-from tests.properties.asking import AGE_MS, IDLE_MS, POLICY, Asked, Caller
 from tests.properties.choices import Choices
-from tests.properties.histories import (
+from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY, Asked, Caller
+from tests.properties.simulation.conversations import (
     INSTRUCTIONS,
     PLAIN,
     TOOLS,

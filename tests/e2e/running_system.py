@@ -35,7 +35,7 @@ DEADLINE_S = 90
 
 
 @dataclass
-class Stage:
+class RunningSystem:
     """Processes, and what they say on the topics that the test reads."""
 
     kafka: KafkaSettings
@@ -206,15 +206,15 @@ class Stage:
 
 
 @contextmanager
-def stage(broker: KafkaSettings, directory: Path) -> Iterator[Stage]:
+def running_system(broker: KafkaSettings, directory: Path) -> Iterator[RunningSystem]:
     """Fresh topics and no process yet; ends all that were started."""
     kafka = broker.model_copy(update={"topic_prefix": f"e{uuid4().hex[:8]}."})
     create_topics(kafka, TOPICS.values())
-    reader = Reader(kafka, "stage")
+    reader = Reader(kafka, "test")
     topics = (SESSIONS, TRAJECTORIES, CONTROL, FLEET)
     places = {(topic.name, n): BEGINNING for topic in topics for n in range(topic.partitions)}
     reader.assign(places)
-    made = Stage(kafka, directory, Producer(kafka, "stage"), reader)
+    made = RunningSystem(kafka, directory, Producer(kafka, "test"), reader)
     try:
         yield made
     finally:
