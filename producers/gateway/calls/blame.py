@@ -38,7 +38,7 @@ def blame(error: ApiError, request: CanonicalRequest) -> None:
         return
     if error.code == "previous_response_not_found" and request.previous_turn is not None:
         error.param = "previous_response_id"
-        error.message = f"there is no response {RESPONSE + request.previous_turn!r} to go on from"
+        error.message = f"there is no response {RESPONSE + request.previous_turn!r} to continue"
     elif error.code in _CODES:
         error.param = _parameter(error.message, request)
 

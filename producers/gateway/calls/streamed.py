@@ -6,13 +6,11 @@ from dataclasses import replace
 from producers.gateway.calls.delivered import Delivered
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.dialects.dialect import ChoiceDelta, Events
+from producers.gateway.dialects.openai_shape import KEEP_ALIVE
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.link.pending import OK, Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 from schemas.tokens import TOKEN_BYTES
-
-_COMMENT = b": keep-alive\n\n"
-"""Bytes that may come before an answer in every dialect."""
 
 
 class StreamedAnswer:
@@ -47,7 +45,7 @@ class StreamedAnswer:
             return b""
         if isinstance(reply, ReplyDelta) and not reply.token_count:
             # A delta without tokens means that the turn is still alive.
-            return _COMMENT if self._events is None else self._events.keep_alive()
+            return KEEP_ALIVE if self._events is None else self._events.keep_alive()
         if isinstance(reply, ReplyDelta):
             events, data = self._opened_by(choice, reply)
             return data + self._delta(events, choice, reply)

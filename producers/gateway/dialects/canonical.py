@@ -6,7 +6,7 @@ exception: they keep the order in which the agent wrote their members, because c
 engines write them in that order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,12 @@ def canonical_json(value: object, param: str) -> bytes:
 def ordered_json(value: object, param: str) -> bytes:
     """Return JSON with members in their order. Raises `ApiError` (400) that names `param`."""
     return _json(value, param, 0)
+
+
+def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
+    """Return functions as one JSON array of tools, or None without any. Raises `ApiError`."""
+    listed = [{"type": "function", "function": function} for function in functions]
+    return ordered_json(listed, "tools") if listed else None
 
 
 def _json(value: object, param: str, option: int) -> bytes:

@@ -19,12 +19,13 @@ from producers.gateway.dialects.parameters import (
     flag,
     includes_usage,
     read_body,
+    refuse,
     refuse_deep_nesting,
     text,
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, refuse, sampling
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, sampling
 from producers.gateway.dialects.scores import Score, scores
 from producers.gateway.errors import bad
 from schemas.records import ReplyFinished, Sampling

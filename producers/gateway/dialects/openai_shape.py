@@ -8,6 +8,9 @@ from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
 
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment, which clients of every dialect skip, also before an answer begins."""
+
 _DONE = b"data: [DONE]\n\n"
 _TOO_LONG = (
     "This model's maximum context length is {limit} tokens. However, your messages resulted in "
@@ -95,5 +98,5 @@ class OpenAiEvents:
         return b"data: " + error_body(error) + b"\n\n"
 
     def keep_alive(self) -> bytes:
-        """Write a comment, which every client of event streams skips."""
-        return b": keep-alive\n\n"
+        """Write a comment, which every client skips."""
+        return KEEP_ALIVE

@@ -4,7 +4,7 @@ A check gets a parameter's name and value and returns the value to use. It raise
 that names the parameter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -116,3 +116,9 @@ def unsupported(*harmless: object) -> Check:
             raise ApiError(400, f"{name} is not supported", code="unsupported_value", param=name)
 
     return check
+
+
+def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
+    """Raise `ApiError` (400) for a parameter in `refused` whose value changes the answer."""
+    for name in refused.keys() & request.keys():
+        refused[name](name, request[name])

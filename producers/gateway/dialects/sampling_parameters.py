@@ -25,12 +25,6 @@ def sampling(request: Mapping[str, Any], **more: Any) -> Sampling:
     return Sampling(**asked, **more) if asked or more else _NOTHING_ASKED
 
 
-def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
-    """Raise `ApiError` (400) for a parameter in `refused` whose value changes the answer."""
-    for name in refused.keys() & request.keys():
-        refused[name](name, request[name])
-
-
 def json_schema(name: str, wanted: object) -> str | None:
     """Return the JSON schema of a `response_format` called `name`, or None for plain text.
 

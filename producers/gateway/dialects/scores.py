@@ -13,7 +13,7 @@ from schemas.records import TokenTensor
 from schemas.tokens import unpack
 
 _LOWEST_LOGPROB = -9999.0
-_BYTES = 4
+_FLOAT_BYTES = 4
 
 
 class Score(NamedTuple):
@@ -75,5 +75,6 @@ def _ids(data: bytes) -> list[str]:
 def _values(data: bytes) -> list[float]:
     # JSON has no minus infinity.
     return [
-        max(value, _LOWEST_LOGPROB) for value in struct.unpack(f"<{len(data) // _BYTES}f", data)
+        max(value, _LOWEST_LOGPROB)
+        for value in struct.unpack(f"<{len(data) // _FLOAT_BYTES}f", data)
     ]

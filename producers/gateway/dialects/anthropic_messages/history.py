@@ -164,10 +164,10 @@ def _blocks(place: str, content: object) -> Iterator[tuple[str, Block]]:
 def _text(place: str, block: Block) -> str:
     """Return the text of a block. Blocks of other kinds that contain text are rendered as text."""
     match block:
-        case {"type": "text", "text": str(said)}:
-            return said
-        case {"type": "document", "source": {"type": "text", "data": str(said)}}:
-            return "\n".join([*_headings(block, "title", "context"), said])
+        case {"type": "text", "text": str(words)}:
+            return words
+        case {"type": "document", "source": {"type": "text", "data": str(words)}}:
+            return "\n".join([*_headings(block, "title", "context"), words])
         case {"type": "search_result", "content": list(parts)}:
             found = [_text(f"{place}.content.{n}", part) for n, part in enumerate(parts)]
             return "\n".join([*_headings(block, "title", "source"), *found])
@@ -195,9 +195,9 @@ def _tool_result(place: str, block: Block) -> _Message:
         raise bad(f"{place}.tool_use_id", f"{place}.tool_use_id must name a tool call")
     content = block.get("content")
     parts = _blocks(f"{place}.content", "" if content is None else content)
-    said = "\n".join(_text(where, part) for where, part in parts)
+    words = "\n".join(_text(where, part) for where, part in parts)
     # Chat templates have no form for a failed result.
-    shown = f"Error: {said}" if block.get("is_error") is True else said
+    shown = f"Error: {words}" if block.get("is_error") is True else words
     return _Message("tool", texts=[shown], answered_call=call)
 
 

@@ -20,6 +20,7 @@ from producers.gateway.dialects.parameters import (
     flag,
     number,
     read_body,
+    refuse,
     refuse_deep_nesting,
     stop_list,
     text,
@@ -48,7 +49,7 @@ class Prompt(NamedTuple):
 def parse(body: bytes, max_choices: int) -> CanonicalRequest:
     """Return the request in a body. Raises `ApiError` (400) that names the wrong parameter."""
     request = read_body(body)
-    _refuse(request)
+    refuse(request, _REFUSED)
     history = canonical_history(request.get("system"), _required(request, "messages"))
     if history.ends_with_assistant:
         raise bad("messages", _NO_PREFILL)
@@ -73,7 +74,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
 def prompt(body: bytes) -> Prompt:
     """Return the prompt of a request to count tokens. Raises `ApiError` (400)."""
     request = read_body(body)
-    _refuse(request)
+    refuse(request, _REFUSED)
     text("model", _required(request, "model"))
     history = canonical_history(request.get("system"), _required(request, "messages"))
     tools, _ = canonical_tools(request.get("tools"))
@@ -84,11 +85,6 @@ def _required(request: Mapping[str, Any], name: str) -> Any:
     if name not in request:
         raise bad(name, f"{name}: Field required")
     return request[name]
-
-
-def _refuse(request: Mapping[str, Any]) -> None:
-    for name in _REFUSED.keys() & request.keys():
-        _REFUSED[name](name, request[name])
 
 
 def _thinking(config: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import ordered_json
+from producers.gateway.dialects.canonical import functions_json
 from producers.gateway.dialects.parameters import flag
 from producers.gateway.errors import bad
 
@@ -32,8 +32,7 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
     names = frozenset(str(tool["name"]) for tool in read)
     if len(names) < len(read):
         raise bad("tools", "tools: tool names must be unique")
-    listed = [{"type": "function", "function": tool} for tool in read]
-    return ordered_json(listed, "tools"), names
+    return functions_json(read), names
 
 
 def canonical_choice(choice: object, names: frozenset[str]) -> str:

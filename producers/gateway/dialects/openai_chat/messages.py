@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from producers.gateway.dialects.canonical import canonical_json, ordered_json
+from producers.gateway.dialects.canonical import canonical_json, functions_json
 from producers.gateway.errors import bad
 
 Message = Mapping[str, Any]
@@ -42,8 +42,7 @@ def canonical_tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
         raise bad("tools", "tools must be a list")
     read = [_tool(f"tools[{n}]", tool) for n, tool in enumerate(tools)]
     names = frozenset(str(tool["name"]) for tool in read)
-    listed = [{"type": "function", "function": tool} for tool in read]
-    return ordered_json(listed, "tools"), names
+    return functions_json(read), names
 
 
 def _refuse_lone_answers(messages: list[Message]) -> None:

@@ -14,12 +14,13 @@ from producers.gateway.dialects.parameters import (
     flag,
     includes_usage,
     read_body,
+    refuse,
     refuse_deep_nesting,
     text,
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, refuse, sampling
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, sampling
 from producers.gateway.errors import bad
 from schemas.records import Sampling
 

@@ -55,8 +55,8 @@ def _included(name: str, value: Any) -> None:
 
 
 def _metadata(name: str, value: Any) -> None:
-    for member, said in _object(name, value).items():
-        text(f"{name}.{member}", said)
+    for member, label in _object(name, value).items():
+        text(f"{name}.{member}", label)
 
 
 def _reasoning(name: str, value: Any) -> None:

@@ -24,7 +24,7 @@ from producers.gateway.dialects.openai_responses.response import (
     shown_scores,
     wants_encrypted,
 )
-from producers.gateway.dialects.openai_shape import error_body
+from producers.gateway.dialects.openai_shape import KEEP_ALIVE, error_body
 from producers.gateway.dialects.scores import scores
 from producers.gateway.errors import ApiError
 from schemas.records import ReplyFinished
@@ -92,8 +92,8 @@ class ResponseEvents:
         return data + self._write("response.failed", response=state)
 
     def keep_alive(self) -> bytes:
-        """Write a comment, which every client of event streams skips."""
-        return b": keep-alive\n\n"
+        """Write a comment, which every client skips."""
+        return KEEP_ALIVE
 
     def _add_reasoning(self, text: str) -> bytes:
         if isinstance(self._open, OpenReasoning):

@@ -8,26 +8,31 @@ are ignored. The answer repeats those of the protocol. The model is shown only t
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from producers.gateway.dialects.canonical import CanonicalRequest, canonical_json, ordered_json
+from producers.gateway.dialects.canonical import (
+    CanonicalRequest,
+    canonical_json,
+    functions_json,
+    ordered_json,
+)
 from producers.gateway.dialects.dialect import RESPONSE
 from producers.gateway.dialects.openai_responses.echoed import LOGPROBS, echoed
 from producers.gateway.dialects.openai_responses.input import additional_tools, canonical_input
 from producers.gateway.dialects.openai_responses.tools import (
     Offered,
     function_name,
-    functions_json,
     read_tools,
 )
 from producers.gateway.dialects.parameters import (
     Check,
     flag,
     read_body,
+    refuse,
     refuse_deep_nesting,
     text,
     unsupported,
     whole,
 )
-from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, refuse, sampling
+from producers.gateway.dialects.sampling_parameters import NOT_DONE, json_schema, sampling
 from producers.gateway.errors import ApiError, bad
 from schemas.records import Sampling
 
@@ -88,7 +93,7 @@ def _previous(value: object) -> str | None:
     if not name.startswith(RESPONSE):
         raise ApiError(
             400,
-            f"there is no response {name!r} to go on from",
+            f"there is no response {name!r} to continue",
             code="previous_response_not_found",
             param="previous_response_id",
         )

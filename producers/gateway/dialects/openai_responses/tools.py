@@ -6,10 +6,9 @@ agent under their own name and namespace. A custom tool becomes a function with 
 to the model: those that Codex always sends are ignored, others are refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from producers.gateway.dialects.canonical import ordered_json
 from producers.gateway.errors import ApiError, bad
 
 Tool = Mapping[str, Any]
@@ -47,12 +46,6 @@ def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, o
         if read.setdefault(found[0].function, found) != found:
             raise bad(f"{where}.name", f"{where} has the name of another: {found[0].function!r}")
     return dict(read.values())
-
-
-def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
-    """Return the functions as one JSON array with members in order, or None without any."""
-    listed = [{"type": "function", "function": function} for function in functions]
-    return ordered_json(listed, "tools") if listed else None
 
 
 def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
