@@ -3,8 +3,10 @@
 Reader threads fill the inbox. Each round applies what is in it: records of `sessions` and
 `requests` go through `Ownership`, which passes on those of owned partitions to `Actor`; records of
 `fleet` and `control` go to `RolloutFleet`. `Actor` writes through `Outbox`. The round ends with
-deadlines, waiting turns and the next commit. The only wait of a round is for the inbox: sending
-queues records, and transactions run on the committer's thread.
+deadlines, waiting turns and the next commit.
+
+A round waits for the inbox only: sending queues records, and transactions run on the committer's
+thread. The exception is a rebalance, which waits for the transaction in progress.
 """
 
 import gc
@@ -32,7 +34,7 @@ from schemas.records import PolicyWeights, Record
 from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
-_LOOK_EVERY_S = 1.0
+_HOUSEKEEPING_EVERY_S = 1.0
 _GC_THRESHOLDS = (50_000, 20, 100)
 """Sessions live long and hold no cycles; the default thresholds halve the speed of a rebuild."""
 _OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
@@ -75,7 +77,7 @@ class Manager:
         self._commit_schedule = CommitSchedule(
             self._partitions, connections, settings.commit_interval_s, metrics
         )
-        self._next_look = 0.0
+        self._next_housekeeping = 0.0
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Serve until `stopping()` is true, which is asked once a round.
@@ -103,7 +105,7 @@ class Manager:
         self._actor.handle_deadlines()
         self._placement.place_waiting()
         self._commit_schedule.commit()
-        self._look()
+        self._housekeeping()
 
     def _handle_batch(self, batch: Sequence[Received]) -> None:
         for received in batch:
@@ -121,16 +123,17 @@ class Manager:
 
     def _apply_to_fleet(self, record: Record) -> None:
         if isinstance(record, PolicyWeights):
+            # Reads the tokenizer's files here, so that no request has to wait for them.
             self._renderers.prepare(record)
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)
 
-    def _look(self) -> None:
+    def _housekeeping(self) -> None:
         """Remove silent workers, recount loads and update the gauge, once a second."""
-        if time.monotonic() < self._next_look:
+        if time.monotonic() < self._next_housekeeping:
             return
-        self._next_look = time.monotonic() + _LOOK_EVERY_S
+        self._next_housekeeping = time.monotonic() + _HOUSEKEEPING_EVERY_S
         for departure in self._fleet.expire(self._clock()):
             self._placement.departed(departure)
         self._placement.recount()

@@ -30,6 +30,7 @@ from schemas.records import Record
 
 _log = logging.getLogger(__name__)
 _LOOK_AGAIN_MS = 50
+"""Delay after which a missed deadline is decided again, while events are read back."""
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 
 
@@ -83,7 +84,7 @@ class Actor:
     def handle_event(self, partition: Partition, received: Received, folded: Folded) -> None:
         """Reply and follow up after an event of an owned partition was applied (`folded`)."""
         session, event = folded.session, received.record
-        self._count(event, folded.accepted)
+        self._count_event(event, folded.accepted)
         if folded.accepted:
             # A retry gets the replies of its turn again, which must keep their bounds.
             joined = isinstance(event, r.TurnJoined)
@@ -91,7 +92,7 @@ class Actor:
                 received, folded, self._outbox.reply if joined else self._outbox.reply_merged
             )
         if session is not None:
-            self._follow(partition, session, received, folded)
+            self._follow_up(partition, session, received, folded)
         if deferred := self._deferred[partition.number]:
             name = session_name(getattr(event, "session_id", ""))
             if name in deferred:
@@ -151,7 +152,7 @@ class Actor:
             self._outbox.carry_out(partition, decision)
         self._alarms.set(partition.number, session.session_id, max(due, now + _LOOK_AGAIN_MS))
 
-    def _follow(
+    def _follow_up(
         self, partition: Partition, session: Session, received: Received, folded: Folded
     ) -> None:
         event = received.record
@@ -235,7 +236,7 @@ class Actor:
     def _set_alarm(self, partition: Partition, session: Session) -> None:
         self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
 
-    def _count(self, event: Record, accepted: bool) -> None:
+    def _count_event(self, event: Record, accepted: bool) -> None:
         kind, counted = type(event).__name__, "true" if accepted else "false"
         counter = self._metrics.counter
         counter("seamlessflow_manager_events_total", type=kind, accepted=counted).inc()

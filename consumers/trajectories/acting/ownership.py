@@ -79,8 +79,8 @@ class Ownership:
             number: progress.rebuild if progress.rebuild >= 0 else BEGINNING
             for number, (_, progress) in partitions.items()
         }
-        # What the inbox holds before `_begin` was read for an earlier assignment.
-        self._readers.add_sessions(starts, lambda: self._inbox.post(partial(_begin, begun)))
+        # What the inbox holds before `_begin_reading` was read for an earlier assignment.
+        self._readers.add_sessions(starts, lambda: self._inbox.post(partial(_begin_reading, begun)))
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
         """Give up partitions, then set `done`, for which the group's callback waits.
@@ -89,7 +89,7 @@ class Ownership:
         its offsets committed.
         """
         self._committer.idle.wait(_REVOKE_TIMEOUT_S)
-        self._lose(numbers)
+        self._drop(numbers)
         done.set()
 
     def handle_command(self, received: Received) -> None:
@@ -126,7 +126,7 @@ class Ownership:
         if not done.wait(_REVOKE_TIMEOUT_S):
             _log.warning("gave up partitions %s before the main loop let go of them", numbers)
 
-    def _lose(self, numbers: list[int]) -> None:
+    def _drop(self, numbers: list[int]) -> None:
         known = [number for number in numbers if number in self._partitions]
         for number in known:
             del self._partitions[number]
@@ -138,7 +138,7 @@ class Ownership:
     def _claimed(self, partition: Partition, claim: PartitionClaimed) -> None:
         if partition.fenced:
             _log.warning("partition %d was claimed by %s", partition.number, claim.manager)
-            self._lose([partition.number])
+            self._drop([partition.number])
         elif claim.manager != partition.manager:
             return
         elif not partition.owned:  # a claim that was appended before has this epoch
@@ -151,7 +151,8 @@ class Ownership:
         # The order matters: replies that may be missing, then turns, then commands behind them.
         # Commands before this end may have been carried out by former owners.
         self._readers.ask_for_end(
-            partition.number, lambda end: self._inbox.post(partial(_end_known, partition, end))
+            partition.number,
+            lambda end: self._inbox.post(partial(_set_read_again_to, partition, end)),
         )
         for received, folded in takeover.unanswered:
             self._actor.repeat_replies(received, folded)
@@ -169,10 +170,10 @@ class Ownership:
         self._outbox.claim(claim)
 
 
-def _begin(takeovers: list[Takeover]) -> None:
+def _begin_reading(takeovers: list[Takeover]) -> None:
     for takeover in takeovers:
         takeover.reading = True
 
 
-def _end_known(partition: Partition, offset: int) -> None:
+def _set_read_again_to(partition: Partition, offset: int) -> None:
     partition.read_again_to = offset

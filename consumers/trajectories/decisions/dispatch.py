@@ -18,7 +18,7 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
     worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))
     if worker is None:
         return Decision()
-    return _to(worker, session, started, 1, "first", prompt, b"", context)
+    return _dispatch_to(worker, session, started, 1, "first", prompt, b"", context)
 
 
 def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
@@ -37,7 +37,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
     prompt = _prompt(session, turn)
     if number == 1:  # no worker could take the turn when it started
         reason = "first"
-    decision = _to(worker, session, started, number, reason, prompt, completion, context)
+    decision = _dispatch_to(worker, session, started, number, reason, prompt, completion, context)
     return Decision(decision.events, [*stopped, *decision.prompts])
 
 
@@ -88,7 +88,7 @@ def _prompt(session: Session, turn: Turn) -> bytes:
     return session.tree.path(node.node_id, node.length)
 
 
-def _to(
+def _dispatch_to(
     worker: RoutableWorker,
     session: Session,
     started: TurnStarted,
