@@ -152,7 +152,7 @@ class Engine(Protocol):
         """Block until no pass is running. "abort" ends all requests, "keep" stalls them."""
 
     def resume(self) -> None:
-        """Go on. Blocks briefly. Raises `EngineStateInvalid` while asleep."""
+        """Sample again. Blocks briefly. Raises `EngineStateInvalid` while asleep."""
 
     def load_weights(self, directory: Path, version: int) -> None:
         """Load the safetensors of a Hugging Face directory as policy `version`. Blocks.

@@ -52,7 +52,7 @@ class CachedForward:
         return logits_RV
 
     def _open_window(self, first: int, positions_RQ: Tensor, longest: int, padded: bool) -> None:
-        """Tell the cache, before the model runs, which rows it covers and where entries go."""
+        """Set, before the model runs, which rows the cache covers and where entries go."""
         window = self.kv.window
         last = first + positions_RQ.shape[0]
         self.kv.reserve(last, longest)

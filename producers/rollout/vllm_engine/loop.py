@@ -60,7 +60,7 @@ class VllmLoop:
             self._send(request)
 
     def abort(self, request_id: str | None) -> None:
-        """End one request, or all; unknown ids are ignored. Closed streams end it in the server."""
+        """End one request, or all; unknown ids are ignored."""
         ids = list(self.live) if request_id is None else [request_id]
         for each in ids:
             if each in self.live:

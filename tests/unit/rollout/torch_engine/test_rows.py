@@ -15,7 +15,7 @@ ROWS, LENGTH, RUNNING = 7, 40, 4
 SAMPLING = SamplingParams(10)
 
 
-class Bench:
+class CheckedTable:
     """A table whose "model" writes each token's id as its keys, and its negative as its values."""
 
     def __init__(self, seed: int) -> None:
@@ -93,12 +93,19 @@ class Bench:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_kv_follows_its_tokens_through_any_moves(seed: int) -> None:
-    bench = Bench(seed)
-    moves = [bench.admit, bench.compute, bench.compute, bench.append, bench.release, bench.swap]
+    checked = CheckedTable(seed)
+    moves = [
+        checked.admit,
+        checked.compute,
+        checked.compute,
+        checked.append,
+        checked.release,
+        checked.swap,
+    ]
     for step in range(400):
-        bench.random.choice(moves)()
+        checked.random.choice(moves)()
         if step % 150 == 149:
-            bench.table.invalidate()
-            bench.kv.release()
-        bench.check()
-    assert bench.reused > 0
+            checked.table.invalidate()
+            checked.kv.release()
+        checked.check()
+    assert checked.reused > 0
