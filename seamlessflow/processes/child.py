@@ -1,4 +1,4 @@
-"""One process of a run, started here as a child of this one."""
+"""One process of a run, as a child of the command line."""
 
 import sys
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from infra.errors import SeamlessFlowError
 
 
 class ChildEnded(SeamlessFlowError):
-    """A process ended that should not have; `log_tail` is the end of its log."""
+    """A process ended too early or with an error; `log_tail` is the end of its log."""
 
     def __init__(self, name: str, exit_status: int, log_file: Path, log_tail: str) -> None:
         self.name = name
@@ -24,20 +24,20 @@ class ChildEnded(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What to start: a Python module with arguments, and its whole environment."""
+    """A Python module to start, with its arguments and its whole environment."""
 
     name: str
     module: str
     environment: Mapping[str, str]
     arguments: tuple[str, ...] = ()
     stop_s: float = 15.0
-    """Seconds it may take to end in order."""
+    """Seconds from SIGTERM until it is killed."""
     finite: bool = False
-    """Whether it is right for it to come to an end by itself."""
+    """True if it may end by itself, with exit status 0."""
 
 
 class Child(ChildProcess):
-    """A started process."""
+    """A started process of a run."""
 
     def __init__(self, spec: ChildSpec, log_file: Path) -> None:
         self.spec = spec
@@ -45,7 +45,7 @@ class Child(ChildProcess):
         super().__init__(command, log_file, spec.environment)
 
     def check(self) -> None:
-        """Raise `ChildEnded` if it ended and should not have."""
+        """Raise `ChildEnded` if it ended too early or with an error."""
         status = self.exit_status
         if status is not None and not (self.spec.finite and status == 0):
             raise ChildEnded(self.spec.name, status, self.log_file, self.tail())

@@ -6,7 +6,7 @@ _MB = 1024.0
 
 
 def peak_rss_mb(pid: int | str) -> float:
-    """Largest resident set so far, in MiB; 0 where it cannot be read. `self` is this process."""
+    """Return the largest resident set so far, in MiB, or 0 if it cannot be read."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:

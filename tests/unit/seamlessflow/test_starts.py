@@ -62,7 +62,7 @@ def test_a_port_in_use_is_named() -> None:
         (
             "producers.rollout",
             {"ROLLOUT__ENGINE": "vllm", "ROLLOUT__VLLM__PYTHON": "/nope/python"},
-            "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON: /nope/python",
+            "SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON: there is no program /nope/python",
         ),
     ],
 )
