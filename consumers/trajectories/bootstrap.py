@@ -14,8 +14,9 @@ from infra.telemetry.tracing import telemetry
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     """Run a manager until `stopping()` is true. Raises what `Manager.run` raises."""
-    # `member` names the transactions and outlives restarts; the rest tells restarts apart.
-    name = f"manager-{settings.manager.slot}-{uuid4().hex[:8]}"
+    # The member's name outlives a restart; the rest distinguishes its lives.
+    member = settings.manager.slot
+    name = f"manager-{member}-{uuid4().hex[:8]}"
     traces, metrics = telemetry(settings.telemetry, "manager", name), Metrics()
     export = metrics_export(settings.telemetry, metrics, "manager", name)
     try:

@@ -14,7 +14,7 @@ class ManagerSection(Section):
     )
     slot: str = Field(
         "0",
-        description="Stable name of this process among the managers; names its transactions",
+        description="Stable name of this member among the managers; names its transactions",
     )
     no_progress_s: float = Field(
         20, gt=0, description="A turn without output for this long is dispatched to another worker"
