@@ -19,13 +19,12 @@ from infra.broker.properties import properties
 from infra.kafka.topics import cluster_id
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
+from tests.seed import seed
 
 READY_TIMEOUT_S = 60
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
-
-seed = int(os.environ.get("SEAMLESSFLOW_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
 def pytest_report_header() -> list[str]:

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
 from infra.rendering.renderer import Renderer
-from tests.conftest import seed
 from tests.properties.choices import Choices
 from tests.properties.faults import FAULTS
 from tests.properties.invariants import check, live
 from tests.properties.simulation.cluster import Parts
 from tests.properties.simulation.simulation import Simulation
+from tests.seed import seed
 
 SESSIONS = 10_000
 AGENTS = 5

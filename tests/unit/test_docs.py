@@ -16,7 +16,7 @@ from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
-from tests.unit.test_house import PRODUCT, modules
+from tests.source_files import PRODUCT, modules
 from trainer.settings import TrainerSettings
 
 FOLDERS = (*PRODUCT, "benchmarks", "docs", "requirements", "runbooks", "scripts", "tests")

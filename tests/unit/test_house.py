@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.source_files import PRODUCT, modules, name, parsed
 
-PRODUCT = ("schemas", "infra", "producers", "consumers", "scheduler", "trainer", "seamlessflow")
 ROOMS = (
     "schemas",
     "infra",
@@ -24,19 +24,6 @@ ROOMS = (
 )
 GENERATED = {"schemas/records.py"}
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
-
-
-def modules(*folders: str) -> list[Path]:
-    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [path for path in found if path.name != "__init__.py"]
-
-
-def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 def docstrings(path: Path) -> list[tuple[int, str]]:
@@ -112,3 +99,9 @@ def test_a_module_logs_through_the_same_name() -> None:
     made = re.compile(r"^(\w+)(?:: \w+)? = logging\.getLogger\(", re.MULTILINE)
     names = {name(path): made.findall(path.read_text()) for path in modules(*PRODUCT)}
     assert {file: found for file, found in names.items() if found not in ([], ["_log"])} == {}
+
+
+def test_tests_import_builders_and_no_other_test() -> None:
+    forbidden = re.compile(r"^\s*(?:from|import) tests\S*\.(?:test_\w+|conftest)\b", re.MULTILINE)
+    importing = [name(path) for path in modules("tests") if forbidden.search(path.read_text())]
+    assert importing == []

@@ -5,7 +5,7 @@ import re
 
 from schemas.registry import raw_schemas
 from tests.paths import ROOT
-from tests.unit.test_house import modules, name
+from tests.source_files import modules, name
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 

@@ -3,7 +3,6 @@
 They run only if asked for (`-m vllm`), and then fail where there is no vLLM.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,7 @@ from producers.rollout.vllm_engine.engine import VllmEngine
 from producers.rollout.vllm_engine.server import VllmServer
 from seamlessflow.demo.model import make_model
 from tests.paths import ROOT
-
-HEAD_DIM = 32
-CONTEXT = 256
-LONG_CONTEXT = 4096
-CAPACITY = 32
-VERSION = 3
+from tests.vllm.models import CAPACITY, CONTEXT, HEAD_DIM, VERSION, with_longer_context
 
 
 @pytest.fixture(scope="session")
@@ -88,9 +82,3 @@ def engine(
 def weights(models: tuple[Path, Path]) -> Path:
     """Of the second policy."""
     return models[1]
-
-
-def with_longer_context(config: Path) -> None:
-    """So that a test can interfere while an engine as fast as this one is at work."""
-    values = json.loads(config.read_bytes())
-    config.write_text(json.dumps({**values, "max_position_embeddings": LONG_CONTEXT}))

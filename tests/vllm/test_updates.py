@@ -15,7 +15,7 @@ from producers.rollout.vllm_engine.engine import VllmEngine
 from producers.rollout.vllm_engine.server import VllmServer
 from tests.builders.models import plain_logprobs, prompt
 from tests.builders.rollout.generation import Generation
-from tests.vllm.conftest import LONG_CONTEXT, VERSION
+from tests.vllm.models import LONG_CONTEXT, VERSION
 from tests.waiting import until
 
 pytestmark = pytest.mark.vllm

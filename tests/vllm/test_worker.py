@@ -21,7 +21,7 @@ from schemas.tokens import unpack
 from seamlessflow.demo.model import make_model
 from tests.builders.models import plain_logprobs
 from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
-from tests.vllm.conftest import HEAD_DIM, LONG_CONTEXT, with_longer_context
+from tests.vllm.models import HEAD_DIM, LONG_CONTEXT, with_longer_context
 from tests.waiting import until
 
 pytestmark = pytest.mark.vllm

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from infra.ports import free_port
+from tests.builders.trainer.chains import sampled, some_chains
 from tests.builders.trainer.models import open_tiny, write_tiny
 from tests.integration.trainer.gang_rank import settings
-from tests.unit.trainer.backends.test_torch_backend import sampled, some_chains
 from trainer.backends.backend import Backend, StepInput
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend

@@ -13,7 +13,7 @@ from infra.kafka.topics import create_topics
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.builders.trainer.models import write_tiny
-from tests.integration.trainer.test_trainer import Scheduler, environment
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 
 END_S = 60.0
 
@@ -22,7 +22,7 @@ END_S = 60.0
 def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         create_topics(broker.settings, [CONTROL, FLEET, TRAJECTORIES])
-        scheduler = Scheduler(broker.settings)
+        scheduler = ScriptedScheduler(broker.settings)
         settings = environment(broker.settings, write_tiny(tmp_path / "tiny"), tmp_path)
         with subprocess.Popen(
             [sys.executable, "-m", "trainer"], env=os.environ | settings, stderr=subprocess.PIPE

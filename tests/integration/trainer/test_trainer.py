@@ -6,15 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from infra.kafka.client import BEGINNING
-from infra.kafka.producer import Producer, TransactionalProducer
+from infra.kafka.producer import TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
 from infra.ports import free_port
@@ -22,17 +19,16 @@ from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry.tracing import telemetry
 from infra.weights.manifest import verify
 from schemas import records as r
-from schemas.records import Record, Trajectory
+from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from tests.builders.trainer.scripted_scheduler import TIMEOUT_S, ScriptedScheduler, environment
 from trainer.bootstrap import build
 from trainer.recovery.resume import surviving
 from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
 from trainer.settings import TrainerSettings
 from trainer.steps.trained import read_trained
 
-R = TypeVar("R", bound=Record)
-TIMEOUT_S = 240
 GROUP_SIZE = 6
 
 
@@ -67,125 +63,11 @@ def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> Non
     reader.close()
 
 
-class Scheduler:
-    """The least that trainers need of a scheduler: their roles, and a start for each batch."""
-
-    def __init__(
-        self, kafka: KafkaSettings, workers: Sequence[str] = ("w",), others: Sequence[str] = ()
-    ) -> None:
-        """`others`: workers that are in the gang and never answer."""
-        self._producer = Producer(kafka, "test-scheduler")
-        self._reader = Reader(kafka, "test-scheduler-reader")
-        self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING})
-        self._workers = workers
-        self._others = others
-        self._incarnations: dict[str, str] = {}
-        self._assignment = 0
-        self._gang_epoch = 0
-        self._acquired: set[int] = set()
-        self._batch: r.BatchReady | None = None
-        self.read: list[Record] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def send(self, record: Record) -> None:
-        self._producer.send(CONTROL.name, record)
-
-    def assign(self, role: str = "train") -> None:
-        self._gang_epoch += 1
-        self._acquired.clear()
-        for worker in self._workers:
-            self._assignment += 1
-            self.send(
-                r.RoleAssigned(
-                    epoch=1,
-                    at_ms=0,
-                    assignment=self._assignment,
-                    worker=worker,
-                    incarnation=self._incarnations[worker],
-                    role=role,
-                    gang_epoch=self._gang_epoch,
-                    reason="test",
-                    deadline_ms=2**60,
-                )
-            )
-
-    def of(self, kind: type[R]) -> list[R]:
-        return [record for record in self.read if isinstance(record, kind)]
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"read only {[type(one).__name__ for one in self.read]}")
-            self._stop.wait(0.02)
-
-    def wait_for_count(self, kind: type[Record], count: int) -> None:
-        self.wait_for(lambda: len(self.of(kind)) >= count)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(10)
-        self._reader.close()
-        self._producer.close()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            for received in self._reader.poll(0.1):
-                self.read.append(received.record)
-                self._react(received.record)
-
-    def _react(self, record: Record) -> None:
-        match record:
-            case r.WorkerHeartbeat() if self._incarnations.get(record.worker) != record.incarnation:
-                self._incarnations[record.worker] = record.incarnation
-                if len(self._incarnations) == len(self._workers):
-                    self.assign()
-            case r.RoleAcquired():
-                self._acquired.add(record.assignment)
-            case r.BatchReady():
-                self._batch = record
-        newest = set(range(self._assignment - len(self._workers) + 1, self._assignment + 1))
-        if self._batch is not None and self._assignment and newest <= self._acquired:
-            self.send(
-                r.StepStarted(
-                    epoch=1,
-                    at_ms=0,
-                    step=self._batch.step,
-                    gang="g",
-                    gang_epoch=self._gang_epoch,
-                    workers=(*self._workers, *self._others),
-                )
-            )
-            self._batch = None
-
-
 @pytest.fixture
-def scheduler(log: KafkaSettings) -> Iterator[Scheduler]:
-    scheduler = Scheduler(log)
+def scheduler(log: KafkaSettings) -> Iterator[ScriptedScheduler]:
+    scheduler = ScriptedScheduler(log)
     yield scheduler
     scheduler.close()
-
-
-def environment(kafka: KafkaSettings, model: Path, data: Path, **more: object) -> dict[str, str]:
-    settings: dict[str, object] = {
-        "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
-        "DATA_DIR": data,
-        "RUN__POLICY": "tiny",
-        "RUN__STEPS": 6,
-        "RUN__GROUPS_PER_STEP": 4,
-        "RUN__LAG": 100,
-        "POLICY__MODEL": model,
-        "TRAINER__WORKER": "w",
-        "TRAINER__DEVICE": "cpu",
-        "TRAINER__THREADS": 1,
-        "TRAINER__OPTIMIZER__LR": 0.02,
-        "TRAINER__HEARTBEAT_S": 0.2,
-        **more,
-    }
-    return {f"SEAMLESSFLOW_{name}": str(value) for name, value in settings.items()}
 
 
 class Running:
@@ -225,7 +107,7 @@ def started(
 
 def test_a_recorded_topic_is_learned_from_to_the_last_step(
     log: KafkaSettings,
-    scheduler: Scheduler,
+    scheduler: ScriptedScheduler,
     sessions: list[Trajectory],
     model: Path,
     tmp_path: Path,
@@ -253,7 +135,7 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
 
 def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     log: KafkaSettings,
-    scheduler: Scheduler,
+    scheduler: ScriptedScheduler,
     sessions: list[Trajectory],
     model: Path,
     tmp_path: Path,
@@ -285,7 +167,7 @@ def test_each_step_is_reported_in_the_order_that_survives_a_kill(
 @pytest.mark.slow
 def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
     log: KafkaSettings,
-    scheduler: Scheduler,
+    scheduler: ScriptedScheduler,
     sessions: list[Trajectory],
     model: Path,
     tmp_path: Path,
@@ -321,7 +203,7 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
 
 def test_the_device_goes_to_rollout_and_comes_back(
     log: KafkaSettings,
-    scheduler: Scheduler,
+    scheduler: ScriptedScheduler,
     model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -371,7 +253,7 @@ def test_two_trainer_processes_train_as_a_gang(
         more |= {"RUN__STEPS": 3, "TRAINER__WORKER": f"w{rank}"}
         env = os.environ | environment(log, model, tmp_path, **more)
         processes.append(subprocess.Popen([sys.executable, "-m", "trainer"], env=env))
-    scheduler = Scheduler(log, ["w0", "w1"])
+    scheduler = ScriptedScheduler(log, ["w0", "w1"])
     try:
         assert [process.wait(2 * TIMEOUT_S) for process in processes] == [0, 0]
         scheduler.wait_for_count(r.RunFinished, 1)
@@ -391,7 +273,7 @@ def test_two_trainer_processes_train_as_a_gang(
 
 def test_a_second_leader_on_the_same_log_ends_with_an_error(
     log: KafkaSettings,
-    scheduler: Scheduler,
+    scheduler: ScriptedScheduler,
     model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -412,7 +294,7 @@ def test_a_gang_larger_than_the_back_end_is_a_typed_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record_sessions(log, sessions)
-    scheduler = Scheduler(log, others=["w2"])
+    scheduler = ScriptedScheduler(log, others=["w2"])
     running = started(monkeypatch, log, model, tmp_path)
     with pytest.raises(GangMismatch, match="w, w2"):
         running.join()

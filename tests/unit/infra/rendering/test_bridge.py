@@ -8,8 +8,8 @@ from infra.rendering.library import library_renderer
 from infra.rendering.settings import RendererSettings
 from infra.rendering.tokenizer import Tokenizer
 from schemas.tokens import pack
+from tests.builders.messages import ASKED, TOLD, Message
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
-from tests.unit.infra.rendering.test_renderer import ASKED, TOLD, Message
 
 SAMPLES = [make_renderer().encode("an answer<|im_end|>")]
 

@@ -9,8 +9,8 @@ from infra.rendering.settings import RendererError, RendererSettings
 from infra.rendering.tokenizer import Tokenizer
 from infra.rendering.tool_calls import ToolCall
 from schemas.tokens import pack
+from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
 from tests.builders.tokenizers import byte_tokenizer, make_renderer
-from tests.unit.infra.rendering.test_renderer import ASKED, TOLD, TOOLS, Message, called
 
 EMPTY_THINKING = "<think>\n\n</think>\n\n"
 

@@ -11,32 +11,14 @@ from infra.rendering.settings import RendererError, RendererSettings, rendering_
 from infra.rendering.tokenizer import Tokenizer
 from producers.gateway.dialects.openai_responses.request import parse as parse_responses
 from schemas.tokens import unpack
+from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
 from tests.builders.tokenizers import MARKUP_TOKENS, byte_tokenizer, make_renderer
 from tests.paths import CODEX_REQUEST
 
 FAMILIES = ("qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "prime-qwen3")
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "act", "parameters": {"type": "object", "properties": {}}},
-    }
-]
 CODEX = CODEX_REQUEST
-ASKED = {"role": "user", "content": "one"}
-TOLD = {"role": "tool", "tool_call_id": "c", "content": "four"}
 ASKED_AGAIN = {"role": "user", "content": "two"}
-
-Message = Mapping[str, object]
-
-
-def called(arguments: str) -> Message:
-    function = {"name": "act", "arguments": arguments}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c", "type": "function", "function": function}],
-    }
 
 
 class TestRender:

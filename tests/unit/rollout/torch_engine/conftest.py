@@ -1,6 +1,6 @@
 """Engines that are closed when their test ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,8 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-
-StartEngine = Callable[..., TorchEngine]
+from tests.builders.engines.torch_engine import StartEngine
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ import pytest
 from transformers import PreTrainedModel
 
 from producers.rollout.engine.contract import SamplingParams
+from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import (
     greedy_by_generate,
     model,
@@ -15,7 +16,6 @@ from tests.builders.models import (
     prompt,
 )
 from tests.builders.rollout.generation import Generation
-from tests.unit.rollout.torch_engine.conftest import StartEngine
 
 TOLERANCE = 1e-4
 

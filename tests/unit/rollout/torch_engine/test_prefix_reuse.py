@@ -6,9 +6,9 @@ import numpy as np
 
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.torch_engine.engine import TorchEngine
+from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation
-from tests.unit.rollout.torch_engine.conftest import StartEngine
 
 
 def run(

@@ -8,9 +8,9 @@ import pytest
 from producers.rollout.engine.contract import SamplingParams, TokenChunk
 from producers.rollout.engine.errors import EngineStateInvalid, PromptTooLong, RequestInvalid
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import CONTEXT, VOCABULARY, model, prompt
 from tests.builders.rollout.generation import Generation, as_bytes
-from tests.unit.rollout.torch_engine.conftest import StartEngine
 from tests.waiting import until
 
 LONG = SamplingParams(CONTEXT)

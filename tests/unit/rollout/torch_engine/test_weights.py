@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import EngineStateInvalid, WeightsRejected
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from tests.builders.engines.torch_engine import StartEngine
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation
-from tests.unit.rollout.torch_engine.conftest import StartEngine
 
 TOLERANCE = 1e-4
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample, write_tiny
-from tests.builders.trainer.trajectories import Run, trajectory
+from tests.builders.trainer.chains import sampled, some_chains
+from tests.builders.trainer.models import open_tiny, write_tiny
 from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.chains import Chain, chains
+from trainer.data.chains import Chain
 from trainer.data.packing import Layout, pack
 from trainer.settings import LossSection, TrainerSection
 
@@ -22,27 +22,6 @@ SETTINGS = TrainerSection(device="cpu", threads=1)
 @pytest.fixture(scope="module")
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("tiny"))
-
-
-def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
-    """Two-turn chains of uneven length with made-up log-probs near those of a model."""
-    random = np.random.default_rng(seed)
-    return [one_chain(random) for _ in range(count)]
-
-
-def one_chain(random: np.random.Generator) -> Chain:
-    def ids() -> list[int]:
-        return [int(i) for i in random.integers(0, VOCABULARY, random.integers(1, 9))]
-
-    def run(origin: str, parent: int, before: list[int]) -> Run:
-        new = ids()
-        said = [float(x) for x in random.normal(-3.5, 0.5, len(new))]
-        return Run(new, origin, f"t{parent}", parent, len(before), logprobs=said)
-
-    runs = [run("prompt", -1, [])]
-    for number, origin in enumerate(["policy", "tool", "policy"]):
-        runs.append(run(origin, number, list(runs[-1].ids)))
-    return chains(trajectory(runs), "tiny").chains[0]
 
 
 def step(
@@ -123,23 +102,6 @@ def test_a_step_without_a_trained_token_leaves_the_weights_alone(
     backend.write_weights(tmp_path)
     before, after = (dict(open_tiny(at).named_parameters()) for at in (model_directory, tmp_path))
     assert_equal({n: p.data for n, p in after.items()}, {n: p.data for n, p in before.items()}, 0)
-
-
-def sampled(directory: Path, version: int, seed: int = 0) -> list[Chain]:
-    """Chains sampled from the weights of a directory, with its exact log-probs."""
-    torch.manual_seed(seed)
-    model = open_tiny(directory)
-    found: list[Chain] = []
-    for first in range(4):
-        prompt = [first, 5]
-        answer = sample(model, prompt, 6)
-        said = logprobs(model, [*prompt, *answer])[2:]
-        runs = [
-            Run(prompt, "prompt"),
-            Run(answer, parent=0, parent_end=2, versions=[version] * 6, logprobs=said),
-        ]
-        found.extend(chains(trajectory(runs), "tiny").chains)
-    return found
 
 
 def test_an_engine_with_the_same_weights_has_no_mismatch(model_directory: Path) -> None:

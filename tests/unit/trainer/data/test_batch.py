@@ -4,29 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders.trainer.trajectories import one_turn
-from trainer.data.advantages import grpo
-from trainer.data.batch import Batch, BatchRules, facts, prepare, select
+from tests.builders.trainer.groups import NOW, RULES, group, session
+from trainer.data.batch import Batch, facts, prepare, select
 from trainer.data.grouping import Group
-from trainer.data.sessions import ValidSession, read
 from trainer.data.staleness import GroupAdmission, StepClock, awaited
-
-RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
-NOW = StepClock({}, now=3)
-
-
-def session(name: str, reward: float, version: int = 3, length: int = 3) -> ValidSession:
-    found = read(one_turn(name, reward, version, length), "tiny", 0, 0)
-    assert isinstance(found, ValidSession)
-    return found
-
-
-def group(name: str, *rewards: float, version: int = 3, length: int = 3) -> Group:
-    sessions = [
-        session(f"{name}.{number}.0", reward, version, length)
-        for number, reward in enumerate(rewards)
-    ]
-    return Group(name, tuple(sessions))
 
 
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:

@@ -1,7 +1,6 @@
 """Checkpoints, publications, settings: what is on disk is complete and belongs to this run."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from infra.weights.manifest import verify
 from infra.weights.versions import versions
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.records import control
-from trainer.backends.backend import ModelUnusable, StepInput
+from tests.builders.trainer.stub_backend import StubBackend
+from trainer.backends.backend import ModelUnusable
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
 from trainer.recovery.control_state import ControlState
@@ -23,43 +23,6 @@ from trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
 from trainer.steps.publication import Publication
 
 LOG = "cluster/prefix."
-
-
-class StubBackend:
-    """A back end whose weights are a text."""
-
-    dtype = "float32"
-
-    def __init__(self, text: str = "w0") -> None:
-        self.text = text
-
-    def train(self, step: StepInput) -> Mapping[str, float]:
-        return {}
-
-    def remember(self, version: int) -> None:
-        pass
-
-    def remembered(self) -> Sequence[int]:
-        return ()
-
-    def write_weights(self, directory: Path) -> None:
-        (directory / "model.safetensors").write_text(self.text)
-        (directory / "config.json").write_text('{"from": "backend"}')
-
-    def save(self, directory: Path) -> None:
-        (directory / "weights.safetensors").write_text(self.text)
-
-    def load(self, directory: Path | None, version: int) -> None:
-        pass
-
-    def rest(self) -> None:
-        pass
-
-    def acquire(self) -> None:
-        pass
-
-    def release(self) -> int:
-        return 0
 
 
 def some(version: int) -> Checkpoint:

@@ -11,8 +11,8 @@ from infra.kafka.producer import Producer
 from infra.settings import TelemetrySettings
 from infra.telemetry.tracing import telemetry
 from schemas.records import Record
-from tests.unit.trainer.data.test_batch import NOW, RULES, group
-from tests.unit.trainer.recovery.test_checkpoint import StubBackend
+from tests.builders.trainer.groups import NOW, RULES, group
+from tests.builders.trainer.stub_backend import StubBackend
 from trainer.data.batch import Batch, prepare
 from trainer.settings import PolicySection, TrainerSettings
 from trainer.steps.one_step import StepFenced, StepOrder, StepRunner

@@ -1,0 +1,7 @@
+"""The function that starts a torch engine in tests."""
+
+from collections.abc import Callable
+
+from producers.rollout.torch_engine.engine import TorchEngine
+
+StartEngine = Callable[..., TorchEngine]

@@ -1,0 +1,48 @@
+"""Chains to train on: made up, or sampled from a tiny model."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
+from tests.builders.trainer.trajectories import Run, trajectory
+from trainer.data.chains import Chain, chains
+
+
+def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
+    """Two-turn chains of uneven length with made-up log-probs near those of a model."""
+    random = np.random.default_rng(seed)
+    return [one_chain(random) for _ in range(count)]
+
+
+def one_chain(random: np.random.Generator) -> Chain:
+    def ids() -> list[int]:
+        return [int(i) for i in random.integers(0, VOCABULARY, random.integers(1, 9))]
+
+    def run(origin: str, parent: int, before: list[int]) -> Run:
+        new = ids()
+        said = [float(x) for x in random.normal(-3.5, 0.5, len(new))]
+        return Run(new, origin, f"t{parent}", parent, len(before), logprobs=said)
+
+    runs = [run("prompt", -1, [])]
+    for number, origin in enumerate(["policy", "tool", "policy"]):
+        runs.append(run(origin, number, list(runs[-1].ids)))
+    return chains(trajectory(runs), "tiny").chains[0]
+
+
+def sampled(directory: Path, version: int, seed: int = 0) -> list[Chain]:
+    """Chains sampled from the weights of a directory, with its exact log-probs."""
+    torch.manual_seed(seed)
+    model = open_tiny(directory)
+    found: list[Chain] = []
+    for first in range(4):
+        prompt = [first, 5]
+        answer = sample(model, prompt, 6)
+        said = logprobs(model, [*prompt, *answer])[2:]
+        runs = [
+            Run(prompt, "prompt"),
+            Run(answer, parent=0, parent_end=2, versions=[version] * 6, logprobs=said),
+        ]
+        found.extend(chains(trajectory(runs), "tiny").chains)
+    return found

@@ -1,0 +1,27 @@
+"""Groups of one-turn sessions, and the rules by which a batch is made of them."""
+
+from tests.builders.trainer.trajectories import one_turn
+from trainer.data.advantages import grpo
+from trainer.data.batch import BatchRules
+from trainer.data.grouping import Group
+from trainer.data.sessions import ValidSession, read
+from trainer.data.staleness import StepClock
+
+RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+
+
+NOW = StepClock({}, now=3)
+
+
+def session(name: str, reward: float, version: int = 3, length: int = 3) -> ValidSession:
+    found = read(one_turn(name, reward, version, length), "tiny", 0, 0)
+    assert isinstance(found, ValidSession)
+    return found
+
+
+def group(name: str, *rewards: float, version: int = 3, length: int = 3) -> Group:
+    sessions = [
+        session(f"{name}.{number}.0", reward, version, length)
+        for number, reward in enumerate(rewards)
+    ]
+    return Group(name, tuple(sessions))

@@ -1,0 +1,21 @@
+"""The Python files of the project, for tests that read code."""
+
+import ast
+from pathlib import Path
+
+from tests.paths import ROOT
+
+PRODUCT = ("schemas", "infra", "producers", "consumers", "scheduler", "trainer", "seamlessflow")
+
+
+def modules(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in found if path.name != "__init__.py"]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
