@@ -79,6 +79,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        # `Exchange.body` then needs no timer.
         self.scope[BODY_IS_HERE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 

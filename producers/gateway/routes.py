@@ -14,6 +14,7 @@ from producers.gateway.dialects.openai_responses import request as responses_req
 from producers.gateway.dialects.openai_responses import response as responses_response
 
 
+# Functions of a class would be bound as methods, hence `staticmethod`.
 class OpenAiChat:
     """Dialect of `POST /v1/chat/completions`."""
 

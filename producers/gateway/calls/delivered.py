@@ -67,6 +67,7 @@ def _missing_calls(
             sent[call["index"]] = sent.get(call["index"], 0) + len(arguments)
     rest: list[dict[str, object]] = []
     for index, call in enumerate(calls):
+        # The first delta of a call has its id and name; only arguments can be missing after it.
         if index not in sent:
             rest.append({"index": index, **call})
         elif tail := call["function"]["arguments"][sent[index] :]:

@@ -34,6 +34,7 @@ class Keys:
             _digest(key.get_secret_value().encode()): name for name, key in (api_keys or {}).items()
         }
         self._admin_key = (admin_key or derived_admin_key(secret)).encode()
+        # An agent makes all its calls with one key, so its signature is checked once.
         self.session_of = lru_cache(_KEYS_KEPT)(self._session_of)
         """Function that returns the session of a key, or None if this secret did not sign it."""
 

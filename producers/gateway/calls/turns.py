@@ -109,6 +109,7 @@ class Turns:
     def _call(
         self, request: CanonicalRequest, caller: Caller, headers: Mapping[bytes, bytes]
     ) -> Call:
+        # The random id of the instance makes turn ids unique among all gateways.
         turn_id = f"{self._link.instance}{next(self._numbers):x}"
         span = self._telemetry.span(
             "chat",

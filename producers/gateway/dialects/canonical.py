@@ -55,6 +55,7 @@ class CanonicalRequest:
             (self.previous_turn or "").encode(),
             *self.messages,
         )
+        # JSON has no zero bytes, so different parts never join to the same bytes.
         decisive = b"\0".join(parts)
         return [xxhash.xxh3_128_digest(decisive, seed=choice) for choice in range(self.choices)]
 

@@ -79,6 +79,7 @@ def call_arguments(place: str, value: object) -> str:
     if _is_wrapped_text(value):
         return str(value[_TEXT])
     try:
+        # json writes a space after each comma and colon, as most models do; orjson does not.
         return json.dumps(value, ensure_ascii=False)
     except RecursionError as error:
         raise bad(place, f"{place} is nested too deeply") from error

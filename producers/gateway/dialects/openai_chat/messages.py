@@ -56,6 +56,7 @@ def _refuse_lone_answers(messages: list[Message]) -> None:
             raise bad(where, f"{where} is {call!r}, no call of the assistant message before it")
 
 
+# Most messages take this way, which saves reading each member.
 def _is_plain(message: object) -> bool:
     """Return whether a message, like most, is canonical but for the order of its two members."""
     return (

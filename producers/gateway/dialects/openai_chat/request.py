@@ -77,6 +77,7 @@ def _template_args(value: object) -> bytes | None:
 def _tool_choice(value: object, names: frozenset[str]) -> str:
     match value:
         case "auto" | "none":
+            # Without tools there is no choice; one value gives equal calls equal hashes.
             return str(value) if names else "auto"
         case "required":
             wanted = "required"

@@ -68,6 +68,7 @@ class ChatEvents(OpenAiEvents):
 def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
     message = answer.message or b'{"role":"assistant","content":null}'
     if b'"content":' not in message:
+        # The vendor's answers always have the member, also those of calls alone.
         message = orjson.dumps({**orjson.loads(message), "content": None})
     return {
         "index": number,

@@ -36,6 +36,7 @@ def item_id(kind: str, turn_id: str, index: int) -> str:
 
 def turn_of_item(item: Mapping[str, Any]) -> str | None:
     """Return the turn that sampled an item, or None if the item has no id of ours."""
+    # A call's `call_id` names its turn; agents need not send the item's own id.
     named = item.get("call_id")
     turn = turn_of_tool_call(named) if isinstance(named, str) else None
     item_name = item.get("id")
@@ -90,6 +91,7 @@ def call_item(
 ) -> Item:
     """Return a sampled call as an item, in the name and form in which its tool was offered."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
+    # A model may call a tool that was never offered; the agent gets it as a function.
     tool = offered.get(name, Offered("function", name))
     action = _action(arguments) if tool.kind == LOCAL_SHELL else None
     shared = {"call_id": call["id"], "status": status}
@@ -114,6 +116,7 @@ def call_item(
 def custom_call(item: Mapping[str, Any], text: str) -> dict[str, object]:
     """Return the call that was sampled for a `custom_tool_call` with this input."""
     spelt = _spelling(item)
+    # The spelling counts only if the agent did not change the input.
     arguments = spelt if spelt is not None and _input(spelt) == text else _wrapped(text)
     name = function_name(str(item["name"]), item.get("namespace"))
     return tool_call(str(item["call_id"]), name, arguments)

@@ -76,6 +76,7 @@ def _tools(request: Mapping[str, Any]) -> list[Any]:
     if not isinstance(tools, list):
         raise bad("tools", "tools must be a list")
     tools = tools + additional_tools(request.get("input"))
+    # Refuses tools that the answer could not repeat as JSON.
     ordered_json(tools, "tools")
     return tools
 
@@ -111,6 +112,7 @@ def _sampling(request: Mapping[str, Any], wants_logprobs: bool) -> Sampling:
     schema = _answer_format(request.get("text", {}))
     if schema is not None:
         more["json_schema"] = schema
+    # `sampling` reads token limits of the other dialects, which mean nothing in this one.
     return sampling(
         {name: request[name] for name in request if name not in _OF_OTHER_DIALECTS}, **more
     )

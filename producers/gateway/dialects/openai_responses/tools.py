@@ -43,6 +43,7 @@ def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, o
         found = _tool(where, namespace, tool)
         if found is None:
             continue
+        # An agent may send one tool twice, but not two tools of one name.
         if read.setdefault(found[0].function, found) != found:
             raise bad(f"{where}.name", f"{where} has the name of another: {found[0].function!r}")
     return dict(read.values())
