@@ -5,7 +5,6 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from typing import NamedTuple
 
 from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
@@ -16,20 +15,6 @@ from schemas.topics import TRAJECTORIES
 # A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
 # and spans of a node, and everything else in the record.
 _BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
-
-
-class _Merged(NamedTuple):
-    """All nodes of a session, joined in the order of their ids."""
-
-    tokens: bytes
-    logprobs: bytes
-    loss_mask: bytes
-    spans: tuple[VersionSpan, ...]
-    nodes: tuple[TrajectoryNode, ...]
-    versions: set[int]
-    """Policy versions of the trained tokens."""
-    masked_tokens: Counter[str]
-    """Sampled tokens that are not trained, by reason."""
 
 
 def trajectory(
@@ -68,7 +53,9 @@ def _whole(session: Session, partition: int) -> Trajectory:
     opened, closed = session.opened, session.closed
     if closed is None or session.finalized_at_ms is None:
         raise ValueError(f"session {opened.session_id} is not finalized")
-    merged = _merge(session)
+    nodes, reasons = session.tree.nodes, masked_reasons(session)
+    starts, versions = _starts(nodes), _trained_versions(nodes, reasons)
+    masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     return Trajectory(
         session_id=opened.session_id,
         policy=opened.policy,
@@ -82,22 +69,23 @@ def _whole(session: Session, partition: int) -> Trajectory:
         min_group_size=opened.min_group_size,
         pinned_version=opened.pinned_version,
         metadata=opened.metadata,
-        tokens=merged.tokens,
-        logprobs=merged.logprobs,
-        loss_mask=merged.loss_mask,
-        spans=merged.spans,
-        nodes=merged.nodes,
+        tokens=b"".join(node.ids for node in nodes),
+        # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
+        logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
+        loss_mask=b"".join(masks),
+        spans=_spans(nodes, starts),
+        nodes=_nodes(session, starts, reasons),
         rewards=tuple(session.rewards.values()),
         status=_status(session, closed.status),
         reason=closed.reason,
         cause=closed.cause,
         creation_version=opened.creation_version,
-        version_min=min(merged.versions, default=None),
-        version_max=max(merged.versions, default=None),
+        version_min=min(versions, default=None),
+        version_max=max(versions, default=None),
         turns=len(session.turns),
         interrupted_turns=sum(turn.interruptions > 0 for turn in session.turns.values()),
         match_rules=Counter(turn.started.match_rule for turn in session.turns.values()),
-        masked_tokens=merged.masked_tokens,
+        masked_tokens=_masked_tokens(nodes, masks, reasons),
         ignored_events=session.ignored,
         tokenizer_hash=opened.tokenizer_hash,
         partition=partition,
@@ -107,25 +95,6 @@ def _whole(session: Session, partition: int) -> Trajectory:
         closed_at_ms=closed.at_ms,
         finalized_at_ms=session.finalized_at_ms,
         fold_version=FOLD_VERSION,
-    )
-
-
-def _merge(session: Session) -> _Merged:
-    nodes, reasons = session.tree.nodes, masked_reasons(session)
-    starts, turn_rewards = _starts(nodes), _turn_rewards(session)
-    masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
-    return _Merged(
-        tokens=b"".join(node.ids for node in nodes),
-        # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
-        logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
-        loss_mask=b"".join(masks),
-        spans=_spans(nodes, starts),
-        nodes=tuple(
-            _node(session, node, start, reasons, turn_rewards)
-            for node, start in zip(nodes, starts, strict=True)
-        ),
-        versions=_trained_versions(nodes, reasons),
-        masked_tokens=_masked_tokens(nodes, masks, reasons),
     )
 
 
@@ -218,6 +187,16 @@ def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
         for span in node.spans
         if span.version_min == span.version_max
     }
+
+
+def _nodes(
+    session: Session, starts: list[int], reasons: dict[int, str]
+) -> tuple[TrajectoryNode, ...]:
+    turn_rewards = _turn_rewards(session)
+    return tuple(
+        _node(session, node, start, reasons, turn_rewards)
+        for node, start in zip(session.tree.nodes, starts, strict=True)
+    )
 
 
 def _node(
