@@ -21,9 +21,9 @@ CALLERS = Callers(KEYS, SETTINGS)
 ADMIN = derived_admin_key(SECRET)
 
 
-def bearing(token: str, **named: str) -> dict[bytes, bytes]:
+def bearing(key: str, **named: str) -> dict[bytes, bytes]:
     more = {name.replace("_", "-").encode(): value.encode() for name, value in named.items()}
-    return {b"authorization": b"Bearer " + token.encode(), **more}
+    return {b"authorization": b"Bearer " + key.encode(), **more}
 
 
 def session(headers: dict[bytes, bytes], path: str | None = None) -> tuple[str, bool]:
@@ -38,12 +38,12 @@ def status(headers: dict[bytes, bytes], path: str | None = None) -> int:
     return refused.value.status
 
 
-def test_a_token_stands_for_its_own_session_whatever_the_harness_calls_it() -> None:
-    token = KEYS.session_key("s")
-    assert session(bearing(token)) == ("s", False)
-    assert session(bearing(token), "s") == ("s", False)
-    assert session(bearing(token, x_session_id="mine")) == ("s", False)
-    assert status(bearing(token), "other") == 403
+def test_a_key_stands_for_its_own_session_whatever_the_harness_calls_it() -> None:
+    key = KEYS.session_key("s")
+    assert session(bearing(key)) == ("s", False)
+    assert session(bearing(key), "s") == ("s", False)
+    assert session(bearing(key, x_session_id="mine")) == ("s", False)
+    assert status(bearing(key), "other") == 403
 
 
 def test_the_admin_key_acts_for_the_session_in_the_path_or_header() -> None:

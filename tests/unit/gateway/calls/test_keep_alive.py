@@ -41,14 +41,14 @@ def clock() -> Iterator[Hours]:
     loop.close()
 
 
-def test_silence_is_noticed_again_and_again(clock: Hours) -> None:
+def test_it_expires_again_and_again_without_a_restart(clock: Hours) -> None:
     noticed: list[float] = []
     KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     clock.until(46)
     assert noticed == [15, 30, 45]
 
 
-def test_who_hears_something_is_told_only_after_a_whole_silence(clock: Hours) -> None:
+def test_a_restart_begins_the_whole_time_again(clock: Hours) -> None:
     noticed: list[float] = []
     timer = KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     for second in range(100):
@@ -59,7 +59,7 @@ def test_who_hears_something_is_told_only_after_a_whole_silence(clock: Hours) ->
     assert noticed == [114]
 
 
-def test_nobody_is_told_after_the_end(clock: Hours) -> None:
+def test_it_never_expires_after_cancel(clock: Hours) -> None:
     noticed: list[float] = []
     timer = KeepAliveTimer(clock, PATIENCE_S, lambda: noticed.append(clock.now))
     clock.until(20)

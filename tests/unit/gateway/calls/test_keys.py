@@ -7,8 +7,8 @@ SECRET = "a secret of the gateways"
 KEYS = Keys(SECRET)
 
 
-def bearing(token: str) -> dict[bytes, bytes]:
-    return {b"authorization": b"Bearer " + token.encode()}
+def bearing(key: str) -> dict[bytes, bytes]:
+    return {b"authorization": b"Bearer " + key.encode()}
 
 
 def status_of(error: pytest.ExceptionInfo[ApiError]) -> int:
@@ -16,14 +16,14 @@ def status_of(error: pytest.ExceptionInfo[ApiError]) -> int:
 
 
 @pytest.mark.parametrize("session", ["s", "run-1.0.2", "with.dots:and@more", "ä"])
-def test_a_token_names_its_session_to_every_gateway_with_the_secret(session: str) -> None:
-    token = KEYS.session_key(session)
-    assert token.startswith("sf-")
-    assert Keys(SECRET).session_of(token.encode()) == session
+def test_a_key_names_its_session_to_every_gateway_with_the_secret(session: str) -> None:
+    key = KEYS.session_key(session)
+    assert key.startswith("sf-")
+    assert Keys(SECRET).session_of(key.encode()) == session
 
 
 @pytest.mark.parametrize(
-    "token",
+    "key",
     [
         b"",
         b"sf-",
@@ -39,8 +39,8 @@ def test_a_token_names_its_session_to_every_gateway_with_the_secret(session: str
         derived_admin_key(SECRET).encode(),
     ],
 )
-def test_a_token_that_was_not_signed_with_the_secret_names_no_session(token: bytes) -> None:
-    assert KEYS.session_of(token) is None
+def test_a_key_that_was_not_signed_with_the_secret_names_no_session(key: bytes) -> None:
+    assert KEYS.session_of(key) is None
 
 
 def test_a_changed_session_voids_the_signature() -> None:
@@ -56,7 +56,7 @@ def test_the_admin_key_is_the_one_set_or_made_of_the_secret() -> None:
     assert not KEYS.is_admin(b"")
 
 
-def test_a_session_token_is_no_admin_key() -> None:
+def test_a_session_key_is_no_admin_key() -> None:
     KEYS.require_admin(bearing(derived_admin_key(SECRET)))
     for headers, status in ((bearing(KEYS.session_key("s")), 403), ({}, 401)):
         with pytest.raises(ApiError) as error:
@@ -72,7 +72,7 @@ def test_any_valid_key_may_list_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "token"),
+    ("header", "key"),
     [
         (b"Bearer abc", b"abc"),
         (b"bearer  abc ", b"abc"),
@@ -81,8 +81,8 @@ def test_any_valid_key_may_list_models() -> None:
         (b"", b""),
     ],
 )
-def test_the_bearer_scheme_is_read_in_any_case(header: bytes, token: bytes) -> None:
-    assert key_of({b"authorization": header}) == token
+def test_the_bearer_scheme_is_read_in_any_case(header: bytes, key: bytes) -> None:
+    assert key_of({b"authorization": header}) == key
 
 
 def test_an_api_key_header_counts_where_there_is_no_bearer() -> None:

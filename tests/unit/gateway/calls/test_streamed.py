@@ -47,7 +47,7 @@ def text(data: bytes, choice: int = 0) -> str:
     return read
 
 
-def test_a_client_that_waits_hears_that_its_turn_is_held() -> None:
+def test_a_delta_without_tokens_is_a_keep_alive() -> None:
     answer = streamed()
     held = delta()
 

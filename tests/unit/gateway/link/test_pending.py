@@ -10,7 +10,7 @@ class Waiter:
     for_turn: bool = True
 
 
-def test_a_reply_goes_to_who_waits_for_it() -> None:
+def test_a_reply_goes_to_the_call_that_waits_for_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     one, other = Waiter("a"), Waiter("b")
     pending.add(one)
@@ -19,7 +19,7 @@ def test_a_reply_goes_to_who_waits_for_it() -> None:
     assert list(pending.route(finished(turn_id="c"))) == []
 
 
-def test_nobody_who_left_is_found() -> None:
+def test_a_call_that_left_gets_no_reply() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
@@ -39,7 +39,7 @@ def test_a_retry_waits_for_the_turn_it_joined() -> None:
     assert len(pending) == 0
 
 
-def test_a_turn_is_left_alone_only_when_nobody_waits_for_it() -> None:
+def test_the_last_call_that_leaves_a_turn_is_known() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     first, retry = Waiter("original"), Waiter("retry")
     pending.add(first)
@@ -59,14 +59,14 @@ def test_a_repeated_join_changes_nothing() -> None:
     assert list(pending.route(finished(turn_id="original"))) == [retry]
 
 
-def test_a_refused_turn_is_told_to_who_waits_for_it() -> None:
+def test_a_refusal_goes_to_the_call_that_waits_for_the_turn() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
     assert list(pending.route(answered("a", turn_id="a", status=404))) == [waiter]
 
 
-def test_that_a_turn_was_accepted_is_no_answer_to_it() -> None:
+def test_the_acceptance_of_a_turn_is_no_answer_to_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
     waiter = Waiter("a")
     pending.add(waiter)
