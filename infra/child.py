@@ -63,7 +63,7 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return not self._exited.is_set()
 
     def wait(self, timeout_s: float) -> bool:

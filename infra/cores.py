@@ -1,17 +1,17 @@
-"""How processes that share a machine's cores take turns."""
+"""Scheduling class of processes that share a machine's cores."""
 
 import os
 from contextlib import suppress
 
 
 def share_cores() -> None:
-    """From now on this thread waits its turn when it wakes, on Linux; so does all that it starts.
+    """Put this thread, and all that it starts, into Linux's scheduling class `SCHED_BATCH`.
 
-    A record wakes somebody at every hop. Where all cores are busy, each wake-up would interrupt
-    whoever computes, for a record alone: as `SCHED_BATCH` the next one finds several. On two cores
-    that is 1,300 against 2,000 calls a second through gateway, broker, manager and worker, with
-    two thirds of the CPU; where a core is free nothing changes. A policy that somebody chose
-    stays, and so does what a kernel refuses.
+    A record wakes a process at every hop. When all cores are busy, each wake-up would interrupt a
+    process that computes, for one record; in `SCHED_BATCH` a process waits its turn and then finds
+    several. On two cores that is 2,000 instead of 1,300 calls a second through gateway, broker,
+    manager and worker, with two thirds of the CPU; while a core is free nothing changes. A class
+    that the user chose stays. Does nothing where the kernel refuses or there is no such class.
     """
     if not hasattr(os, "sched_setscheduler"):
         return

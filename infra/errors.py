@@ -1,4 +1,4 @@
-"""The errors of every part, all below `SeamlessFlowError`. Each carries the facts to act on."""
+"""Errors that several parts raise, all below `SeamlessFlowError`. Each carries facts to act on."""
 
 
 class SeamlessFlowError(Exception):
@@ -6,7 +6,7 @@ class SeamlessFlowError(Exception):
 
 
 class SettingsRejected(SeamlessFlowError):
-    """A setting has a value that what it is meant for refuses."""
+    """A setting was refused by the part that uses it, such as librdkafka."""
 
     def __init__(self, variable: str, reason: str) -> None:
         self.variable = variable
@@ -28,7 +28,7 @@ class KafkaUnavailable(SeamlessFlowError):
 
 
 class JarRejected(SeamlessFlowError):
-    """A file of the embedded broker is not the one that was locked; it was not run."""
+    """A jar of the embedded broker does not have its locked SHA-256; it was not run."""
 
     def __init__(self, path: str, expected_sha256: str, actual_sha256: str) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class JarRejected(SeamlessFlowError):
 
 
 class JarsUnavailable(SeamlessFlowError):
-    """Files of the embedded broker are neither in the cache nor to be had from the repository."""
+    """Jars of the embedded broker are not in the cache and could not be fetched."""
 
     def __init__(self, missing: int, cache: str, reason: str) -> None:
         self.missing = missing
@@ -54,7 +54,7 @@ class JarsUnavailable(SeamlessFlowError):
 
 
 class BrokerFailed(SeamlessFlowError):
-    """The embedded broker did not start as asked; `log_tail` is the end of its log."""
+    """The embedded broker did not start; `log_tail` is the end of its log."""
 
     def __init__(self, reason: str, data_dir: str, log_tail: str = "") -> None:
         self.reason = reason
@@ -78,7 +78,7 @@ class DeliveryFailed(SeamlessFlowError):
 
 
 class TopicMismatch(SeamlessFlowError):
-    """A topic exists with another partition count than the contract says."""
+    """A topic exists with another partition count than `schemas/topics.py` gives it."""
 
     def __init__(self, topic: str, wanted: int, found: int) -> None:
         self.topic = topic
@@ -91,7 +91,7 @@ class TopicMismatch(SeamlessFlowError):
 
 
 class TopicMissing(SeamlessFlowError):
-    """The cluster answers and does not have the topic; `topic` is its full name."""
+    """The cluster answers but does not have the topic; `topic` is its full name."""
 
     def __init__(self, topic: str, bootstrap_servers: str) -> None:
         self.topic = topic
@@ -102,7 +102,7 @@ class TopicMissing(SeamlessFlowError):
 
 
 class TransactionFailed(SeamlessFlowError):
-    """A transaction did not end as asked; its producer must not be used again."""
+    """A transaction failed; its producer must not be used again."""
 
     def __init__(self, transactional_id: str, reason: str) -> None:
         self.transactional_id = transactional_id

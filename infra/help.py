@@ -1,4 +1,7 @@
-"""What `--help` of a process says: every setting with its variable, type, default and meaning."""
+"""Text of `--help`: every setting with its variable, type, default and meaning.
+
+Not the help of pydantic-settings: that lists flags, and no process takes its settings as flags.
+"""
 
 from collections.abc import Iterator
 from types import EllipsisType, NoneType, UnionType
@@ -10,7 +13,7 @@ from pydantic_core import PydanticUndefined
 
 
 def describe(settings: type[BaseModel], prefix: str) -> str:
-    """One paragraph a setting, in the order of the class."""
+    """Return one paragraph for each setting, in the order of the class."""
     return "\n".join(_lines(settings, prefix))
 
 
@@ -26,7 +29,7 @@ def _lines(section: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _spelled(annotation: Any) -> str:
-    """A type as a person would write it: what it must match is said by the description."""
+    """Return a type as a person would write it, without the constraints of its field."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _spelled(arguments[0])

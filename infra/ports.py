@@ -6,14 +6,14 @@ HOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port nobody uses now; somebody may by the time it is bound."""
+    """Return a port that is free now; another process may take it before it is bound."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def is_free(port: int) -> bool:
-    """Whether it can be bound. Not for a port another process is about to bind."""
+    """Return whether the port can be bound. Wrong for a port that is about to be bound."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -24,7 +24,7 @@ def is_free(port: int) -> bool:
 
 
 def is_open(port: int) -> bool:
-    """Whether somebody accepts connections."""
+    """Return whether a process accepts connections on the port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((HOST, port)) == 0

@@ -1,10 +1,10 @@
-"""The shell of a process: logging to standard error, signals that ask it to end, exit status.
+"""Shell of a process: logging to standard error, signals that ask it to end, exit status.
 
 SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
-process at once. An error that leaves `main`, or a thread, ends it with its traceback and status 1;
-that Kafka is away when the process was asked to end is told in one line, with status 1 as well.
-An error of this project that comes before `ready` is the user's to mend (a setting, a port, a
-topic that is missing): it is told in one line, without a traceback. Called by every `__main__.py`.
+process at once. An error of `main` or of a thread ends the process with a traceback and status 1.
+Two kinds are printed as one line without a traceback, also with status 1: Kafka is away while the
+process ends, and errors of this project before `ready`, which the user can mend (a setting, a
+port, a missing topic). Called by every `__main__.py`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
-    """Runs `main(stop)` on an event loop to its end."""
+    """Run `main(stop)` on an event loop to its end."""
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
@@ -46,7 +46,7 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
 
 
 def run_sync(main: SyncMain) -> None:
-    """Runs `main(stop)` in this thread, the main one, to its end."""
+    """Run `main(stop)` to its end in this thread, which must be the main one."""
     stop = threading.Event()
     _set_up_logging()
     share_cores()
@@ -55,19 +55,19 @@ def run_sync(main: SyncMain) -> None:
 
 
 def ready(log: logging.Logger, message: str, *facts: object) -> None:
-    """Tells that the process does its work from now on."""
+    """Log that the process does its work from now on; later errors show their traceback."""
     _ready.set()
     log.info(message, *facts)
 
 
 def _set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else a line a call
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # otherwise one line for each call
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Ends a process that could not start with the reason alone."""
+    """Exit with the reason alone if the process could not start."""
     _ready.clear()
     try:
         yield
@@ -79,10 +79,11 @@ def _explained() -> Iterator[None]:
 
 @contextmanager
 def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
+    """Call `ask_to_end` at the first signal; restore the handlers at the end."""
     asked = threading.Event()
 
     def handle(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
         _log.info("%s: ending", signal.Signals(number).name)
         asked.set()
         ask_to_end()
@@ -93,7 +94,7 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     except KafkaUnavailable as error:
         if not asked.is_set():
             raise
-        _log.error("ended without telling Kafka all it had to: %s", error)
+        _log.error("ended before Kafka acknowledged all records: %s", error)
         raise SystemExit(1) from error
     finally:
         for number, handler in before.items():
@@ -102,7 +103,7 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _thread_failures() -> Iterator[None]:
-    """Lets a thread's error end the process in order, and raises it then."""
+    """End the process in order after a thread's error, then raise that error."""
     failures: list[BaseException] = []
 
     def failed(arguments: threading.ExceptHookArgs) -> None:

@@ -1,7 +1,7 @@
-"""Settings that several processes share. Importable without torch, Kafka or renderers.
+"""Settings that several processes share, and how a process loads its own. Imports nothing heavy.
 
-Every process has one frozen settings class made of these; a wrong value is reported at start with
-the name of its environment variable, and so is a variable that no process knows.
+Every process has one frozen settings class made of these sections. `load` reports wrong values,
+and variables that no process reads, at start and by the name of their environment variable.
 """
 
 import os
@@ -19,7 +19,7 @@ from infra.variables import misspelt
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 _CREDENTIALS = ("secret", "key", "password", "options")
-"""A variable with one of these in its name may hold what nobody should read."""
+"""Values of variables with one of these words in their names are never shown."""
 
 
 class Section(BaseModel):
@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class KafkaSettings(Section):
-    """How to reach Kafka."""
+    """Address of the Kafka cluster, and options of its clients."""
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Brokers, host:port with commas")
     topic_prefix: str = Field(
@@ -44,7 +44,7 @@ class KafkaSettings(Section):
 
 
 class TelemetrySettings(Section):
-    """Where traces and metrics go."""
+    """Collector of traces and metrics."""
 
     otlp_endpoint: str | None = Field(
         None, description="OTLP/HTTP collector, such as http://127.0.0.1:4318; none: no export"
@@ -84,7 +84,7 @@ class SharedPacingSection(Section):
 
 
 class ProcessSettings(BaseSettings):
-    """Base of each process's settings: environment variables `SEAMLESSFLOW_SECTION__FIELD`."""
+    """Base of every process's settings, read from variables `SEAMLESSFLOW_SECTION__FIELD`."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -96,7 +96,7 @@ class ProcessSettings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     data_dir: Path = Field(
-        Path(".seamlessflow"), description="Where files that processes share are put"
+        Path(".seamlessflow"), description="Directory for files that processes share"
     )
 
 
@@ -104,9 +104,9 @@ S = TypeVar("S", bound=ProcessSettings)
 
 
 def load(settings: type[S]) -> S:
-    """The settings from the environment; ends the process with the names of the wrong variables.
+    """Return the settings from the environment; exit with the wrong variables if there are any.
 
-    With `--help` among the arguments it prints what can be set, and ends the process.
+    With `--help` among the arguments, print all settings and exit.
     """
     if "--help" in sys.argv[1:]:
         print(f"Settings, from the environment:\n\n{describe(settings, ENV_PREFIX)}")
@@ -122,19 +122,22 @@ def load(settings: type[S]) -> S:
 
 
 def unread() -> Sequence[str]:
-    """One line a variable of the environment that was meant as a setting and is none."""
+    """Return an error line for each `SEAMLESSFLOW_*` variable that no process reads."""
     return misspelt(os.environ, ENV_PREFIX)
 
 
 def explain(error: ValidationError | SettingsError) -> Sequence[str]:
-    """One line a wrong setting, with the variable that sets it; never a credential."""
+    """Return an error line for each wrong setting, with its variable, never with a credential."""
     if isinstance(error, SettingsError):
         return _not_json(error)
     return [f"  {_place(item)}{item['msg']}{_given(item)}" for item in error.errors()]
 
 
 def _not_json(error: SettingsError) -> Sequence[str]:
-    """The library names the section alone; the variable is the one with the text it read."""
+    """Return the error lines for text that is no JSON.
+
+    The library names only the section, so the variable is found by the text that it holds.
+    """
     cause = error.__cause__
     if not isinstance(cause, JSONDecodeError):
         return [f"  {error}"]
@@ -144,19 +147,18 @@ def _not_json(error: SettingsError) -> Sequence[str]:
 
 
 def _place(item: Mapping[str, Any]) -> str:
-    """Rules about several settings have no place."""
-    return f"{variable(item['loc'])}: " if item["loc"] else ""
+    return f"{variable(item['loc'])}: " if item["loc"] else ""  # a rule about several has none
 
 
 def _given(item: Mapping[str, Any]) -> str:
-    """What was set, where that is one value that may be read by anybody."""
+    """Return the value that was set, if it is a single value and no credential."""
     place, given = str(item["loc"]).lower(), item["input"]
     hidden = item["type"] == "extra_forbidden" or any(name in place for name in _CREDENTIALS)
     return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
 
 
 def variable(path: Sequence[int | str]) -> str:
-    """Name of the environment variable of a setting."""
+    """Return the name of the environment variable of a setting."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
 
 

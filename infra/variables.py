@@ -1,7 +1,7 @@
-"""Variables that look like settings and are none. Pure.
+"""Environment variables that look like settings but are not. Pure.
 
-Processes may share one environment, so a name is right if it is one of any of them. What has no
-`__` may belong to somebody else; it counts as a mistake only where it nearly spells a section.
+Processes may share one environment, so a variable is right if any of them reads it. A name without
+`__` may belong to another program; it is a mistake only if it nearly spells a section.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,16 +26,16 @@ SECTIONS = (
     "TRAINER",
     "WORKERS",
 )
-"""What may follow the prefix, over all processes and the configuration of a run."""
+"""Names that may follow the prefix, of all processes and of the configuration of a run."""
 
 _LIKE, _NEARLY = 0.6, 0.85
 
 
 def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:
-    """One line a variable that no process reads, with the nearest one that is read."""
+    """Return an error line for each variable that no process reads, with the nearest known one."""
     wrong = {name: _nearest(name.upper().removeprefix(prefix)) for name in _ours(names, prefix)}
     return [
-        f"  {name}: no process reads it" + (f"; meant is {prefix}{meant}, perhaps" if meant else "")
+        f"  {name}: no process reads it" + (f"; did you mean {prefix}{meant}?" if meant else "")
         for name, meant in wrong.items()
         if meant is not None
     ]
@@ -46,7 +46,7 @@ def _ours(names: Iterable[str], prefix: str) -> Sequence[str]:
 
 
 def _nearest(name: str) -> str | None:
-    """None where nothing is wrong; empty where nothing is near."""
+    """Return the nearest known name, empty if none is near, or None if the name is right."""
     section, nested, field = name.partition("__")
     if section in SECTIONS:
         return None

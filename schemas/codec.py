@@ -1,7 +1,7 @@
 """Records to bytes and back: Avro in single-object encoding (`C3 01`, fingerprint, body).
 
-Old logs stay readable: a record is read with the schema it was written with, found by its
-fingerprint in `history/`, and handed out in the shape of this release. Maps are written in sorted
+Old logs stay readable: a record is decoded with the schema that it was written with, found by its
+fingerprint in `history/`, and returned in the form of this release. Maps are written in sorted
 order, so that equal records are equal bytes.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from fastavro import schemaless_reader
 
 from schemas.avro.decoding import DECODERS, whole
-from schemas.avro.encoding import ENCODERS, Write
+from schemas.avro.encoding import ENCODERS, Encode
 from schemas.generate import references
 from schemas.records import RECORDS, Record
 from schemas.registry import (
@@ -30,11 +30,11 @@ _HEADER_BYTES = 10
 
 
 class UndecodableRecord(ValueError):
-    """The bytes are not a record of any schema version that was ever released."""
+    """The bytes are no record of any released schema version."""
 
 
 class _Format:
-    """One type of record: its class, its header, and its fields as fastavro reads old versions."""
+    """One type of record: its class, its header, and the conversion of old versions to it."""
 
     def __init__(self, name: str) -> None:
         self.record = RECORDS[name]
@@ -44,12 +44,12 @@ class _Format:
 
     @cached_property
     def schema(self) -> Any:
-        """The present schema, as fastavro takes it."""
+        """Schema of this release, as fastavro takes it."""
         return parsed(self._schema)
 
     @cached_property
     def converters(self) -> list[tuple[str, Callable[[Any], Any]]]:
-        """Functions for the fields that fastavro reads in another form than the class has."""
+        """Functions for the fields that fastavro decodes to another form than the class has."""
         types = {field["name"]: field["type"] for field in self._fields}
         return [
             (name, _converter(avro))
@@ -59,18 +59,18 @@ class _Format:
 
 
 def encode(record: Record) -> bytes:
-    """The record's single-object encoding. Raises `ValueError` or `TypeError` for wrong fields."""
-    header, write = _ENCODERS[type(record)]
-    return header + write(record)
+    """Return the record's encoding. Raises `ValueError` or `TypeError` for wrong fields."""
+    header, encode_body = _ENCODERS[type(record)]
+    return header + encode_body(record)
 
 
 def decode(data: bytes) -> Record:
-    """The record that `data` encodes. Raises `UndecodableRecord`."""
-    read = _DECODERS.get(data[:_HEADER_BYTES])
-    if read is None:
+    """Return the record that `data` encodes. Raises `UndecodableRecord`."""
+    decode_whole = _DECODERS.get(data[:_HEADER_BYTES])
+    if decode_whole is None:
         raise UndecodableRecord(f"no schema has the header {data[:_HEADER_BYTES].hex() or 'empty'}")
     try:
-        return read(data)
+        return decode_whole(data)
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise UndecodableRecord(f"body does not fit its schema: {error!r}") from error
 
@@ -84,7 +84,7 @@ def _record(form: _Format, datum: dict[str, Any]) -> Record:
 
 
 def _converter(avro: Any) -> Callable[[Any], Any]:
-    """What turns a field as fastavro reads it into what the dataclass holds."""
+    """Return a function from a field's value as fastavro decodes it to that of the dataclass."""
     names = references(avro)
     if not names:
         return tuple
@@ -94,35 +94,37 @@ def _converter(avro: Any) -> Callable[[Any], Any]:
     return lambda value: None if value is None else _record(form, value)
 
 
-def _old_reader(form: _Format, written: Any) -> Callable[[bytes], Record]:
-    def read(data: bytes) -> Record:
+def _old_decoder(form: _Format, written: Any) -> Callable[[bytes], Record]:
+    """Return a decoder of a version of the record that an earlier release wrote."""
+
+    def decode_old(data: bytes) -> Record:
         body = BytesIO(data)
         body.seek(_HEADER_BYTES)
         datum: Any = schemaless_reader(body, written, form.schema)
         return _record(form, datum)
 
-    return read
+    return decode_old
 
 
-def _writers() -> dict[type[Record], tuple[bytes, Write]]:
-    forms = ((_FORMATS[name], write) for name, write in ENCODERS.of_records(_RAW).items())
-    return {form.record: (form.header, write) for form, write in forms}
+def _encoders() -> dict[type[Record], tuple[bytes, Encode]]:
+    forms = ((_FORMATS[name], function) for name, function in ENCODERS.of_records(_RAW).items())
+    return {form.record: (form.header, function) for form, function in forms}
 
 
-def _readers() -> dict[bytes, Callable[[bytes], Record]]:
-    readers: dict[bytes, Callable[[bytes], Record]] = {
-        _FORMATS[name].header: partial(whole, read, _HEADER_BYTES)
-        for name, read in DECODERS.of_records(_RAW).items()
+def _decoders() -> dict[bytes, Callable[[bytes], Record]]:
+    decoders: dict[bytes, Callable[[bytes], Record]] = {
+        _FORMATS[name].header: partial(whole, function, _HEADER_BYTES)
+        for name, function in DECODERS.of_records(_RAW).items()
     }
     for name, versions in history().items():
         for version, schema in versions.items():
             header = _MARKER + bytes.fromhex(version)
-            if header not in readers and name in _FORMATS:
-                readers[header] = _old_reader(_FORMATS[name], parsed(schema))
-    return readers
+            if header not in decoders and name in _FORMATS:
+                decoders[header] = _old_decoder(_FORMATS[name], parsed(schema))
+    return decoders
 
 
 _RAW: Mapping[str, Schema] = raw_schemas()
 _FORMATS = {name: _Format(name) for name in _RAW}
-_ENCODERS = _writers()
-_DECODERS = _readers()
+_ENCODERS = _encoders()
+_DECODERS = _decoders()

@@ -1,6 +1,6 @@
-"""Writes `records.py` and `history/` from the `.avsc` files: `python -m schemas.generate`.
+"""Generator of `records.py` and `history/` from the `.avsc` files: `python -m schemas.generate`.
 
-The schemas are the source; the dataclasses are what mypy and the programs see of them.
+The schemas are the source; programs and mypy use the dataclasses.
 """
 
 import json
@@ -19,9 +19,9 @@ _PRIMITIVES = {
     "boolean": "bool",
     "null": "None",
 }
-_HEADER = '''"""One frozen dataclass a schema, with the same name and fields.
+_HEADER = '''"""Frozen dataclasses, one for each schema, with the same name and fields.
 
-Written by `python -m schemas.generate` from the `.avsc` files; what each field means is said there.
+Written by `python -m schemas.generate` from the `.avsc` files, which explain each field.
 """
 
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ from dataclasses import dataclass, field
 
 
 class Record:
-    """Anything that has a schema of its own."""
+    """Base of all classes that have a schema of their own."""
 '''
 
 
 def records_source(raw: dict[str, Schema]) -> str:
-    """The text of `records.py`."""
+    """Return the text of `records.py`."""
     names = in_dependency_order(raw)
     return _HEADER + "".join(_class_source(raw[name]) for name in names) + _registry_source(names)
 
 
 def python_type(avro: Any) -> str:
-    """The annotation of a field of this Avro type."""
+    """Return the annotation of a field of this Avro type."""
     if isinstance(avro, list):
         return " | ".join(sorted((python_type(t) for t in avro), key=lambda t: t == "None"))
     if isinstance(avro, str):
@@ -51,7 +51,7 @@ def python_type(avro: Any) -> str:
 
 
 def references(avro: Any) -> set[str]:
-    """Names of the records that an Avro type refers to."""
+    """Return the names of the records that an Avro type refers to."""
     if isinstance(avro, list):
         return set().union(*(references(branch) for branch in avro))
     if isinstance(avro, str):
@@ -95,7 +95,7 @@ def _registry_source(names: list[str]) -> str:
 
 
 def in_dependency_order(raw: Mapping[str, Schema]) -> list[str]:
-    """All records, each behind those that it refers to."""
+    """Return all records, each after those that it refers to."""
     ordered: list[str] = []
 
     def visit(name: str) -> None:
@@ -112,7 +112,7 @@ def in_dependency_order(raw: Mapping[str, Schema]) -> list[str]:
 
 
 def main() -> None:
-    """Rewrites the generated files beside this module."""
+    """Rewrite the generated files beside this module."""
     folder, raw = Path(__file__).parent, raw_schemas()
     (folder / "records.py").write_text(records_source(raw))
     for name in raw:

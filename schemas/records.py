@@ -1,6 +1,6 @@
-"""One frozen dataclass a schema, with the same name and fields.
+"""Frozen dataclasses, one for each schema, with the same name and fields.
 
-Written by `python -m schemas.generate` from the `.avsc` files; what each field means is said there.
+Written by `python -m schemas.generate` from the `.avsc` files, which explain each field.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 class Record:
-    """Anything that has a schema of its own."""
+    """Base of all classes that have a schema of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)

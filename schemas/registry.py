@@ -1,6 +1,6 @@
-"""The Avro schemas of this release and of every release before it.
+"""Avro schemas of this release and of all releases before it, from `avsc/` and `history/`.
 
-Owns reading `avsc/` and `history/`. A schema's fingerprint is the CRC-64-AVRO of its parsing
+A schema's fingerprint is the CRC-64-AVRO of its parsing
 canonical form, in the byte order of single-object encoding.
 """
 
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 
 def raw_schemas() -> dict[str, Schema]:
-    """Each `.avsc` of this release by record name, with references left as names."""
+    """Return each `.avsc` of this release by record name, with references left as names."""
     return {
         path.name.removesuffix(".avsc"): json.loads(path.read_text())
         for path in _sorted(_ROOT / "avsc")
@@ -27,14 +27,14 @@ def raw_schemas() -> dict[str, Schema]:
 
 
 def self_contained(name: str, raw: Mapping[str, Schema]) -> Schema:
-    """The schema of `name` with every referenced record spelled out at its first use."""
+    """Return the schema of `name` with every referenced record defined at its first use."""
     resolved = _inline(raw[name], raw, set())
     assert isinstance(resolved, dict)
     return resolved
 
 
 def history() -> dict[str, dict[str, Schema]]:
-    """Every schema version ever released: record name -> hex fingerprint -> schema."""
+    """Return every released schema version: record name -> hex fingerprint -> schema."""
     folder = _ROOT / "history"
     return {
         record.name: {
@@ -46,12 +46,12 @@ def history() -> dict[str, dict[str, Schema]]:
 
 
 def schema_fingerprint(schema: Schema) -> str:
-    """Hex of the eight bytes that follow `C3 01` in a single-object encoded record."""
+    """Return the hex of the eight bytes that follow `C3 01` in an encoded record."""
     return str(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 def parsed(schema: Schema) -> Any:
-    """The schema in the form fastavro reads and writes with."""
+    """Return the schema in the form that fastavro uses."""
     return parse_schema(schema, named_schemas={})
 
 

@@ -1,6 +1,6 @@
-"""The topics: how many partitions, how long kept, which records, by which key.
+"""Topics of the log: their partitions, retention, records and keys.
 
-Partition counts never change: keyed state lives behind them.
+Partition counts never change, because the partition of a key must stay the same.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
 
-# Bytes a token takes in the largest record that carries it (ids, log-probs, mask) plus what
-# text of the same length takes; the record limits are derived from it and the longest context.
+# Bytes for each token in the largest record that carries it (ids, log-probs, mask), with the text
+# of the same length; the limits of record sizes are derived from it and from the longest context.
 BYTES_A_TOKEN = 32
 DEFAULT_MAX_CONTEXT = 262_144
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic of the contract."""
+    """One topic of the log."""
 
     name: str
     partitions: int
@@ -32,7 +32,7 @@ class Topic:
 
     @property
     def dead_letters(self) -> str:
-        """Topic that takes records of this one which cannot be processed."""
+        """Name of the topic for records of this one that cannot be decoded or processed."""
         return f"{self.name}.dlq"
 
 
@@ -133,7 +133,7 @@ TOPICS: Mapping[str, Topic] = {
 
 
 def fleet_key(record: Record) -> str:
-    """Key of a `fleet` record: its type and what it is about, so that compaction keeps the last."""
+    """Return the key of a `fleet` record, its type and subject: compaction keeps the last one."""
     match record:
         case r.WorkerHeartbeat(worker=worker, process=process):
             return f"WorkerHeartbeat/{worker}/{process}"

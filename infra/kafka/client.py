@@ -1,7 +1,7 @@
-"""What the Kafka clients of this project have in common.
+"""Options and types that all Kafka clients of this project share.
 
-`kafka_producer.py`, `kafka_reader.py` and `kafka_topics.py` are all that imports `confluent_kafka`
-beside it. Topic names are given to them without the configured prefix.
+Besides this module only `producer.py`, `reader.py` and `topics.py` import `confluent_kafka`.
+Callers give topic names without the configured prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ LARGEST_RECORD_BYTES = 32 * 1024 * 1024
 
 
 class Received(NamedTuple):
-    """A decoded record and where it stood."""
+    """Decoded record with its place in the log."""
 
     topic: str
     partition: int
@@ -35,12 +35,12 @@ class Received(NamedTuple):
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
-    """What every librdkafka client is told."""
+    """Return the options of every librdkafka client."""
     return {
         "bootstrap.servers": settings.bootstrap_servers,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # 10 s of the client's own make a short outage a long one.
+        # The default of 10 s would prolong a short outage.
         "reconnect.backoff.max.ms": 1_000,
         "log_level": 4,
         "logger": log.logger(),
@@ -49,7 +49,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
-    """A librdkafka client. Raises `SettingsRejected` for options that it does not take."""
+    """Return a librdkafka client. Raises `SettingsRejected` for options that it refuses."""
     try:
         return kind(options)
     except KafkaException as error:
@@ -60,7 +60,7 @@ def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
 def dead_letter_headers(
     topic: str, partition: int | None, offset: int | None, error: str
 ) -> list[tuple[str, bytes]]:
-    """Headers of a record on a dead-letter topic."""
+    """Return the headers of a record on a dead-letter topic."""
     return [
         ("error", error.encode()),
         ("source-topic", topic.encode()),

@@ -1,7 +1,7 @@
-"""What librdkafka has to say, through `logging`: an outage is told now and then, not at every try.
+"""Log lines of librdkafka through `logging`, so that an outage is not logged at every retry.
 
-A client hands over its lines when it is polled. Where nobody set up logging, as in commands for
-people, nothing is shown: what matters to them is raised.
+A client hands its lines over when it is polled. Without configured logging, as in the command
+line, nothing is shown: errors that matter to users are raised.
 """
 
 import logging
@@ -18,15 +18,15 @@ _AFTER = re.compile(r" \(after .*")
 
 
 @dataclass(slots=True)
-class _Told:
+class _Shown:
     at_s: float
     left_out: int = 0
 
 
-class Seldom(logging.Filter):
-    """Lets one message of a kind through in `every_s`, with how many were left out before it.
+class RateLimit(logging.Filter):
+    """One message of a kind in `every_s`, with the number of those left out before it.
 
-    Messages that differ in numbers or in the client that speaks are of one kind.
+    Messages that differ only in numbers or in the client are of one kind.
     """
 
     def __init__(
@@ -35,16 +35,16 @@ class Seldom(logging.Filter):
         super().__init__()
         self._every_s = every_s
         self._clock = clock
-        self._told: dict[str, _Told] = {}
+        self._shown: dict[str, _Shown] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the message is shown."""
+        """Return whether the message is shown."""
         kind, now_s = _kind(record), self._clock()
-        last = self._told.get(kind)
+        last = self._shown.get(kind)
         if last is not None and now_s - last.at_s < self._every_s:
             last.left_out += 1
             return False
-        self._told[kind] = _Told(now_s)
+        self._shown[kind] = _Shown(now_s)
         if last is not None and last.left_out:
             record.msg = f"{record.getMessage()} ({last.left_out} more like it were left out)"
             record.args = ()
@@ -53,14 +53,14 @@ class Seldom(logging.Filter):
 
 @cache
 def logger() -> logging.Logger:
-    """Where every client of the process writes."""
+    """Return the logger of all clients of the process."""
     found = logging.getLogger(NAME)
-    found.addFilter(Seldom())
+    found.addFilter(RateLimit())
     found.addHandler(logging.NullHandler())
     return found
 
 
 def _kind(record: logging.LogRecord) -> str:
-    """Clients write facility, client, text; at its end how long the try took and the like."""
+    """Return the message without client, numbers and the duration at its end."""
     facility, _, text = record.args if isinstance(record.args, tuple) else ("", "", "")
     return _NUMBER.sub("#", _AFTER.sub("", f"{facility} {text}"))

@@ -1,4 +1,4 @@
-"""Which partition a key is on: Kafka's own partitioner (`murmur2_random`). Pure."""
+"""Partition of a key by Kafka's own partitioner (`murmur2_random`). Pure."""
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -6,12 +6,12 @@ _WORD = 0xFFFFFFFF
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Partition of a record with this key, as every producer of this project writes it."""
+    """Return the partition to which producers of this project send records with this key."""
     return (_murmur2(key.encode()) & 0x7FFFFFFF) % partitions
 
 
 def _murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with the seed of Kafka's `Utils.murmur2`."""
+    """Return Austin Appleby's MurmurHash2 with the seed of Kafka's `Utils.murmur2`."""
     value = _SEED ^ len(data)
     whole = len(data) - len(data) % 4
     for start in range(0, whole, 4):

@@ -1,4 +1,4 @@
-"""Records to Kafka: idempotent, and with offsets in one transaction. For use from any thread."""
+"""Producers of records: an idempotent one, and one that commits offsets in the same transaction."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -24,9 +24,10 @@ OnDelivery = Callable[[DeliveryFailed | None, int], None]
 
 
 class Producer:
-    """Idempotent, `acks=all`. A failure nobody asked about is raised by the next call.
+    """Idempotent producer with `acks=all`, for any thread.
 
-    Where nobody waits for `on_delivery`, `report_every_s` saves a wake-up a record.
+    The failure of a record without `on_delivery` is raised by the next call. `report_every_s` is
+    the longest delay of `on_delivery`; it saves one wake-up of the thread for each record.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Producer:
                 "acks": "all",
                 "partitioner": "murmur2_random",
                 "linger.ms": linger_ms,
-                # What comes meanwhile shares the next requests, so batches grow with the load.
+                # Records sent meanwhile share the next request, so batches grow with the load.
                 "max.in.flight.requests.per.connection": _IN_FLIGHT,
                 "compression.type": "none",
                 "message.max.bytes": LARGEST_RECORD_BYTES,
@@ -78,7 +79,7 @@ class Producer:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queues the record; returns at once. Raises `DeliveryFailed` of an earlier record."""
+        """Queue the record; return at once. Raises `DeliveryFailed` of an earlier record."""
         self.send_bytes(topic, encode(record), key, partition, headers, on_delivery)
 
     def send_bytes(
@@ -90,12 +91,12 @@ class Producer:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queues bytes as they are. Raises `DeliveryFailed` of an earlier record."""
+        """Queue bytes as they are. Raises `DeliveryFailed` of an earlier record."""
         self.check()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         if headers:
             place["headers"] = list(headers)
-        with self._numbering:  # deliveries send as well, from the producer's own thread
+        with self._numbering:  # delivery callbacks also send, on the producer's own thread
             self._sent += 1
             number = self._sent
             self._unsettled[number] = None
@@ -115,27 +116,28 @@ class Producer:
                     self._prefix + topic, value, key, on_delivery=report, **place
                 )
                 return
-            except BufferError:
+            except BufferError:  # the queue is full: wait until records have left it
                 self._producer.poll(_POLL_S)
             except KafkaException as error:
                 raise DeliveryFailed(topic, partition, key, str(error)) from error
 
     @property
     def sent(self) -> int:
-        """How many records were sent so far."""
+        """Number of records sent so far."""
         return self._sent
 
     def settled(self, number: int) -> bool:
-        """Whether the first `number` records sent are all acknowledged (or were reported lost)."""
+        """Return whether the first `number` records sent are all acknowledged or reported lost."""
+        # Numbers are inserted in ascending order: the first one is the oldest unsettled record.
         return next(iter(list(self._unsettled)[:1]), number + 1) > number
 
     def check(self) -> None:
-        """Raises the failure of an earlier record, if there was one."""
+        """Raise the failure of an earlier record, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def flush(self, timeout_s: float) -> None:
-        """Waits until all queued records are acknowledged. Raises `KafkaUnavailable`."""
+        """Wait until all queued records are acknowledged. Raises `KafkaUnavailable`."""
         left = self._producer.flush(timeout_s)
         if left:
             reason = f"{left} records not acknowledged"
@@ -143,7 +145,7 @@ class Producer:
         self.check()
 
     def close(self, timeout_s: float = 10) -> None:
-        """Flushes and ends. Raises `KafkaUnavailable`; what was not acknowledged is given up."""
+        """Flush and end. Raises `KafkaUnavailable` and gives up what was not acknowledged."""
         try:
             self.flush(timeout_s)
         finally:
@@ -151,12 +153,12 @@ class Producer:
             self._producer.close()
 
     def abandon(self) -> None:
-        """Ends at once; what was not acknowledged is given up."""
+        """End at once and give up what was not acknowledged."""
         self._closed.set()
         self._thread.join()
         self._producer.purge()
-        with suppress(KafkaException):  # of an instance that failed for good
-            self._producer.poll(0)  # a report that nobody takes keeps the client
+        with suppress(KafkaException):  # raised by an instance after a fatal error
+            self._producer.poll(0)  # reports that are not fetched keep the client alive
 
     def _serve(self) -> None:
         while not self._closed.wait(self._report_every_s):
@@ -164,10 +166,10 @@ class Producer:
 
 
 class TransactionalProducer(Producer):
-    """Records and the offsets that cover them, all or nothing.
+    """Producer of records together with the offsets that cover them, all or nothing.
 
     `TransactionFailed` is fatal to the instance: abandon it and make another of the same id, which
-    ends an open transaction of this one.
+    ends the open transaction of this one.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -190,9 +192,9 @@ class TransactionalProducer(Producer):
         offsets: Mapping[Partition, tuple[int, str]],
         group_metadata: Any,
     ) -> None:
-        """One transaction: what `send` sends, and `offsets` (next offset, metadata) for a group.
+        """Commit what `send` sends and a consumer group's `offsets` (next offset, metadata).
 
-        Raises `TransactionFailed`; whether it took effect is then only known from the log.
+        Raises `TransactionFailed`; only the log shows then whether the transaction took effect.
         """
         positions = [
             TopicPartition(self._prefix + topic, partition, offset, metadata)
@@ -210,7 +212,7 @@ class TransactionalProducer(Producer):
             raise TransactionFailed(self._transactional_id, str(error)) from error
 
     def _serve(self) -> None:
-        with suppress(KafkaException):  # fatal to the instance, which `commit` tells
+        with suppress(KafkaException):  # fatal to the instance; `commit` raises it
             super()._serve()
 
 

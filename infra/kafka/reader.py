@@ -1,4 +1,4 @@
-"""Records from Kafka. A reader belongs to one thread: every call on it waits for a running poll."""
+"""Reader of records from Kafka, for one thread: every call waits until a running poll returns."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,12 +39,12 @@ _NO_LEADER_YET = {
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
-"""What a broker says of a topic that was made a moment ago, or when it has just come back."""
+"""Errors of a topic that was created a moment ago, or of a broker that has just restarted."""
 _NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 _ASK_S = 5.0
-"""Longest single question: signals are handled between two of them."""
+"""Longest single request: signals are handled between two of them."""
 _TOPIC_PATIENCE_S = 4.0
-"""How long a topic that nobody knows may be one that was made a moment ago."""
+"""Time in which an unknown topic may be one that was created a moment ago."""
 _CANNOT_GO_ON = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -54,7 +54,11 @@ _CANNOT_GO_ON = {
 
 
 class Reader:
-    """Reads assigned partitions, or those a consumer group gives to it."""
+    """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
+
+    Records that cannot be decoded go to the dead-letter topic; without a producer for it, `poll`
+    raises `UndecodableRecord`.
+    """
 
     def __init__(
         self,
@@ -89,15 +93,15 @@ class Reader:
         )
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
-        """Reads exactly these partitions from these offsets (`BEGINNING`, `END` or a number)."""
+        """Read exactly these partitions from these offsets (`BEGINNING`, `END` or a number)."""
         self._consumer.assign(self._positions(offsets))
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
-        """Reads these partitions as well."""
+        """Also read these partitions."""
         self._consumer.incremental_assign(self._positions(offsets))
 
     def remove(self, partitions: Iterable[Partition]) -> None:
-        """Reads these partitions no longer."""
+        """Stop reading these partitions."""
         self._consumer.incremental_unassign(
             [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
         )
@@ -108,7 +112,10 @@ class Reader:
         on_assigned: Callable[[list[Partition]], None] | None = None,
         on_revoked: Callable[[list[Partition]], None] | None = None,
     ) -> None:
-        """Joins the group. The callbacks run inside `poll`; the second before giving up."""
+        """Join the consumer group.
+
+        The callbacks run inside `poll`; partitions are given up when `on_revoked` returns.
+        """
 
         def assigned(_: Any, positions: list[TopicPartition]) -> None:
             if on_assigned:
@@ -122,10 +129,11 @@ class Reader:
         self._consumer.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
     def poll(self, timeout_s: float) -> list[Received]:
-        """What has arrived, as soon as there is anything, else nothing after `timeout_s`.
+        """Return the records that have arrived, or an empty list after `timeout_s`.
 
-        Raises `KafkaUnavailable` when the client cannot go on.
+        Raises `KafkaUnavailable` if the client cannot go on.
         """
+        # `consume` would wait until the batch is full or the time is over.
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
@@ -141,7 +149,7 @@ class Reader:
     def committed(
         self, partitions: Sequence[Partition], timeout_s: float = 10
     ) -> dict[Partition, tuple[int, str]]:
-        """Committed offset and metadata of the group; offset -1001 where there is none.
+        """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
         Raises `KafkaUnavailable`.
         """
@@ -163,15 +171,15 @@ class Reader:
         }
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commits the next offsets to read and waits for it."""
+        """Commit the next offsets to read, and wait for it."""
         if offsets:
             self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
 
     def ends(self, partitions: Iterable[Partition], timeout_s: float = 30) -> dict[Partition, int]:
-        """Offset behind the last record of each partition.
+        """Return the offset behind the last record of each partition.
 
-        One question for all: each waits until a fetch that is under way is answered. Raises
-        `KafkaUnavailable` when a partition has had no leader all that time, and `TopicMissing`.
+        Ask for all at once: each request waits until a running fetch is answered. Raises
+        `KafkaUnavailable` if a partition has no leader for all that time, and `TopicMissing`.
         """
         asked = [TopicPartition(self._prefix + t, number, OFFSET_END) for t, number in partitions]
         began = time.monotonic()
@@ -187,22 +195,22 @@ class Reader:
             time.sleep(_POLL_S)
 
     def position(self, partition: Partition) -> int:
-        """Offset of the next record `poll` gives of an assigned partition."""
+        """Return the offset of the next record that `poll` returns of an assigned partition."""
         place = TopicPartition(self._prefix + partition[0], partition[1])
         return int(self._consumer.position([place])[0].offset)
 
     def group_metadata(self) -> Any:
-        """What a transaction needs to commit offsets for this reader's group."""
+        """Return what a transaction needs to commit offsets for this reader's consumer group."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the consumer group."""
         self._consumer.close()
 
     def _latest(
         self, asked: list[TopicPartition], timeout_s: float
     ) -> tuple[list[TopicPartition], KafkaError | None]:
-        """Ends of partitions, or why one has none."""
+        """Return the ends of partitions, and the error of one whose end is unknown."""
         if not asked:
             return [], None
         try:
@@ -212,7 +220,7 @@ class Reader:
         return found, next((place.error for place in found if place.error is not None), None)
 
     def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
-        """Raises `TopicMissing`. A cluster that does not answer is no proof of anything."""
+        """Raise `TopicMissing` if the cluster answers and a topic is not there."""
         try:
             there = self._consumer.list_topics(timeout=timeout_s).topics
         except KafkaException:
@@ -232,7 +240,7 @@ class Reader:
         try:
             record = self._decode(value)
         except UndecodableRecord as error:
-            self._bury(message, str(error))
+            self._send_to_dead_letters(message, str(error))
             return None
         key = message.key()
         return Received(
@@ -245,7 +253,7 @@ class Reader:
             record,
         )
 
-    def _bury(self, message: Message, reason: str) -> None:
+    def _send_to_dead_letters(self, message: Message, reason: str) -> None:
         topic = str(message.topic()).removeprefix(self._prefix)
         if self._dead_letters is None:
             raise UndecodableRecord(f"{topic}[{message.partition()}]@{message.offset()}: {reason}")

@@ -1,4 +1,4 @@
-"""Threads that each own a `Reader` and put what it reads into one inbox."""
+"""Thread that owns a `Reader` and delivers the records it reads."""
 
 import threading
 import time
@@ -17,7 +17,10 @@ _CLOSE_TIMEOUT_S = 15
 
 
 class ReaderThread:
-    """Polls a reader until closed. Everything else that concerns the reader goes through `call`."""
+    """Poller of one reader until it is closed; all other use of the reader goes through `call`.
+
+    `deliver` and `failed` run on this thread.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class ReaderThread:
         failed: Callable[[BaseException], None],
     ) -> None:
         self.reader = reader
-        """For what runs inside `call`, `ask` and the reader's own callbacks."""
+        """For use only inside `call`, `ask` and the reader's own callbacks."""
         self._deliver = deliver
         self._failed = failed
         self._calls: SimpleQueue[Callable[[Reader], None]] = SimpleQueue()
@@ -35,16 +38,16 @@ class ReaderThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> "ReaderThread":
-        """Begins to poll."""
+        """Begin to poll."""
         self._thread.start()
         return self
 
     def call(self, action: Callable[[Reader], None]) -> None:
-        """Runs `action` on the reader between two polls; returns at once."""
+        """Run `action` on the reader between two polls; return at once."""
         self._calls.put(action)
 
     def ask(self, question: Callable[[Reader], T], timeout_s: float = 60) -> T:
-        """What `question` gives, or raises, on the reader between two polls.
+        """Run `question` on the reader between two polls; return or raise its result.
 
         Raises `TimeoutError`; a question about offsets has a shorter limit of its own.
         """
@@ -60,20 +63,20 @@ class ReaderThread:
         try:
             return answer.result(timeout_s)
         except TimeoutError as error:
-            if answer.done():
+            if answer.done():  # the question itself raised it
                 raise
             reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
             raise TimeoutError(reason) from error
 
     def await_position(self, partition: Partition, offset: int, timeout_s: float) -> None:
-        """Waits until everything before `offset` was delivered. Raises `TimeoutError`."""
+        """Wait until all records before `offset` are delivered. Raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
         while max(0, self.ask(lambda reader: reader.position(partition))) < offset:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{partition} was not read to {offset} in {timeout_s:g} s")
 
     def close(self) -> None:
-        """Stops polling and leaves the group."""
+        """Stop polling and leave the consumer group."""
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT_S)
 
@@ -87,5 +90,5 @@ class ReaderThread:
                     self._deliver(received)
             self.reader.close()
         except BaseException as error:
-            # The owner ends the process with it: a reader that died would be silence.
+            # The owner ends the process with it; otherwise it would wait for records for ever.
             self._failed(error)

@@ -1,4 +1,4 @@
-"""The cluster and its topics: is it there, what is on it, make what is missing."""
+"""Cluster and topics: look up the cluster's id and its topics, create missing ones."""
 
 import time
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from schemas.topics import Topic
 
 
 def cluster_id(settings: KafkaSettings, timeout_s: float) -> str:
-    """Id of the cluster. Raises `KafkaUnavailable` when no broker answers in time."""
+    """Return the id of the cluster. Raises `KafkaUnavailable` if no broker answers in time."""
     admin = client(AdminClient, client_options(settings))
     deadline = time.monotonic() + timeout_s
     reason = ""
@@ -31,9 +31,9 @@ def cluster_id(settings: KafkaSettings, timeout_s: float) -> str:
 def create_topics(
     settings: KafkaSettings, topics: Iterable[Topic], replication: int = 1, timeout_s: float = 60
 ) -> list[str]:
-    """Creates the topics that are missing and their dead-letter topics; returns their names.
+    """Create missing topics and their dead-letter topics; return the names of those created.
 
-    Raises `TopicMismatch` when one exists with another partition count.
+    Raises `TopicMismatch` if one exists with another partition count.
     """
     admin = client(AdminClient, client_options(settings))
     wanted = [topic for spec in topics for topic in _new_topics(settings, spec, replication)]
@@ -50,7 +50,7 @@ def create_topics(
 
 
 def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str, int]:
-    """Partition count of every topic of the cluster, by full name."""
+    """Return the partition count of every topic of the cluster, by full name."""
     try:
         listed = client(AdminClient, client_options(settings)).list_topics(timeout=timeout_s)
     except KafkaException as error:
@@ -77,5 +77,6 @@ def _created(name: str, future: Any) -> None:
     try:
         future.result()
     except KafkaException as error:
+        # Another process may have created it since it was found missing.
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

@@ -1,8 +1,8 @@
-"""What the next turn's prompt adds behind the exact ids of the turn before. Used by
-`infra/rendering/renderer.py`.
+"""Bridge: the tokens that the next turn's prompt adds behind the exact ids of the turn before.
 
-Most templates need only the last turn of a prompt for that, so a bridge costs the same however long
-the history is; a template that needs more is found out by the probes.
+Most templates need only the last turn of a prompt for it, so that a bridge costs the same however
+long the history is; the probes find the templates that need more. Used by
+`infra/rendering/renderer.py`.
 """
 
 from infra.rendering import probes
@@ -12,10 +12,10 @@ from schemas.tokens import pack
 
 
 class Bridge:
-    """`Renderer.tail` and `Renderer.bridge` say what is promised."""
+    """Implementation of `Renderer.tail` and `Renderer.bridge`."""
 
     def __init__(self, template: ChatTemplate, samples: list[bytes]) -> None:
-        """`samples` are completions to try it with."""
+        """Try with the completions `samples` which part of a prompt a bridge needs."""
         self._template = template
         prompts = [
             pack(template.render(probes.SHORT, probes.TOOLS, ask=True)),
@@ -24,16 +24,16 @@ class Bridge:
         self.from_tail = probes.bridge_needs_only_tail(
             self._try, prompts, template.from_last_stop, samples
         )
-        """Whether it needs only the last turn of a prompt; tried, never assumed."""
+        """Whether a bridge needs only the last turn of a prompt."""
 
     def tail(self, prompt: bytes) -> bytes:
-        """The part of a prompt that `suffix` reads."""
+        """Return the part of a prompt that `suffix` reads."""
         return self._template.from_last_stop(prompt) if self.from_tail else prompt
 
     def suffix(
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
-        """Ids to append behind `prompt + completion`. Raises `RendererError`."""
+        """Return the ids to append to `prompt + completion`. Raises `RendererError`."""
         return self._template.bridge(self.tail(prompt), completion, new_messages, tools)
 
     def _try(self, prompt: bytes, completion: bytes, new_messages: Messages) -> bytes | str | None:

@@ -1,7 +1,7 @@
-"""One model family's chat template on one tokenizer: messages to token ids. Used by
-`infra/rendering/renderer.py` and what it is made of.
+"""Chat template of one model family on one tokenizer: OpenAI chat messages to token ids.
 
-Ids are lists here; prompts in bytes are cut without reading them whole.
+Templates silently drop what they do not know (a `developer` message, an image for a text model),
+so messages that cannot be rendered are refused here. Used in `infra/rendering` only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from infra.rendering import probes
 from infra.rendering.library import LibraryRenderer, Offered
 from infra.rendering.settings import RendererError
-from schemas.tokens import pack, unpack
+from schemas.tokens import TOKEN_BYTES, pack, unpack
 
 Messages = Sequence[Mapping[str, object]]
 Tools = Sequence[Mapping[str, object]]
@@ -24,11 +24,11 @@ _ROLES = {
 }
 
 REFUSALS = (ValueError, TypeError, KeyError, AttributeError, AssertionError, NotImplementedError)
-"""What the library's templates raise for messages they cannot take."""
+"""Errors of the library's templates for messages that they cannot render."""
 
 
 class ChatTemplate:
-    """What it cannot take it refuses by `RendererError`, named `name`."""
+    """Template of the family `name`. Raises `RendererError` for messages that it cannot render."""
 
     def __init__(self, library: LibraryRenderer, name: str) -> None:
         self._library = library
@@ -37,7 +37,7 @@ class ChatTemplate:
         self._stops = frozenset(self.stop_token_ids)
 
     def render(self, messages: Messages, tools: Tools | None, *, ask: bool) -> list[int]:
-        """All of them, with a generation prompt (`ask`) or without."""
+        """Return the ids of all messages, with a generation prompt (`ask`) or without."""
         with self._refusals():
             return self._library.render_ids(
                 template_messages(messages), tools=offered(tools), add_generation_prompt=ask
@@ -46,7 +46,7 @@ class ChatTemplate:
     def bridge(
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
-        """What comes behind `prompt + completion`; None where these would not stay as they are."""
+        """Return the ids behind `prompt + completion`; None if the template would change those."""
         turn, sampled = unpack(prompt), unpack(completion)
         with self._refusals():
             rendered = self._library.bridge_to_next_turn(
@@ -56,21 +56,25 @@ class ChatTemplate:
             return None
         before = turn + sampled
         ids = rendered.token_ids
-        # A bridge may cut off what was sampled behind the end of the turn; sampled ids must stay.
+        # A bridge may drop ids sampled behind the end of the turn; sampled ids must stay.
         return pack(ids[len(before) :]) if ids[: len(before)] == before else None
 
     def from_last_stop(self, prompt: bytes) -> bytes:
-        """The prompt's last turn, from the stop token that ended the one before; all of it where
-        there is none. Costs as much as that is long."""
+        """Return the prompt from its last stop token on, or all of it if it has none.
+
+        Scans from the end, without reading the rest.
+        """
         ids = memoryview(prompt).cast("i")
         for place in range(len(ids) - 1, -1, -1):
             if ids[place] in self._stops:
-                return prompt[4 * place :]
+                return prompt[TOKEN_BYTES * place :]
         return prompt
 
     def spelt_call(self) -> list[int]:
-        """What the model would have sampled for a tool call, without the stop token; empty if it
-        knows no tools."""
+        """Return the ids of a tool call as the model samples it, without the stop token.
+
+        Empty if the template has no tool calls.
+        """
         with suppress(*REFUSALS):
             rendered = self._library.render(
                 template_messages([*probes.SHORT, probes.CALL]), tools=probes.TOOLS
@@ -88,20 +92,20 @@ class ChatTemplate:
 
 
 def offered(tools: Tools | None) -> Offered:
-    """Tools as the library takes them."""
+    """Return tools as the library takes them."""
     return list(tools) if tools else None
 
 
 class Unrenderable(ValueError):
-    """A message that no text template can take; the text says which and why."""
+    """No text template can render the message; the text names it and the reason."""
 
 
 def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Messages with known roles, text content and tool calls in the one form templates expect.
+    """Return messages with known roles, text content, and tool calls in the form templates expect.
 
-    `arguments` stay the JSON text they are: a template that wants an object reads it, one that
-    wants text gets the spelling that was sampled. System messages in a row are one, wherever they
-    stand, so that a bridge's new messages read as in a rendering of all. Raises `Unrenderable`.
+    `arguments` stay JSON text: templates that need an object parse it, and those that need text
+    get the spelling that was sampled. Consecutive system messages are joined wherever they stand,
+    so that a bridge renders new messages as a whole prompt would. Raises `Unrenderable`.
     """
     ready: list[dict[str, object]] = []
     for place, message in enumerate(messages):
@@ -115,7 +119,7 @@ def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str
 
 
 def _same_system(before: Mapping[str, object], message: Mapping[str, object]) -> bool:
-    """Many templates refuse a second system message, some show none but the first."""
+    """Return whether to join two messages: many templates accept only one system message."""
     same_name = before.get("name") == message.get("name")
     return same_name and before["role"] == message["role"] == "system"
 

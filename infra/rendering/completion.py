@@ -1,8 +1,8 @@
-"""A completion read as an assistant message, whole or while its tokens still come.
+"""Completions parsed as assistant messages, whole or while their tokens arrive.
 
 Owns the message types and, with `tagged_stream.py`, the streams of `infra/rendering/renderer.py`.
-What a stream has given after n tokens depends on those n tokens alone, never on how they were cut:
-whoever takes over a stream feeds the tokens again, drops what comes out, and goes on. All deltas
+The deltas of a stream after n tokens depend on those n tokens alone, never on how they were cut: a
+worker that continues a turn feeds the tokens again, drops their deltas, and goes on. All deltas
 together are the message.
 """
 
@@ -17,10 +17,10 @@ from schemas.tokens import unpack
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """What the agent is to see of a completion.
+    """Assistant message of a completion, for the agent.
 
-    `content` and `reasoning` have no white space at their ends, except where a `PlainStream` read
-    them. `reasoning` is None where the completion has no thinking, empty where it is empty. A
+    `content` and `reasoning` have no white space at their ends, except those of a `PlainStream`.
+    `reasoning` is None if the completion has no thinking, and empty if its thinking is empty. A
     malformed tool call stays in `content` word for word, and its reason (`invalid_json`,
     `unclosed_block`, ...) is in `malformed`.
     """
@@ -30,9 +30,9 @@ class ParsedMessage:
     tool_calls: tuple[ToolCall, ...] = ()
     malformed: tuple[str, ...] = ()
     reasoning_closed: bool = True
-    """False where the completion ended inside its thinking."""
+    """False if the completion ended inside its thinking."""
     reasoning_tokens: int | None = None
-    """Tokens of thinking, with those that begin and end it; None where nobody can tell."""
+    """Tokens of thinking, with those that begin and end it; None if that is unknown."""
 
     @property
     def well_formed(self) -> bool:
@@ -41,7 +41,7 @@ class ParsedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageDelta:
-    """What some tokens add to the message; falsy where that is nothing."""
+    """Part of the message that some tokens add; falsy if that is nothing."""
 
     content: str = ""
     reasoning: str = ""
@@ -55,13 +55,13 @@ NOTHING = MessageDelta()
 
 
 class MessageStream(Protocol):
-    """Tokens of one completion in, deltas of its message out. Never blocks."""
+    """Parser of one completion: takes its tokens, returns deltas of its message. Never blocks."""
 
     def feed(self, ids: bytes) -> MessageDelta:
-        """What `ids` (int32) add. Text that may still turn out to be markup is held back."""
+        """Return what `ids` (int32) add. Text that may still become markup is held back."""
 
     def finish(self) -> MessageDelta:
-        """What was held back; to be called once, after the last token."""
+        """Return what was held back. Called once, after the last token."""
 
     @property
     def message(self) -> ParsedMessage:
@@ -69,7 +69,7 @@ class MessageStream(Protocol):
 
 
 class WholeStream:
-    """Formats without an incremental reading here: everything comes out at the end."""
+    """Stream for formats without an incremental parser: returns everything at the end."""
 
     def __init__(self, parse: Callable[[bytes], ParsedMessage]) -> None:
         self._parse = parse
@@ -90,7 +90,7 @@ class WholeStream:
 
 
 class PlainStream:
-    """Completions of a prompt without a chat template: all is content, as `text` spells it."""
+    """Stream for completions without a chat template: all text is content."""
 
     def __init__(self, text: TextStream) -> None:
         self._text = text

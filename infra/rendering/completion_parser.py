@@ -1,7 +1,7 @@
-"""Completions of one model family read as messages, by the `renderers` library or incrementally.
+"""Parser of one model family's completions, by the `renderers` library or incrementally.
 
-The library reads whole completions only. Where a model's markup is known and an incremental reading
-of the probes gives what the library's does, that is used instead (`streams`).
+The library parses whole completions only. If a model's markup is known, and parsing the probes
+incrementally gives the library's results, the incremental parser is used instead (`streams`).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from schemas.tokens import unpack
 
 
 class CompletionParser:
-    """Made with `samples`, completions to try the incremental reading with, behind `usual_tail`."""
+    """Parser that was tried with `samples`, completions of a prompt that ends with `usual_tail`."""
 
     def __init__(
         self,
@@ -33,20 +33,21 @@ class CompletionParser:
 
     @property
     def streams(self) -> bool:
-        """Whether text comes as its tokens do; else all of it comes at the end."""
+        """True if streams return text as its tokens arrive, instead of all of it at the end."""
         return self._markup is not None
 
     def stream(self, tools: Offered, tail: bytes) -> MessageStream:
-        """For one completion of a prompt that ends with `tail`, its last turn, or with the usual
-        one where that is empty. Without `tools` the markup of tool calls is text."""
+        """Return a stream for one completion of a prompt whose last turn is `tail`.
+
+        An empty `tail` stands for the usual one. Without `tools` the markup of tool calls is text.
+        """
         before = unpack(tail) or self._usual_tail
         if self._markup is None:
-            return WholeStream(lambda ids: self._read_whole(unpack(ids), tools, before))
+            return WholeStream(lambda ids: self._parse_whole(unpack(ids), tools, before))
         return self._tagged_stream(self._markup, tools, before)
 
     def _find_markup(self, stops: frozenset[int], samples: Sequence[bytes]) -> Markup | None:
-        """The markup of an incremental reading, where that reads all samples as the library
-        does."""
+        """Return the markup for the incremental parser, or None if it disagrees on a sample."""
         token_id = self._tokenizer.token_id
         ids = [token_id(t) for t in ("<think>", "</think>", "<tool_call>", "</tool_call>")]
         match ids:
@@ -54,24 +55,24 @@ class CompletionParser:
                 markup = Markup(stops, think, think_end, tool_call, tool_call_end)
             case _:
                 return None
-        return markup if all(self._reads_as_library(markup, ids) for ids in samples) else None
+        return markup if all(self._agrees_with_library(markup, ids) for ids in samples) else None
 
-    def _reads_as_library(self, markup: Markup, completion: bytes) -> bool:
+    def _agrees_with_library(self, markup: Markup, completion: bytes) -> bool:
         stream = self._tagged_stream(markup, probes.TOOLS, self._usual_tail)
         stream.feed(completion)
         stream.finish()
-        theirs = self._read_whole(unpack(completion), probes.TOOLS, self._usual_tail)
+        theirs = self._parse_whole(unpack(completion), probes.TOOLS, self._usual_tail)
         return probes.same_message(stream.message, theirs)
 
     def _tagged_stream(self, markup: Markup, tools: Offered, tail: list[int]) -> TaggedStream:
         return TaggedStream(
             markup if tools else markup.without_tools(),
             self._tokenizer,
-            lambda block: self._read_block(block, tools),
+            lambda block: self._parse_block(block, tools),
             in_reasoning=markup.opens_reasoning(tail),
         )
 
-    def _read_block(self, block: list[int], tools: Offered) -> tuple[ToolCall, ...]:
+    def _parse_block(self, block: list[int], tools: Offered) -> tuple[ToolCall, ...]:
         try:
             calls = self._library.parse_response(block, tools=tools).tool_calls
         except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
@@ -80,12 +81,12 @@ class CompletionParser:
             raise MalformedCall("malformed_structure")
         return tuple(_tool_call(call) for call in calls)
 
-    def _read_whole(self, ids: list[int], tools: Offered, tail: list[int]) -> ParsedMessage:
+    def _parse_whole(self, ids: list[int], tools: Offered, tail: list[int]) -> ParsedMessage:
         try:
             parsed = self._library.parse_response(ids, tools=tools, prompt_ids=tail)
-        except Exception:  # a parser that trips over what was sampled must not end a worker
+        except Exception:  # an error in the library, caused by sampled text, must not end a worker
             return ParsedMessage(self._tokenizer.decode(ids), malformed=("unparsable",))
-        calls, malformed, texts = self._read_calls(parsed, ids, offered=tools is not None)
+        calls, malformed, texts = self._sort_calls(parsed, ids, offered=tools is not None)
         reasoning = parsed.reasoning_content
         return ParsedMessage(
             content="\n".join(filter(None, [parsed.content, *texts])).strip(),
@@ -96,10 +97,10 @@ class CompletionParser:
             reasoning_tokens=self._reasoning_tokens(parsed, ids),
         )
 
-    def _read_calls(
+    def _sort_calls(
         self, parsed: LibraryMessage, ids: list[int], *, offered: bool
     ) -> tuple[list[ToolCall], list[str], list[str]]:
-        """The calls, what is wrong with those that are none, and the text of these."""
+        """Return valid calls, a reason for each malformed one, and the texts of those."""
         calls, reasons, texts = [], [], []
         for call in parsed.tool_calls:
             try:
@@ -110,7 +111,7 @@ class CompletionParser:
         return calls, reasons, texts
 
     def _reasoning_tokens(self, parsed: LibraryMessage, ids: list[int]) -> int | None:
-        """Known where a token of its own ends the thinking."""
+        """Return the tokens of thinking, or None if no single token ends it."""
         if parsed.reasoning_content is None:
             return 0
         end = self._tokenizer.token_id("</think>")
@@ -127,7 +128,7 @@ class CompletionParser:
 
 
 def _tool_call(call: LibraryCall, *, offered: bool = True) -> ToolCall:
-    """The library's reading of one block. Raises `MalformedCall`."""
+    """Return the library's result for one block as a call. Raises `MalformedCall`."""
     if call.status != OK or not offered:
         raise MalformedCall(str(call.status))
     return read_call(call.name, call.arguments, call.raw, call.id)

@@ -1,10 +1,10 @@
-"""How a tool call begins, found by rendering some. Pure; used by `infra/rendering/renderer.py`.
+"""Openings of tool calls, found by rendering a few calls. Pure; used by `renderer.py`.
 
-No template is known here: calls that differ in what is to be left open are rendered, and the tokens
-they have in common are how each of them begins. So the beginning ends between two tokens of the
-model's own spelling, and what the template puts before every call (the end of thinking, or thinking
-that is empty) belongs to it. A tokenizer may join that beginning with a tool's own name and
-arguments: then it ends sooner, if it still begins a call.
+This module knows no template. It renders calls that differ in what is to be left open; the tokens
+that they all begin with are the opening. It therefore ends between two tokens of the model's own
+spelling and includes what the template puts before every call (the end of thinking, or empty
+thinking). A tokenizer may join the end of the opening with a tool's own name or arguments; then
+the opening is shorter, if it still begins a call.
 """
 
 import json
@@ -16,26 +16,28 @@ from infra.rendering.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
 Render = Callable[[list[Message], bool], list[int]]
-"""Ids of messages, with a generation prompt or without."""
+"""Return the ids of messages, with a generation prompt or without."""
 
 NAMES = ("probe", "_look", "Act")
-"""Names that begin with different tokens."""
+"""Function names that begin with different tokens."""
 
 ARGUMENTS = ("{}", '{"a": 1}', '{"text": 2}')
 
 
 class NoOpening(ValueError):
-    """The template has no calls, or they have no beginning of their own."""
+    """The template has no tool calls, or calls do not begin differently from text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Ids: `generation_prompt` is what an answer begins behind, `ids` how a call begins there;
-    `calls` are whole answers by function, to try the reading with."""
+    """Token ids that open a tool call."""
 
     generation_prompt: list[int]
+    """End of a prompt, behind which an answer begins."""
     ids: list[int]
+    """Beginning of a call behind it."""
     calls: dict[str, list[int]]
+    """Whole answers by function name, to check that they can be parsed."""
 
 
 def find_opening(
@@ -45,9 +47,9 @@ def find_opening(
     name: str | None,
     tools: Sequence[Message] = (),
 ) -> Opening:
-    """The opening of a call of function `name`, or of any where that is None, behind `messages`.
+    """Return the opening of a call of function `name`, or of any if that is None.
 
-    Raises `NoOpening`.
+    It follows `messages`. Raises `NoOpening`.
     """
     history = _context(messages)
     asked = render(history, True)
@@ -66,7 +68,7 @@ def find_opening(
 
 
 def common_start(sequences: Sequence[list[int]]) -> list[int]:
-    """The tokens that all of them begin with."""
+    """Return the tokens that all sequences begin with."""
     first = min(sequences, key=len)
     for place, token in enumerate(first):
         if any(other[place] != token for other in sequences):
@@ -75,7 +77,7 @@ def common_start(sequences: Sequence[list[int]]) -> list[int]:
 
 
 def _unjoined(start: list[int], render: Render, history: list[Message], tool: Message) -> list[int]:
-    """`start` without the tokens that a call of this tool is not spelt with."""
+    """Return `start` without the tokens at its end that a call of this tool does not have."""
     spelt = render([*history, _call_of(tool)], False)
     shorter = common_start([start, spelt])
     if shorter == start:
@@ -86,7 +88,7 @@ def _unjoined(start: list[int], render: Render, history: list[Message], tool: Me
 
 
 def _call_of(tool: Message) -> Message:
-    """A call with the first of its arguments."""
+    """Return a call of the tool with its first argument."""
     match tool:
         case {"function": {"name": str(name), "parameters": {"properties": dict(properties)}}}:
             first = next(iter(properties), None)
@@ -97,7 +99,7 @@ def _call_of(tool: Message) -> Message:
 
 
 def _context(messages: Sequence[Message]) -> list[Message]:
-    """A short history that ends with the same role: all that a template looks at."""
+    """Return a short history that ends with the same role, which is all that templates look at."""
     if messages and messages[-1].get("role") == "tool":
         return [*probes.SHORT, probes.CALL, *probes.NEW_MESSAGES[0]]
     return list(probes.SHORT)
@@ -115,7 +117,7 @@ def _call(name: str, arguments: str) -> Message:
 
 
 def _behind(asked: list[int], start: list[int], tokenizer: Tokenizer) -> list[int]:
-    """What `start` adds to `asked`: tokens where it goes on from them, else its text anew."""
+    """Return what `start` adds to `asked`: its tokens, or its text tokenised if they differ."""
     if start[: len(asked)] == asked:
         return start[len(asked) :]
     before, text = tokenizer.decode(asked), tokenizer.decode(start)

@@ -1,8 +1,7 @@
-"""The `renderers` library: how it is loaded, and what is used of it. The only file that imports it
-(about a second).
+"""Loading of the `renderers` library, and types for what is used of it.
 
-The library gives no types to a checker; the protocols here say what `chat_template.py` and
-`infra/rendering/completion_parser.py` rely on.
+Only this module imports the library, which takes about a second. The library is not typed; the
+protocols here are what `chat_template.py` and `completion_parser.py` rely on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,28 +15,28 @@ from infra.rendering.settings import RendererError, RendererSettings, faults
 from infra.rendering.tokenizer import Tokenizer
 
 NEEDS_MORE_THAN_SETTINGS = frozenset({"auto", "custom", "default"})
-"""`auto` guesses by a model's name, `custom` would load code a record names, `default` needs
-transformers."""
+"""Not usable: `auto` guesses by a model's name, `custom` would load code that a record names,
+`default` needs transformers."""
 
 OK = str(renderers.ToolCallParseStatus.OK)
-"""The status of a call that is one."""
+"""Status of a well-formed call."""
 
 TemplateMessage = dict[str, object]
-"""As ``template_messages`` makes it ready."""
+"""Message in the form that `chat_template.template_messages` gives it."""
 
 Offered = list[Mapping[str, object]] | None
-"""Tools as the library takes them; None where there are none."""
+"""Tools as the library takes them, or None if there are none."""
 
 
 class RenderedTokens(Protocol):
-    """`sampled_mask`: which of them the model would have sampled; empty where it does not tell."""
+    """`sampled_mask` marks the tokens that the model would have sampled; empty if unknown."""
 
     token_ids: list[int]
     sampled_mask: list[bool]
 
 
 class LibraryCall(Protocol):
-    """One attempt at a tool call; `token_span` is where its block stands in the completion."""
+    """One attempt at a tool call; `token_span` is the place of its block in the completion."""
 
     raw: str
     name: object
@@ -48,7 +47,7 @@ class LibraryCall(Protocol):
 
 
 class LibraryMessage(Protocol):
-    """A completion; `reasoning_complete` is None where the library cannot tell."""
+    """Parsed completion; `reasoning_complete` is None if the library does not know."""
 
     content: str
     reasoning_content: str | None
@@ -57,7 +56,7 @@ class LibraryMessage(Protocol):
 
 
 class LibraryRenderer(Protocol):
-    """One model family's. What it raises for messages it cannot take, nobody has listed."""
+    """Renderer of one model family. It may raise any error for messages that it cannot render."""
 
     def get_stop_token_ids(self) -> list[int]: ...
 
@@ -82,14 +81,16 @@ class LibraryRenderer(Protocol):
 
 
 def library_renderer(tokenizer: Tokenizer, settings: RendererSettings) -> LibraryRenderer:
-    """Raises `RendererError`, naming the special tokens that the tokenizer lacks, or the wrong
-    setting."""
+    """Return the library's renderer.
+
+    Raises `RendererError` with the special tokens that the tokenizer lacks, or the wrong setting.
+    """
     config = _config(settings)
     try:
         made: LibraryRenderer = renderers.create_renderer(tokenizer, config)
     except Exception as error:
-        asked = _Asked(tokenizer)
-        with suppress(Exception):  # its tokens are made up; only what was asked for counts
+        asked = _RecordingTokenizer(tokenizer)
+        with suppress(Exception):  # its ids are made up; only the tokens asked for count
             renderers.create_renderer(asked, config)
         reason = f"the tokenizer lacks {', '.join(asked.missing)}" if asked.missing else str(error)
         raise RendererError(settings.name, reason) from error
@@ -108,8 +109,8 @@ def _config(settings: RendererSettings) -> Any:
         raise RendererError(settings.name, f"settings: {faults(error)}") from error
 
 
-class _Asked:
-    """Stands in for a tokenizer and remembers which tokens a renderer wanted in vain."""
+class _RecordingTokenizer:
+    """Tokenizer that records the tokens that a renderer asked for and it does not have."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.missing: list[str] = []

@@ -1,9 +1,8 @@
-"""What a renderer is tried with when it is loaded. Pure; used by `infra/rendering/renderer.py` and
-what it is made of.
+"""Samples that a renderer is tried with when it is loaded. Pure; used in `infra/rendering` only.
 
-Two shortcuts hold for most model families but not for all: a bridge that is given only the last
-turn, and the incremental reading of completions. Each is used only where it gives what the library
-gives in every case here.
+Two shortcuts work for most model families but not for all: bridging with only the last turn of a
+prompt, and parsing completions incrementally. A renderer uses each only if it gives the library's
+result for all samples here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,12 +64,14 @@ COMPLETIONS: tuple[str, ...] = (
 )
 
 Bridge = Callable[[bytes, bytes, Sequence[Message]], object]
-"""From prompt, completion and new messages to a result or whatever else can be compared."""
+"""Return the result of a bridge from prompt, completion and new messages, to be compared."""
 
 
 def completions(tokenizer: Tokenizer, call: list[int], stop: int) -> Iterator[bytes]:
-    """Completions of every kind, `call` (a tool call as the model spells it) among them; each once
-    cut short and once ended by `stop`."""
+    """Yield completions of every kind, each once cut short and once ended by `stop`.
+
+    `call` is a tool call as the model spells it.
+    """
     for ids in [*map(tokenizer.encode, COMPLETIONS), call]:
         yield pack(ids)
         yield pack([*ids, stop])
@@ -79,6 +80,7 @@ def completions(tokenizer: Tokenizer, call: list[int], stop: int) -> Iterator[by
 def bridge_needs_only_tail(
     bridge: Bridge, prompts: Sequence[bytes], tail: Callable[[bytes], bytes], samples: list[bytes]
 ) -> bool:
+    """Return whether `bridge` gives the same for all samples with the whole prompt and its tail."""
     return all(
         bridge(prompt, completion, new) == bridge(tail(prompt), completion, new)
         for prompt in prompts
@@ -88,8 +90,10 @@ def bridge_needs_only_tail(
 
 
 def same_message(ours: ParsedMessage, library: ParsedMessage) -> bool:
-    """Whether two readings agree where they must: the library drops text behind the first tool
-    call, we do not."""
+    """Return whether both parsers agree, except for text behind the first tool call.
+
+    The library drops that text, ours does not.
+    """
     our_text, library_text = _squeezed(ours.content), _squeezed(library.content)
     calls = library.tool_calls or library.malformed
     same_text = our_text.startswith(library_text) if calls else our_text == library_text

@@ -1,7 +1,7 @@
-"""How a policy's prompts are rendered: the settings that travel in `PolicyWeights`, and their hash.
+"""Renderer settings of a policy, which travel in `PolicyWeights`, and their hash.
 
-Imports neither `renderers` nor a tokenizer, so whoever only announces or compares a policy stays
-light.
+Imports neither `renderers` nor a tokenizer, so that processes that only announce or compare a
+policy start fast.
 """
 
 import hashlib
@@ -21,8 +21,7 @@ Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 
 
 class RendererError(SeamlessFlowError):
-    """A renderer cannot be made from these settings and this tokenizer, or cannot render these
-    messages."""
+    """No renderer can be made of these settings and this tokenizer, or it refuses the messages."""
 
     def __init__(self, renderer: str, reason: str) -> None:
         self.renderer = renderer
@@ -35,26 +34,27 @@ class RendererError(SeamlessFlowError):
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class RendererSettings:
-    """What a policy's `PolicyWeights` record says of its rendering."""
+    """Settings of the renderer of a policy."""
 
     name: str
-    """The `renderers` library's name of the model family: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`,
-    ..."""
+    """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ..."""
 
     thinking_retention: ThinkingRetention | None = None
     """Whether earlier thinking stays when a new user message comes.
 
-    None: as the model's own template has it. `tool_cycle`: the turn after a user message is
-    rendered anew without it, so a trajectory forks there. `all`: it stays, so one session remains
-    one chain, but the policy then sees prompts that the model's template would not have made.
+    None: as in the model's own template. `tool_cycle`: a new user message removes it, so the
+    trajectory forks there. `all`: it stays, so one session remains one chain, but the policy then
+    reads prompts that the model's template would not have made.
     """
 
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Arguments of the model's chat template (`enable_thinking`, ...); the library refuses unknown
-    ones."""
+    """Arguments of the chat template, such as `enable_thinking`; unknown ones are refused."""
 
     def with_options(self, more: bytes | None) -> "RendererSettings":
-        """With further arguments of the template, a JSON object. Raises `RendererError`."""
+        """Return the settings with more template arguments, a JSON object.
+
+        Raises `RendererError`.
+        """
         if more is None:
             return self
         try:
@@ -66,7 +66,7 @@ class RendererSettings:
             raise RendererError(self.name, f"template arguments: {error}") from error
 
     def to_json(self) -> bytes:
-        """Canonical JSON: equal settings, equal bytes."""
+        """Return canonical JSON: equal settings are equal bytes."""
         fields = {
             "name": self.name,
             "options": dict(self.options),
@@ -76,7 +76,7 @@ class RendererSettings:
 
     @classmethod
     def from_json(cls, data: bytes) -> "RendererSettings":
-        """Raises `RendererError` where `data` is no such settings."""
+        """Return the settings that `to_json` wrote. Raises `RendererError`."""
         try:
             return _SETTINGS.validate_json(data)
         except pydantic.ValidationError as error:
@@ -84,7 +84,7 @@ class RendererSettings:
 
 
 def faults(error: pydantic.ValidationError) -> str:
-    """What is wrong, in one line."""
+    """Return the errors as one line."""
     found = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors())
     return "; ".join(f"{place}: {text}" if place else text for place, text in found)
 
@@ -93,7 +93,7 @@ _SETTINGS = pydantic.TypeAdapter(RendererSettings)
 
 
 def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> PolicyWeights:
-    """The policy with further arguments of its chat template. Raises `RendererError`."""
+    """Return the policy with more arguments of its chat template. Raises `RendererError`."""
     if template_args is None:
         return policy
     settings = RendererSettings.from_json(policy.renderer).with_options(template_args)
@@ -101,8 +101,10 @@ def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> Po
 
 
 def rendering_hash(tokenizer_dir: Path, settings: RendererSettings) -> str:
-    """Hex SHA-256 over `tokenizer.json` and the settings: equal hashes render equal prompts. Raises
-    OSError."""
+    """Return the hex SHA-256 of settings and `tokenizer.json`; equal hashes render equal prompts.
+
+    Raises `OSError`.
+    """
     digest = hashlib.sha256(settings.to_json())
     digest.update(b"\0")
     digest.update((tokenizer_dir / "tokenizer.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Completions with thinking and tool calls between tokens of their own, read as they come."""
+"""Incremental parser of completions whose thinking and tool calls stand between special tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,13 +10,15 @@ from infra.rendering.tool_calls import MalformedCall, ToolCall
 from schemas.tokens import unpack
 
 ParseCalls = Callable[[list[int]], tuple[ToolCall, ...]]
-"""The calls in one block of ids, its two delimiters included. Raises `MalformedCall`."""
+"""Return the calls of one block of ids with its two delimiters. Raises `MalformedCall`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Ids of the tokens that structure a completion. `tool_call` is None where no tools were
-    offered: then it is text."""
+    """Ids of the tokens that structure a completion.
+
+    `tool_call` is None if no tools were offered: then that token is text.
+    """
 
     stops: frozenset[int]
     think: int
@@ -25,10 +27,11 @@ class Markup:
     tool_call_end: int
 
     def without_tools(self) -> "Markup":
+        """Return the markup of a completion for which no tools were offered."""
         return replace(self, tool_call=None)
 
     def opens_reasoning(self, tail: list[int]) -> bool:
-        """Whether a prompt that ends in `tail` leaves thinking open."""
+        """Return whether a prompt that ends with `tail` leaves thinking open."""
         for token in reversed(tail):
             if token in (self.think, self.think_end):
                 return token == self.think
@@ -36,21 +39,23 @@ class Markup:
 
 
 class Phase(Enum):
+    """Part of a completion that the stream is in."""
+
     LEADING = auto()
-    """Nothing but white space so far: thinking may still open."""
+    """Only white space so far: thinking may still open."""
     REASONING = auto()
     UNDECIDED = auto()
-    """A tool call opened inside thinking: it ends the thinking unless an explicit end follows."""
+    """A tool call opened inside thinking. It ends the thinking, unless `</think>` follows."""
     CONTENT = auto()
     TOOL = auto()
 
 
 class TaggedStream:
-    """Completions with a token for each of `<think>`, `</think>`, `<tool_call>`, `</tool_call>`, as
-    Qwen's.
+    """Parser for models with a token for each of `<think>`, `</think>`, `<tool_call>` and
+    `</tool_call>`, such as Qwen.
 
-    Plain content and thinking come out at once, a tool call when its block closes. The first stop
-    token ends the message.
+    Returns content and thinking at once, a tool call when its block closes. The first stop token
+    ends the message.
     """
 
     def __init__(
@@ -69,12 +74,12 @@ class TaggedStream:
         self._content = _TrimmedText()
         self._reasoning = _TrimmedText()
         self._calls: list[ToolCall] = []
-        self._calls_given = 0
+        self._calls_returned = 0
         self._malformed: list[str] = []
 
     def feed(self, ids: bytes) -> MessageDelta:
         self._read(self._until_stop(unpack(ids)))
-        return self._take()
+        return self._new_parts()
 
     def finish(self) -> MessageDelta:
         self._flush()
@@ -84,7 +89,7 @@ class TaggedStream:
             self._flush()
         if self._phase is Phase.TOOL:
             self._keep_malformed("unclosed_block")
-        return self._take()
+        return self._new_parts()
 
     @property
     def message(self) -> ParsedMessage:
@@ -184,15 +189,14 @@ class TaggedStream:
         thinking = self._phase in (Phase.REASONING, Phase.UNDECIDED)
         (self._reasoning if thinking else self._content).add(self._text.flush())
 
-    def _take(self) -> MessageDelta:
-        calls = tuple(self._calls[self._calls_given :])
-        self._calls_given = len(self._calls)
-        return MessageDelta(self._content.take(), self._reasoning.take(), calls)
+    def _new_parts(self) -> MessageDelta:
+        calls = tuple(self._calls[self._calls_returned :])
+        self._calls_returned = len(self._calls)
+        return MessageDelta(self._content.new_part(), self._reasoning.new_part(), calls)
 
 
 class _TrimmedText:
-    """Text that grows; white space at its start is dropped, at its end held back until more text
-    follows."""
+    """Growing text; drops white space at its start, holds it back at its end until text follows."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -214,8 +218,8 @@ class _TrimmedText:
             self._parts.append(kept)
         self._space = text[len(kept) :]
 
-    def take(self) -> str:
-        """What was added since the last call."""
+    def new_part(self) -> str:
+        """Return the text added since the last call."""
         new = "".join(self._parts[self._taken :])
         self._taken = len(self._parts)
         return new

@@ -1,9 +1,7 @@
-"""A Hugging Face tokenizer on the Rust library alone, a third of the time of the transformers
-class.
+"""Hugging Face tokenizer on the Rust library alone, three times as fast as the transformers class.
 
-Owns text → token ids, ids → text, and ids → text while they are still coming. Token ids travel as
-little-endian int32 bytes (`pack`, `unpack`). `infra/rendering/library.py` gives it to the
-`renderers` library.
+Turns text into token ids, ids into text, and ids into text while more are sampled.
+`infra/rendering/library.py` gives it to the `renderers` library.
 """
 
 import codecs
@@ -19,15 +17,15 @@ import tokenizers
 from infra.errors import SeamlessFlowError
 
 ENCODED_TEXTS_KEPT = 128
-"""Texts whose ids are remembered. Templates encode the same few again and again, among them a
+"""Number of texts whose ids are cached. Templates encode the same few again and again, among them a
 session's whole tool block."""
 
 LONGEST_TEXT_KEPT = 32_768
-"""Longer texts, in characters, are not remembered: they bound the memory of the cache."""
+"""Longest text, in characters, that is cached: bounds the memory of the cache."""
 
 
 class TokenizerError(SeamlessFlowError):
-    """A directory holds no tokenizer that can be loaded."""
+    """The directory has no tokenizer that can be loaded."""
 
     def __init__(self, directory: str, reason: str) -> None:
         self.directory = directory
@@ -39,19 +37,23 @@ class TokenizerError(SeamlessFlowError):
 
 
 class TextStream(Protocol):
-    """Text of ids that come one after the other; what was fed, not how it was cut, decides what has
-    come out."""
+    """Text of ids that arrive one after the other.
+
+    The text returned so far depends only on the ids fed so far, not on how they were cut.
+    """
 
     def feed(self, ids: Iterable[int]) -> str:
-        """The text that `ids` add, without a character whose bytes are not all there yet."""
+        """Return the text that `ids` add, without a character whose bytes are incomplete."""
 
     def flush(self) -> str:
-        """What is still held back, as U+FFFD; the next `feed` starts anew."""
+        """Return the text that is held back, as U+FFFD; the next `feed` starts anew."""
 
 
 class Tokenizer:
-    """The `Tokenizer` protocol of `renderers`, without offsets: nobody reads its attribution of
-    tokens to messages."""
+    """Implementation of the `Tokenizer` protocol of `renderers`, without offsets.
+
+    Offsets attribute tokens to messages, which this project does not use.
+    """
 
     def __init__(self, inner: tokenizers.Tokenizer, *, eos_token: str | None = None) -> None:
         inner.no_truncation()
@@ -72,8 +74,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
-        """Reads `tokenizer.json`, and the name of the end token from `tokenizer_config.json` where
-        that is there.
+        """Read `tokenizer.json`, and the end token from `tokenizer_config.json` if there is one.
 
         Raises `TokenizerError`.
         """
@@ -87,7 +88,7 @@ class Tokenizer:
         return cls(inner, eos_token=_eos_token(directory / "tokenizer_config.json"))
 
     def encode(self, text: str, **_: object) -> list[int]:
-        """Ids of `text`; special tokens spelt out in it become their ids, nothing is added."""
+        """Return the ids of `text`; spelt-out special tokens become their ids, none are added."""
         if len(text) > LONGEST_TEXT_KEPT:
             return list(self._encode(text))
         return list(self._remembered(text))
@@ -95,38 +96,38 @@ class Tokenizer:
     def decode(
         self, ids: int | Sequence[int], skip_special_tokens: bool = False, **_: object
     ) -> str:
-        """Text of `ids`, with U+FFFD for bytes that are no character; ids outside the vocabulary
-        are left out."""
+        """Return the text of `ids`, with U+FFFD for invalid bytes, without unknown ids."""
         whole = [ids] if isinstance(ids, int) else list(ids)
         return self._inner.decode(whole, skip_special_tokens=skip_special_tokens)
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
-        """The id of a token, or of each token; None where it is not in the vocabulary."""
+        """Return the id of a token, or of each token; None if it is not in the vocabulary."""
         if isinstance(tokens, str):
             return self.token_id(tokens)
         return [self.token_id(token) for token in tokens]
 
     @property
     def vocabulary_size(self) -> int:
-        """One more than the largest id, added tokens included, where ids have no gaps."""
+        """Number of tokens with added ones: one more than the largest id, if ids have no gaps."""
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def token_id(self, token: str) -> int | None:
+        """Return the id of a token, or None if it is not in the vocabulary."""
         return self._inner.token_to_id(token)
 
     def text_stream(self, skip: Set[int] = frozenset()) -> TextStream:
-        """A new stream that leaves out the ids in `skip`."""
+        """Return a new stream that leaves out the ids in `skip`."""
         if self._byte_level:
             return _ByteStream(self, skip)
-        return _WholeStream(self, skip)
+        return _DecodedStream(self, skip)
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether a token is a single byte in the manner of SentencePiece, such as `<0x0A>`."""
+        """Return whether a token is a single byte as in SentencePiece, such as `<0x0A>`."""
         token = self._inner.id_to_token(token_id)
         return token is not None and _BYTE_TOKEN.fullmatch(token) is not None
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes a token of a byte-level tokenizer stands for; empty outside the vocabulary."""
+        """Return the bytes of a token of a byte-level tokenizer; empty for unknown ids."""
         known = self._bytes_of.get(token_id)
         if known is None:
             known = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
@@ -137,7 +138,7 @@ class Tokenizer:
 
 
 class _ByteStream:
-    """Joins the bytes of the tokens: one dictionary step a token, however long the text is."""
+    """Text stream of a byte-level tokenizer: one dictionary lookup for each token."""
 
     def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
         self._bytes = tokenizer.token_bytes
@@ -154,35 +155,35 @@ class _ByteStream:
         return rest
 
 
-class _WholeStream:
-    """For decoders that are not byte-level: decodes all since the last flush at each step.
+class _DecodedStream:
+    """Text stream of other tokenizers: decodes everything since the last flush at each step.
 
-    A run of byte tokens is held back to its end: one byte that fits nowhere spoils the whole run.
+    A run of byte tokens is held back to its end, because one invalid byte spoils the whole run.
     """
 
     def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
         self._tokenizer = tokenizer
         self._skip = skip
         self._ids: list[int] = []
-        self._given = ""
+        self._returned = ""
 
     def feed(self, ids: Iterable[int]) -> str:
         self._ids.extend(i for i in ids if i not in self._skip)
         settled = len(self._ids)
         while settled and self._tokenizer.is_byte(self._ids[settled - 1]):
             settled -= 1
-        return self._give(self._tokenizer.decode(self._ids[:settled]).rstrip("\ufffd"))
+        return self._new_part(self._tokenizer.decode(self._ids[:settled]).rstrip("\ufffd"))
 
     def flush(self) -> str:
-        rest = self._give(self._tokenizer.decode(self._ids))
-        self._ids, self._given = [], ""
+        rest = self._new_part(self._tokenizer.decode(self._ids))
+        self._ids, self._returned = [], ""
         return rest
 
-    def _give(self, text: str) -> str:
-        if len(text) <= len(self._given):
+    def _new_part(self, text: str) -> str:
+        if len(text) <= len(self._returned):
             return ""
-        new = text[len(self._given) :]
-        self._given = text
+        new = text[len(self._returned) :]
+        self._returned = text
         return new
 
 
@@ -206,8 +207,7 @@ def _is_byte_level(inner: tokenizers.Tokenizer) -> bool:
 
 
 def _byte_of_character() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes for U+0100
-    onwards."""
+    """Return GPT-2's alphabet: printable Latin-1 is itself, the other 68 bytes follow U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {
@@ -219,8 +219,10 @@ _BYTE_OF_CHARACTER = _byte_of_character()
 
 
 def _spelling(token: str | None) -> bytes:
-    """Bytes of a byte-level token; one with a character outside the alphabet stands for its own
-    text, as in the Rust decoder."""
+    """Return the bytes of a byte-level token.
+
+    A token with a character outside the alphabet stands for its own text, as in the Rust decoder.
+    """
     if token is None:
         return b""
     spelt = [_BYTE_OF_CHARACTER.get(character) for character in token]

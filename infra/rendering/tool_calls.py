@@ -1,5 +1,4 @@
-"""Tool calls as they come out of a completion. Pure; used by
-`infra/rendering/completion_parser.py` and the message streams."""
+"""Tool calls of completions, checked. Pure; used by `completion_parser.py` and the streams."""
 
 import json
 import re
@@ -11,17 +10,16 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A well-formed call; `arguments` is JSON text, spelt as sampled where the format carries
-    JSON."""
+    """Well-formed call; `arguments` is JSON text, spelt as sampled if the format uses JSON."""
 
     name: str
     arguments: str
     id: str | None = None
-    """The id the model itself wrote, in formats that have one."""
+    """Id that the model wrote, in formats that have one."""
 
 
 class MalformedCall(Exception):
-    """A block of tool-call markup is no tool call; its text is to stay in the content."""
+    """A block of tool-call markup is no valid call; its text stays in the content."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -29,10 +27,10 @@ class MalformedCall(Exception):
 
 
 def read_call(name: object, arguments: object, raw: str, call_id: str | None) -> ToolCall:
-    """The call that a library read out of the block `raw`. Raises `MalformedCall`.
+    """Return the call that the library parsed from the block `raw`. Raises `MalformedCall`.
 
-    Stricter than the library, which takes a number as a name and NaN as an argument: whatever is
-    returned here can be encoded as UTF-8 and read by any JSON parser.
+    Stricter than the library, which accepts a number as a name and NaN as an argument: every
+    result can be encoded as UTF-8 and parsed by any JSON parser.
     """
     if not isinstance(name, str) or not name.strip() or not _encodable(name):
         raise MalformedCall("missing_name")
@@ -45,8 +43,7 @@ def read_call(name: object, arguments: object, raw: str, call_id: str | None) ->
 
 
 def _spelling(raw: str, arguments: object) -> str | None:
-    """The text of the member `arguments` in `raw`, if `raw` is a JSON object that holds just this
-    value there."""
+    """Return the text of the member `arguments` in `raw`, or None if its value is another one."""
     try:
         block = json.loads(raw)
     except (ValueError, RecursionError):
@@ -57,8 +54,10 @@ def _spelling(raw: str, arguments: object) -> str | None:
 
 
 def _member(text: str, wanted: str) -> str | None:
-    """The text of a top-level member's value in a valid JSON object; of two the last, as in
-    `json.loads`."""
+    """Return the text of a top-level member's value in a valid JSON object.
+
+    Of two members of that name the last counts, as in `json.loads`.
+    """
     decoder = json.JSONDecoder()
     place = text.index("{") + 1
     found = None
@@ -72,7 +71,7 @@ def _member(text: str, wanted: str) -> str | None:
         if name == wanted:
             found = text[start:end]
         place = _skip(text, end)
-        place += text[place] == ","
+        place += text[place] == ","  # otherwise it is the end of the object
 
 
 def _skip(text: str, place: int) -> int:

@@ -20,7 +20,7 @@ _TIMEOUT_MS = 5_000
 
 
 class MetricsExport:
-    """Sends a process's metrics to the collector every ten seconds, from a thread of its own."""
+    """Thread that sends a process's metrics to the collector every ten seconds."""
 
     def __init__(
         self, exporter: export.MetricExporter, metrics: Metrics, service: str, instance: str
@@ -34,7 +34,7 @@ class MetricsExport:
         self._thread.start()
 
     def close(self) -> None:
-        """Sends once more and ends."""
+        """Send once more and end."""
         self._closed.set()
         self._thread.join(2 * _TIMEOUT_MS / 1000)
         self._exporter.shutdown()
@@ -55,7 +55,7 @@ class MetricsExport:
 def metrics_export(
     settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
 ) -> MetricsExport | None:
-    """The export that the settings ask for; none without an endpoint."""
+    """Return the export by the settings, or None without an endpoint."""
     if settings.otlp_endpoint is None:
         return None
     exporter = OTLPMetricExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/metrics")

@@ -1,6 +1,6 @@
-"""Names of all spans, attributes and metrics, one list each, with what they stand for.
+"""Names of all spans, attributes and metrics, one list each, with their meanings.
 
-A name that is not here is a type error (spans) or a `KeyError` at start (metrics).
+Any other name is a type error (spans) or a `KeyError` at start (metrics).
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from typing import Literal
 SpanName = Literal[
     "chat",  # gateway: one call of an agent, from its arrival to the last byte of the answer
     "command",  # gateway: one session command (open, reward, close), until it is answered
-    "process requests",  # manager: a command is matched and decided upon
-    "process sessions",  # manager: an event is folded and what follows from it is sent
+    "process requests",  # manager: one command is matched and decided
+    "process sessions",  # manager: one event is folded, records that follow are sent
     "generate",  # rollout worker: one dispatch, from its arrival to its last token
     "finalize session",  # manager: a trajectory is built
     "load weights",  # rollout worker: pause, load, resume
@@ -33,7 +33,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "offset": "messaging.kafka.offset",
     "status": "http.response.status_code",
 }
-"""Attribute names that conventions fix; any other attribute is put under `seamlessflow.`."""
+"""Attribute names of OpenTelemetry's conventions; all others get the prefix `seamlessflow.`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_gateway_first_reply_seconds": MetricSpec(
         "histogram", "From a streamed call's arrival to its first bytes", (), _SECONDS
     ),
-    "seamlessflow_gateway_in_flight": MetricSpec("gauge", "Calls under way"),
+    "seamlessflow_gateway_in_flight": MetricSpec("gauge", "Calls in progress"),
     "seamlessflow_gateway_replies_ignored_total": MetricSpec(
-        "counter", "Replies that nobody waited for or that were delivered before", ("reason",)
+        "counter", "Replies that no call waited for, or that were delivered before", ("reason",)
     ),
     "seamlessflow_gateway_turns_cancelled_total": MetricSpec(
         "counter", "Turns cancelled because their client went away and did not come back"
@@ -85,7 +85,7 @@ METRICS: Mapping[str, MetricSpec] = {
     ),
     "seamlessflow_rollout_tokens_total": MetricSpec("counter", "Sampled tokens written"),
     "seamlessflow_rollout_prompts_ignored_total": MetricSpec(
-        "counter", "Records of a slot that were not for this worker, or not any more", ("reason",)
+        "counter", "Records of a slot that were not, or no longer, for this worker", ("reason",)
     ),
     "seamlessflow_rollout_records_lost_total": MetricSpec(
         "counter", "Records of turns that did not reach the log"

@@ -1,10 +1,11 @@
 """Traces of a process.
 
-One trace an agent request: its context travels as W3C headers of Kafka records, is read by
-`span(headers=)` and given on as `Span.headers`. The hash of a session's id decides whether its
-requests are traced, so all its turns are kept or none. Without `otlp_endpoint` no span is made and
-`span` costs nothing worth naming. Spans are passed by hand, never by ambient context, so they work
-across threads and awaits.
+Each agent request is one trace. Its context travels as W3C headers of Kafka records:
+`span(headers=)` reads them, `Span.headers` passes them on. The hash of a session's id decides
+whether its requests are traced, so all or none of its turns are. Without `otlp_endpoint` no span is
+made and `span` costs almost nothing. Spans are passed as arguments, never by ambient context, so
+that they work across threads and awaits. Only this module and `metrics_export.py` import
+OpenTelemetry.
 """
 
 import os
@@ -41,27 +42,27 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Span:
-    """Something that takes time; `end` or its `with` block ends it. No-op when not traced."""
+    """Interval of work; `end` or its `with` block ends it. Does nothing if it is not traced."""
 
     __slots__ = ("_span", "headers")
 
     def __init__(self, span: OtelSpan | None) -> None:
         self._span = span
         self.headers: Headers = () if span is None else _headers(span)
-        """What makes this span the parent of whatever reads the record they are put on."""
+        """Headers for a record: the span of the process that reads it becomes a child of this."""
 
     def set(self, **attributes: AttributeValue) -> None:
-        """Adds attributes."""
+        """Add attributes."""
         if self._span is not None:
             self._span.set_attributes(_named(attributes))
 
     def fail(self, reason: str) -> None:
-        """Marks it as failed."""
+        """Mark it as failed."""
         if self._span is not None:
             self._span.set_status(Status(StatusCode.ERROR, reason))
 
     def end(self) -> None:
-        """Ends it; further calls do nothing."""
+        """End it; later calls do nothing."""
         if self._span is not None:
             self._span.end()
             self._span = None
@@ -84,7 +85,7 @@ _NOTHING = Span(None)
 
 
 class Telemetry:
-    """Makes spans. Thread-safe."""
+    """Factory of spans. Thread-safe."""
 
     def __init__(self, resource: Resource, processor: SpanProcessor | None, ratio: float) -> None:
         self._provider: TracerProvider | None = None
@@ -101,7 +102,7 @@ class Telemetry:
         session_id: str | None = None,
         **attributes: AttributeValue,
     ) -> Span:
-        """Begins a span below the one that `headers` name, else at the root of a new trace."""
+        """Begin a span: a child of the one that `headers` name, or else the root of a new trace."""
         if self._provider is None:
             return _NOTHING
         if session_id is not None:
@@ -112,13 +113,13 @@ class Telemetry:
         return Span(span) if span.is_recording() else _NOTHING
 
     def close(self) -> None:
-        """Exports what is left."""
+        """Export the remaining spans."""
         if self._provider is not None:
             self._provider.shutdown()
 
 
 def telemetry(settings: TelemetrySettings, service: str, instance: str) -> Telemetry:
-    """Telemetry of a process as its settings want it."""
+    """Return the telemetry of a process by its settings."""
     processor = None
     if settings.otlp_endpoint is not None:
         exporter = OTLPSpanExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
@@ -140,7 +141,7 @@ class RandomIds(IdGenerator):
 
 
 class _BySession(Sampler):
-    """Keeps a share of sessions, by the same hash in every process; else follows the parent."""
+    """Sampler of a share of sessions, by the same hash in every process, or else by the parent."""
 
     def __init__(self, ratio: float) -> None:
         self._bound = round(ratio * 2**64)
@@ -171,7 +172,7 @@ class _BySession(Sampler):
 
 
 def resource(service: str, instance: str) -> Resource:
-    """Return what a collector knows a process by."""
+    """Return the attributes by which a collector tells processes apart."""
     return Resource.create(
         {"service.name": f"seamlessflow-{service}", "service.instance.id": instance}
     )

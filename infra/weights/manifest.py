@@ -1,9 +1,8 @@
-"""Weights on disk: a directory of one policy version with a manifest that says what its bytes must
-be.
+"""Weights on disk: the directory of one policy version, with a manifest of its files' hashes.
 
-The trainer writes (`publish`), rollout workers read (`verify`). A directory appears under its name
-complete and on disk, or not at all; `infra/weights/versions.py` says which ones stay. Imports no
-torch: the manifest knows files, not tensors.
+The trainer writes it (`publish`), rollout processes read it (`verify`). A directory appears under
+its name complete and on disk, or not at all; `infra/weights/versions.py` decides which ones stay.
+Imports no torch: the manifest lists files, not tensors.
 """
 
 import hashlib
@@ -38,12 +37,12 @@ class WeightsInvalid(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a weights directory holds."""
+    """Contents of a weights directory."""
 
     policy: str
     version: int
     optimizer_step: int
-    """Optimizer steps behind the weights."""
+    """Number of optimizer steps that led to the weights."""
 
     lineage: str
     dtype: str
@@ -51,24 +50,23 @@ class Manifest:
 
     kind: Kind = "full"
     base_version: int | None = None
-    """Version a delta or adapter is to be applied to."""
+    """Version to which a delta or adapter is applied."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Hex SHA-256 of every file of the directory but the manifest, by name."""
 
     def to_json(self) -> bytes:
-        """Canonical JSON."""
+        """Return canonical JSON."""
         return json.dumps(asdict(self), sort_keys=True, indent=1).encode()
 
 
 def publish(
     root: Path, facts: Manifest, fill: Callable[[Path], None], sync: bool = True
 ) -> tuple[Path, str]:
-    """Makes the directory of `facts.version` below `root`; returns it and the manifest's hex
-    SHA-256.
+    """Make the directory of `facts.version` below `root`; return it and its manifest's hex SHA-256.
 
-    `fill` writes the files into the directory it is given; `facts.files` is found here. A directory
-    of the same version is replaced. `sync` off: not forced to disk (for tests).
+    `fill` writes the files into the directory it is given; `facts.files` is computed here. A
+    directory of the same version is replaced. `sync` False: not forced to disk (for tests).
     """
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
@@ -78,7 +76,7 @@ def publish(
 
 
 def write_manifest(directory: Path, facts: Manifest) -> str:
-    """Writes the manifest of all files that lie in `directory`; returns its own hex SHA-256."""
+    """Write the manifest of all files in `directory`; return the manifest's own hex SHA-256."""
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
     content = replace(facts, files={name: sha256(directory / name) for name in names}).to_json()
     (directory / MANIFEST).write_bytes(content)
@@ -86,7 +84,7 @@ def write_manifest(directory: Path, facts: Manifest) -> str:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest, without a look at the files. Raises `WeightsInvalid`."""
+    """Return the manifest without reading the files. Raises `WeightsInvalid`."""
     try:
         fields = json.loads((directory / MANIFEST).read_bytes())
         manifest = Manifest(**fields)
@@ -100,11 +98,11 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
-    """The manifest, after every file was read and compared with it.
+    """Return the manifest, after comparing every file with it.
 
-    `manifest_sha256` is what `WeightsPublished` says of the manifest itself. Raises
-    `WeightsInvalid` for a file that is missing, differs, or is a safetensors file that the manifest
-    does not name.
+    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. Raises
+    `WeightsInvalid` for a file that is missing or differs, and for a safetensors file that the
+    manifest does not name.
     """
     manifest = read_manifest(directory)
     if manifest_sha256 is not None:
@@ -118,7 +116,7 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
 
 
 def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file."""
+    """Return the hex SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""Which versions of a policy lie on disk, and for how long.
+"""Versions of a policy on disk, and how long they stay.
 
-The publisher of a root calls `retain` after each publication; readers hold a `lease` while they
-load, or rely on `FEWEST_KEPT`.
+The trainer calls `retain` after each publication; readers hold a `lease` while they load, or rely
+on `FEWEST_KEPT`.
 """
 
 import shutil
@@ -14,22 +14,22 @@ from pathlib import Path
 from infra.weights.whole_directory import remove
 
 FEWEST_KEPT = 3
-"""A reader without a lease has as long as this many publications take."""
+"""A reader without a lease has the time that this many publications take."""
 
 LEASE_MAX_AGE_S = 900.0
-"""A lease older than this belongs to a reader that died."""
+"""An older lease belongs to a reader that died."""
 
 _LEASES = ".leases"
 _PREFIX = "version-"
 
 
 def version_directory(root: Path, version: int) -> Path:
-    """Where a version lies."""
+    """Return the directory of a version."""
     return root / f"{_PREFIX}{version:08d}"
 
 
 def versions(root: Path) -> dict[int, Path]:
-    """The versions that are there, oldest first."""
+    """Return the versions on disk, oldest first."""
     found = {
         int(path.name.removeprefix(_PREFIX)): path
         for path in root.glob(f"{_PREFIX}*")
@@ -39,11 +39,10 @@ def versions(root: Path) -> dict[int, Path]:
 
 
 def retain(root: Path, keep: int) -> list[int]:
-    """Deletes all but the newest `keep` (at least `FEWEST_KEPT`) versions; returns those it
-    deleted.
+    """Delete all but the newest `keep` (at least `FEWEST_KEPT`) versions; return the deleted ones.
 
-    A version under a lease stays until a later call. Drafts of a publication that died go as well,
-    so only the one publisher of `root` may call it.
+    A version under a lease stays until a later call. Also deletes drafts of publications that
+    failed, so only the one publisher of `root` may call it.
     """
     for draft in root.glob(f".{_PREFIX}*"):
         shutil.rmtree(draft)
@@ -57,7 +56,7 @@ def retain(root: Path, keep: int) -> list[int]:
 
 @contextmanager
 def lease(directory: Path) -> Iterator[None]:
-    """Keeps `directory` from being deleted while the body runs, `LEASE_MAX_AGE_S` at most."""
+    """Keep `directory` from being deleted while the body runs, for at most `LEASE_MAX_AGE_S`."""
     leases = directory.parent / _LEASES
     leases.mkdir(exist_ok=True)
     mark = leases / f"{directory.name}.{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""A directory that appears under its name complete and on disk, or not at all."""
+"""Directories that appear under their names complete and on disk, or not at all."""
 
 import os
 import shutil
@@ -10,10 +10,10 @@ from pathlib import Path
 
 @contextmanager
 def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
-    """A draft to fill; it becomes `target` at the end of the body, replacing one of that name.
+    """Yield a draft to fill; at the end of the body it becomes `target`, replacing an old one.
 
-    The draft lies beside `target` as `.<name>.<random>` and is gone after an error. `sync` off: not
-    forced to disk.
+    The draft stands beside `target` as `.<name>.<random>` and is deleted after an error. `sync`
+    False: not forced to disk.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
@@ -23,7 +23,7 @@ def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
         if sync:
             for path in (*draft.iterdir(), draft):
                 _sync(path)
-        remove(target)
+        remove(target)  # a directory cannot be renamed over one that is not empty
         draft.rename(target)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -33,7 +33,7 @@ def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Takes a directory away under its name at once, so that nobody sees half of it."""
+    """Delete a directory so that it disappears under its name at once."""
     if path.exists():
         grave = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         path.rename(grave)

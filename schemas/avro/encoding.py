@@ -1,6 +1,7 @@
-"""Values to Avro's binary form: a function for each type of a schema. Pure.
+"""Encoding of values to Avro's binary form: a function for each type of a schema. Pure.
 
-`fastavro` writes the same bytes; walking the schema anew for each record it takes twice as long.
+`fastavro` writes the same bytes, but walks the schema for each record and takes 1.6 to 4 times as
+long.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,52 +11,52 @@ from typing import Any
 
 from schemas.avro.forms import Forms
 
-Write = Callable[[Any], bytes]
+Encode = Callable[[Any], bytes]
 _LONGEST = 1 << 63
 _SHORT = 4096
 _eight_bytes = Struct("<d").pack
 
 
-def _record_writer(_: str, fields: Mapping[str, Write]) -> Write:
-    """For instances whose attributes are the fields."""
-    writers = tuple(fields.items())
+def _record_encoder(_: str, fields: Mapping[str, Encode]) -> Encode:
+    """Return an encoder of instances whose attributes are the fields."""
+    encoders = tuple(fields.items())
 
-    def write(record: Any) -> bytes:
+    def encode(record: Any) -> bytes:
         values = vars(record)
-        return b"".join([write_field(values[name]) for name, write_field in writers])
+        return b"".join([encode_field(values[name]) for name, encode_field in encoders])
 
-    return write
+    return encode
 
 
-def _optional_writer(null: int, other: int, write_value: Write) -> Write:
+def _optional_encoder(null: int, other: int, encode_value: Encode) -> Encode:
     absent, tag = _long(null), _long(other)
-    return lambda value: absent if value is None else tag + write_value(value)
+    return lambda value: absent if value is None else tag + encode_value(value)
 
 
-def _array_writer(write_item: Write) -> Write:
-    def write(items: Any) -> bytes:
+def _array_encoder(encode_item: Encode) -> Encode:
+    def encode(items: Any) -> bytes:
         if not items:
             return b"\0"
-        return b"%b%b\0" % (_long(len(items)), b"".join([write_item(item) for item in items]))
+        return b"%b%b\0" % (_long(len(items)), b"".join([encode_item(item) for item in items]))
 
-    return write
+    return encode
 
 
-def _map_writer(write_value: Write) -> Write:
-    """In sorted order, so that equal maps are equal bytes."""
+def _map_encoder(encode_value: Encode) -> Encode:
+    """Return an encoder of maps in sorted order, so that equal maps are equal bytes."""
 
-    def write(items: Any) -> bytes:
+    def encode(items: Any) -> bytes:
         if not items:
             return b"\0"
-        pairs = [_string(key) + write_value(items[key]) for key in sorted(items)]
+        pairs = [_string(key) + encode_value(items[key]) for key in sorted(items)]
         return b"%b%b\0" % (_long(len(items)), b"".join(pairs))
 
-    return write
+    return encode
 
 
-@lru_cache(_SHORT, typed=True)  # times, mostly, of which many are the same
+@lru_cache(_SHORT, typed=True)  # mostly times, many of which are equal
 def _variable(number: int) -> bytes:
-    """Zigzag, seven bits a byte."""
+    """Return a number in zigzag form with seven bits in each byte, lowest first."""
     if not -_LONGEST <= number < _LONGEST:
         raise ValueError(f"{number} does not fit in 64 bits")
     left = (number << 1) ^ (number >> 63)
@@ -84,14 +85,14 @@ def _bytes(data: bytes) -> bytes:
 
 
 def _double(number: float) -> bytes:
-    return _eight_bytes(number + 0.0)  # a `TypeError` for what is no number
+    return _eight_bytes(number + 0.0)  # raises `TypeError` unless it is a number
 
 
 def _boolean(value: bool) -> bytes:
     return b"\1" if value else b"\0"
 
 
-_PRIMITIVES: Mapping[str, Write] = {
+_PRIMITIVES: Mapping[str, Encode] = {
     "string": _string,
     "bytes": _bytes,
     "int": _long,
@@ -100,4 +101,4 @@ _PRIMITIVES: Mapping[str, Write] = {
     "double": _double,
 }
 
-ENCODERS = Forms(_PRIMITIVES, _optional_writer, _array_writer, _map_writer, _record_writer)
+ENCODERS = Forms(_PRIMITIVES, _optional_encoder, _array_encoder, _map_encoder, _record_encoder)

@@ -1,6 +1,6 @@
-"""A function for each type of a schema, made of those for its parts. Pure.
+"""Functions for the types of a schema, each made of the functions for its parts. Pure.
 
-What reading and writing have in common: both are made once for a schema, not walked for a record.
+Shared by decoding and encoding: both are made once for a schema instead of walking it for a record.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Forms(Generic[T]):
-    """How each kind of type is made."""
+    """Makers of the functions, by kind of type."""
 
     primitives: Mapping[str, T]
     optional: Callable[[int, int, T], T]
-    """Of a union of null and one other type: the number of each, and the other's function."""
+    """Called with the branch numbers of null and of the other type, and the other's function."""
     array: Callable[[T], T]
     map: Callable[[T], T]
     record: Callable[[str, Mapping[str, T]], T]
-    """Of a name and the functions of its fields, in order."""
+    """Called with the record's name and the functions of its fields, in order."""
 
     def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
-        """For every record, by its name."""
+        """Return the function of every record by its name."""
         made: dict[str, T] = {}
         known: dict[str, T] = {}
         for name in in_dependency_order(raw):

@@ -30,5 +30,5 @@ def test_told_to_end_in_the_middle_of_a_turn_while_kafka_is_away_it_does(tmp_pat
         process.send_signal(signal.SIGTERM)
         _, words = process.communicate(timeout=END_S)
         assert process.returncode == 1
-        assert b"ended without telling Kafka all it had to" in words
+        assert b"ended before Kafka acknowledged all records" in words
         assert b"Traceback" not in words

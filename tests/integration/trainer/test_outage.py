@@ -36,5 +36,5 @@ def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
             finally:
                 process.kill()
         assert process.returncode == 1
-        assert b"ended without telling Kafka all it had to" in words
+        assert b"ended before Kafka acknowledged all records" in words
         assert b"Traceback" not in words

@@ -92,7 +92,7 @@ def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(code: str) -> Non
     _, err = process.communicate(timeout=20)
     assert process.returncode == 1
     last = err.splitlines()[-1]
-    assert "ended without telling Kafka all it had to: no Kafka broker answered at a:1" in last
+    assert "ended before Kafka acknowledged all records: no Kafka broker answered at a:1" in last
     assert "Traceback" not in err
 
 

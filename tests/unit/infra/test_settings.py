@@ -71,9 +71,9 @@ def test_a_wrong_setting_is_reported_by_its_variable(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("SEAMLESSFLOW_GATWAY__PORT", "; meant is SEAMLESSFLOW_GATEWAY__PORT, perhaps"),
-        ("seamlessflow_gatway__port", "; meant is SEAMLESSFLOW_GATEWAY__PORT, perhaps"),
-        ("SEAMLESSFLOW_DATADIR", "; meant is SEAMLESSFLOW_DATA_DIR, perhaps"),
+        ("SEAMLESSFLOW_GATWAY__PORT", "; did you mean SEAMLESSFLOW_GATEWAY__PORT?"),
+        ("seamlessflow_gatway__port", "; did you mean SEAMLESSFLOW_GATEWAY__PORT?"),
+        ("SEAMLESSFLOW_DATADIR", "; did you mean SEAMLESSFLOW_DATA_DIR?"),
         ("SEAMLESSFLOW_NOSUCH__THING", ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""An outage of Kafka is told now and then."""
+"""An outage of Kafka is logged now and then."""
 
 import logging
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.kafka.log import NAME, Seldom
+from infra.kafka.log import NAME, RateLimit
 from infra.ports import HOST
 from tests.paths import ROOT
 
@@ -43,10 +43,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def shown(clock: Clock) -> Callable[[logging.LogRecord], str | None]:
-    seldom = Seldom(30, clock)
+    limit = RateLimit(30, clock)
 
     def show(record: logging.LogRecord) -> str | None:
-        return record.getMessage() if seldom.filter(record) else None
+        return record.getMessage() if limit.filter(record) else None
 
     return show
 
