@@ -23,6 +23,7 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents import sampled_turns
 from tests.agents.acting_worker import RECORD
 from tests.agents.sampled_turns import SampledTurn
+from tests.builders.records import control, fleet
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
 MAX_CONTEXT = 131_072
@@ -167,12 +168,9 @@ def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem
 
 def _publish(made: RunningSystem, policy: str, strictness: str, directory: Path) -> None:
     """Announces a policy that is a tokenizer only."""
-    weights = r.PolicyWeights(
+    weights = fleet.weights(
         policy=policy,
-        version=0,
-        step=0,
         directory=str(directory),
-        manifest_sha256="",
         tokenizer_directory=str(directory),
         tokenizer_hash=rendering_hash(directory, RENDERER),
         renderer=RENDERER.to_json(),
@@ -181,15 +179,7 @@ def _publish(made: RunningSystem, policy: str, strictness: str, directory: Path)
         overrides=Sampling(temperature=1.0),
         at_ms=now_ms(),
     )
-    published = r.WeightsPublished(
-        policy=policy,
-        version=0,
-        step=0,
-        lineage="test",
-        directory=str(directory),
-        manifest_sha256="",
-        at_ms=now_ms(),
-    )
+    published = control.published(policy=policy, directory=str(directory), at_ms=now_ms())
     made.producer.send(FLEET.name, weights, key=fleet_key(weights))
     made.producer.send(CONTROL.name, published)
     made.producer.flush(90)

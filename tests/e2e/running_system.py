@@ -27,6 +27,7 @@ from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key
 from seamlessflow.demo.model import make_model
+from tests.builders.records import control, fleet
 from tests.waiting import until
 
 R = TypeVar("R", bound=Record)
@@ -101,7 +102,7 @@ class RunningSystem:
 
     def _announce_weights(self, version: int, directory: Path, digest: str) -> None:
         settings = RendererSettings("qwen3", thinking_retention="all")
-        weights = r.PolicyWeights(
+        weights = fleet.weights(
             policy=POLICY,
             version=version,
             step=version,
@@ -114,14 +115,8 @@ class RunningSystem:
             overrides=Sampling(temperature=1.0),
             at_ms=now_ms(),
         )
-        published = r.WeightsPublished(
-            policy=POLICY,
-            version=version,
-            step=version,
-            lineage="test",
-            directory=str(directory),
-            manifest_sha256=digest,
-            at_ms=now_ms(),
+        published = control.published(
+            version, policy=POLICY, directory=str(directory), manifest_sha256=digest, at_ms=now_ms()
         )
         self.producer.send(FLEET.name, weights, key=fleet_key(weights))
         self.producer.send(CONTROL.name, published)
@@ -139,15 +134,14 @@ class RunningSystem:
 
     def _assign(self, worker: str, incarnation: str, role: str, slot: int | None) -> int:
         self.assignments += 1
-        assigned = r.RoleAssigned(
+        assigned = control.assigned(
+            worker,
+            role,
+            self.assignments,
             epoch=0,
             at_ms=now_ms(),
-            assignment=self.assignments,
-            worker=worker,
             incarnation=incarnation,
-            role=role,
             slot=slot,
-            reason="test",
             deadline_ms=now_ms() + 60_000,
         )
         self.producer.send(CONTROL.name, assigned)
@@ -155,14 +149,7 @@ class RunningSystem:
 
     def lose(self, worker: str, incarnation: str) -> None:
         """Says what the scheduler would say of a worker that is silent."""
-        lost = r.WorkerLost(
-            epoch=0,
-            at_ms=now_ms(),
-            worker=worker,
-            incarnation=incarnation,
-            process="rollout",
-            reason="no_heartbeat",
-        )
+        lost = control.lost(worker, epoch=0, at_ms=now_ms(), incarnation=incarnation)
         self.producer.send(CONTROL.name, lost)
 
     def admin(self, path: str, **body: object) -> httpx.Response:

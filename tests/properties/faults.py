@@ -14,6 +14,7 @@ from infra.kafka.producer import OnDelivery
 from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import Record
+from tests.builders.records import sessions
 from tests.properties.faulty_managers import (
     CountsNothing,
     DropsAFork,
@@ -103,12 +104,12 @@ class Forgetful(Actor):
 
 
 def _join(turn_id: str, started: r.TurnStarted) -> r.TurnJoined:
-    return r.TurnJoined(
+    return sessions.joined(
+        turn_id,
         session_id=started.session_id,
         epoch=started.epoch,
         at_ms=started.at_ms,
         command_id=started.command_id,
-        turn_id=turn_id,
         reply=started.reply,
     )
 

@@ -79,6 +79,10 @@ sample_failed = builder(
 )
 batch_ready = builder(r.BatchReady(at_ms=0, step=0, trainable_tokens=1), "step")
 skipped = builder(r.StepSkipped(at_ms=0, step=0, reason="no_groups"), "step")
+loaded = builder(
+    r.WeightsLoaded(at_ms=0, policy="policy", version=0, worker="w", incarnation="i", took_ms=0),
+    "version",
+)
 finished = builder(r.RunFinished(at_ms=0, steps=1, reason=""), "steps")
 
 

@@ -25,9 +25,11 @@ from producers.rollout.bootstrap import build
 from producers.rollout.roles.device import EngineFactory
 from producers.rollout.settings import RolloutSection, RolloutSettings
 from schemas import records as r
-from schemas.records import Record, Sampling
+from schemas.records import Record
 from schemas.tokens import pack
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from tests.builders.records import control, fleet
+from tests.builders.records.prompts import generate
 from tests.paths import ROOT
 
 DEADLINE_S = 60.0
@@ -92,14 +94,8 @@ class RolloutSystem:
 
     def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
         """The trainer's announcement, on both topics."""
-        weights = r.WeightsPublished(
-            at_ms=now_ms(),
-            policy=policy,
-            version=version,
-            step=version,
-            lineage="l",
-            directory=str(directory),
-            manifest_sha256=digest,
+        weights = control.published(
+            version, at_ms=now_ms(), policy=policy, directory=str(directory), manifest_sha256=digest
         )
         self.producer.send(CONTROL.name, weights, partition=0)
         self.producer.send(FLEET.name, self._policy(weights), key=f"PolicyWeights/{policy}")
@@ -143,15 +139,13 @@ class RolloutSystem:
     def assign(self, name: str, role: str, slot: int | None = None, incarnation: str = "") -> int:
         """The scheduler's decision; returns the assignment."""
         self._assignments += 1
-        record = r.RoleAssigned(
-            epoch=1,
+        record = control.assigned(
+            name,
+            role,
+            self._assignments,
             at_ms=now_ms(),
-            assignment=self._assignments,
-            worker=name,
             incarnation=incarnation or self.incarnation(name),
-            role=role,
             slot=slot,
-            reason="test",
             deadline_ms=now_ms() + 60_000,
         )
         self.producer.send(CONTROL.name, record, partition=0)
@@ -171,23 +165,17 @@ class RolloutSystem:
         **changes: Any,
     ) -> r.GenerateTurn:
         """Sends a turn to a worker that has its role."""
-        fields: dict[str, Any] = {
-            "session_id": f"session-{turn_id}",
+        own: dict[str, Any] = {
             "turn_id": turn_id,
-            "dispatch": 1,
-            "epoch": 1,
-            "partition": PARTITION,
             "worker": role.worker,
             "incarnation": role.incarnation,
+            "session_id": f"session-{turn_id}",
+            "partition": PARTITION,
             "prompt_ids": pack(list(prompt)),
-            "prompt_hash": b"",
-            "completion_ids": b"",
-            "sampling": Sampling(max_tokens=100),
-            "stream": False,
             "policy": f"policy-{role.worker}",
             "deadline_ms": now_ms() + 60_000,
         }
-        record = r.GenerateTurn(**{**fields, **changes})
+        record = generate(**{**own, **changes})
         self.producer.send(PROMPTS.name, record, partition=role.slot, headers=headers)
         return record
 
@@ -243,17 +231,15 @@ class RolloutSystem:
             self._news.notify_all()
 
     def _policy(self, weights: r.WeightsPublished) -> r.PolicyWeights:
-        return r.PolicyWeights(
+        return fleet.weights(
             policy=weights.policy,
             version=weights.version,
             step=weights.step,
             directory=weights.directory,
             manifest_sha256=weights.manifest_sha256,
             tokenizer_directory=str(self._tokenizer),
-            tokenizer_hash="",
             renderer=RendererSettings("qwen3").to_json(),
             max_context=self.max_context,
-            overrides=Sampling(),
             at_ms=now_ms(),
         )
 

@@ -13,6 +13,7 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET
+from tests.builders.records import control
 
 R = TypeVar("R", bound=Record)
 
@@ -51,15 +52,12 @@ class ScriptedScheduler:
         for worker in self._workers:
             self._assignment += 1
             self.send(
-                r.RoleAssigned(
-                    epoch=1,
-                    at_ms=0,
-                    assignment=self._assignment,
-                    worker=worker,
+                control.assigned(
+                    worker,
+                    role,
+                    self._assignment,
                     incarnation=self._incarnations[worker],
-                    role=role,
                     gang_epoch=self._gang_epoch,
-                    reason="test",
                     deadline_ms=2**60,
                 )
             )
@@ -102,13 +100,8 @@ class ScriptedScheduler:
         newest = set(range(self._assignment - len(self._workers) + 1, self._assignment + 1))
         if self._batch is not None and self._assignment and newest <= self._acquired:
             self.send(
-                r.StepStarted(
-                    epoch=1,
-                    at_ms=0,
-                    step=self._batch.step,
-                    gang="g",
-                    gang_epoch=self._gang_epoch,
-                    workers=(*self._workers, *self._others),
+                control.started(
+                    (*self._workers, *self._others), self._batch.step, gang_epoch=self._gang_epoch
                 )
             )
             self._batch = None

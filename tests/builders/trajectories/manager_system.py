@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
-import orjson
 import xxhash
 
 from infra.clock import now_ms
@@ -28,19 +27,13 @@ from schemas.identity import session_name
 from schemas.records import Record, Reward, Sampling
 from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.records import commands, control, fleet
+from tests.builders.records.content import ids, message
 
 T = TypeVar("T", bound=Record)
 GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
 POLICY = "default"
 DEADLINE_S = 30
-
-
-def ids(*tokens: int) -> bytes:
-    return np.array(tokens, np.int32).tobytes()
-
-
-def message(role: str, content: str) -> bytes:
-    return orjson.dumps({"role": role, "content": content}, option=orjson.OPT_SORT_KEYS)
 
 
 def _any(record: Record) -> bool:
@@ -69,15 +62,13 @@ class ManagerSystem:
         self.beat(worker, slot, incarnation, policy)
         self.send(
             CONTROL.name,
-            r.RoleAcquired(
-                worker=worker,
-                incarnation=incarnation,
-                role="rollout",
+            control.acquired(
+                worker,
                 assignment=1,
+                incarnation=incarnation,
                 slot=slot,
                 slot_offset=0,
                 version=0,
-                took_ms=0,
                 at_ms=now_ms(),
                 policy=policy,
             ),
@@ -85,15 +76,12 @@ class ManagerSystem:
 
     def beat(self, worker: str, slot: int, incarnation: str = "i1", policy: str = POLICY) -> None:
         """The worker's heartbeat."""
-        heartbeat = r.WorkerHeartbeat(
-            worker=worker,
+        heartbeat = fleet.heartbeat(
+            worker,
             incarnation=incarnation,
-            process="rollout",
-            tags=("rollout",),
             role="rollout",
             assignment=1,
             slot=slot,
-            state="ready",
             version=0,
             policy=policy,
             at_ms=now_ms(),
@@ -102,12 +90,8 @@ class ManagerSystem:
 
     def publish_policy(self, policy: str = POLICY, tokenizer: Path | None = None) -> None:
         """Policy weights, version 0; `tokenizer`: where another one is said to be."""
-        record = r.PolicyWeights(
+        record = fleet.weights(
             policy=policy,
-            version=0,
-            step=0,
-            directory="",
-            manifest_sha256="",
             tokenizer_directory=str(tokenizer or self.tokenizer_directory),
             tokenizer_hash=str(tokenizer or self.renderer.hash),
             renderer=self.renderer.settings.to_json(),
@@ -157,8 +141,8 @@ class ManagerSystem:
 
     def open_session(self, session_id: str, **more: Any) -> None:
         """Opens a session and waits for the answer."""
-        command = r.OpenSession(
-            **_command(session_id), policy=POLICY, group_id=f"{session_id}-group", **more
+        command = commands.open_session(
+            **_sent(session_id), policy=POLICY, group_id=f"{session_id}-group", **more
         )
         self.command(command)
         assert self.answer(command.command_id).status == 200
@@ -174,7 +158,7 @@ class ManagerSystem:
             "body_hash": body,
             **more,
         }
-        command = r.RequestTurn(**_command(session_id), messages=tuple(messages), **fields)
+        command = r.RequestTurn(**_sent(session_id), messages=tuple(messages), **fields)
         self.command(command)
         return command
 
@@ -231,12 +215,12 @@ class ManagerSystem:
 
     def close(self, session_id: str, await_reward_ms: int = 0) -> None:
         """Ends a session."""
-        command = r.CloseSession(**_command(session_id), await_reward_ms=await_reward_ms)
+        command = commands.close_session(**_sent(session_id), await_reward_ms=await_reward_ms)
         self.command(command)
 
     def reward(self, session_id: str, value: float) -> None:
         """Judges a session."""
-        self.command(r.AssignReward(**_command(session_id), reward=Reward(value=value)))
+        self.command(commands.assign_reward(Reward(value=value), **_sent(session_id)))
 
     def reward_and_close(self, session_id: str, value: float) -> r.Trajectory:
         """Ends a session; returns its trajectory."""
@@ -264,7 +248,7 @@ class ManagerSystem:
         return process
 
 
-def _command(session_id: str) -> dict[str, Any]:
+def _sent(session_id: str) -> dict[str, Any]:
     return {
         "command_id": uuid4().hex,
         "session_id": session_id,

@@ -34,7 +34,7 @@ class PartitionLog:
     def __post_init__(self) -> None:
         self._numbers = count(1)
         self.accepted.append(True)
-        self.log.append(r.PartitionClaimed(partition=0, epoch=1, manager="first", at_ms=0))
+        self.log.append(sessions.claimed())
 
     def happen(self, step: Step) -> None:
         """Appends what the step means now, if anything."""
@@ -57,13 +57,13 @@ class PartitionLog:
     def finish(self) -> None:
         """Ends every session."""
         for session_id in list(self.sessions):
-            self.append(replace(sessions.closed(), session_id=session_id, epoch=self.epoch))
-            self.append(replace(sessions.finalized(), session_id=session_id, epoch=self.epoch))
+            self.append(sessions.closed(session_id=session_id, epoch=self.epoch))
+            self.append(sessions.finalized(session_id=session_id, epoch=self.epoch))
 
     def claim(self, step: Step) -> None:
         """Another manager takes over, or comes too late."""
         epoch = self.epoch + (step.fault == RIGHT)
-        self.append(r.PartitionClaimed(partition=0, epoch=epoch, manager="other", at_ms=0))
+        self.append(sessions.claimed(epoch, "other"))
 
     def write(self, event: Record, step: Step) -> None:
         """Appends the event; `twice` delivers it again."""

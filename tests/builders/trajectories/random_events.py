@@ -114,33 +114,24 @@ def _complete(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, st
 
 
 def _fail(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
-    told: Any = _output(sessions.progressed)(numbers, session, turn, step)
+    made: Any = _output(sessions.progressed)(numbers, session, turn, step)
     named = step.amount < 4
-    return r.TurnFailed(
-        session_id="",
-        turn_id=turn.started.turn_id,
+    return sessions.failed(
+        turn.started.turn_id,
         epoch=None if named else 0,
-        dispatch=told.dispatch if named else None,
-        worker=told.worker if named else None,
-        incarnation=told.incarnation if named else None,
-        status=500,
-        reason="x",
-        detail="",
-        cause="infrastructure",
+        dispatch=made.dispatch if named else None,
+        worker=made.worker if named else None,
+        incarnation=made.incarnation if named else None,
         at_ms=1,
     )
 
 
 def _cancel(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
-    name = turn.started.turn_id
-    return r.TurnCancelled(
-        session_id="", epoch=0, at_ms=1, command_id="", turn_id=name, reason="gone"
-    )
+    return sessions.cancelled(turn.started.turn_id, epoch=0, at_ms=1, command_id="")
 
 
 def _join(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
-    name = turn.started.turn_id
-    return r.TurnJoined(session_id="", epoch=0, at_ms=1, command_id="", turn_id=name)
+    return sessions.joined(turn.started.turn_id, epoch=0, command_id="")
 
 
 def _hash(tokens: Sequence[int]) -> bytes:

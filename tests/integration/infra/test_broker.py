@@ -24,10 +24,11 @@ from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic
+from tests.builders.records import control
 from tests.waiting import until
 
 TOPIC = Topic("lost", 1, 60_000, (WorkerLost,), max_record_bytes=16 * 1024 * 1024)
-LOST = WorkerLost(epoch=1, at_ms=2, worker="w", incarnation="i", process="rollout", reason="killed")
+LOST = control.lost(reason="killed")
 
 
 def write(settings: KafkaSettings, record: WorkerLost) -> None:
@@ -65,7 +66,7 @@ def test_a_record_is_read_back(kafka: KafkaSettings) -> None:
 
 
 def test_a_record_of_many_megabytes_is_read_back(kafka: KafkaSettings) -> None:
-    large = WorkerLost(**{**vars(LOST), "reason": "x" * 12_000_000})
+    large = control.lost(reason="x" * 12_000_000)
     write(kafka, large)
     assert read(kafka) == large
 

@@ -16,20 +16,13 @@ from schemas.codec import UndecodableRecord, decode, encode
 from schemas.records import Record, WorkerLost
 from schemas.topics import Topic
 from tests.builders.letters import Letter
+from tests.builders.records import control
 
 DEADLINE_S = 20.0
 TOPIC = Topic("lost", 2, 60_000, (WorkerLost,))
 DEAD = f"{TOPIC.name}.dlq"
-CUT = encode(WorkerLost(epoch=1, at_ms=2, worker="w", incarnation="i", process="p", reason="r"))[
-    :-3
-]
+CUT = encode(control.lost())[:-3]
 FOREIGN = b"no record of ours"
-
-
-def lost(epoch: int) -> WorkerLost:
-    return WorkerLost(
-        epoch=epoch, at_ms=2, worker="w", incarnation="i", process="p", reason="killed"
-    )
 
 
 @pytest.fixture
@@ -65,15 +58,15 @@ def polled(reader: Reader, enough: Callable[[list[Received]], bool]) -> list[Rec
 def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
     kafka: KafkaSettings, producer: Producer
 ) -> None:
-    producer.send(TOPIC.name, lost(1), partition=1)
+    producer.send(TOPIC.name, control.lost(epoch=1), partition=1)
     producer.send_bytes(TOPIC.name, CUT, "some key", 1)
     producer.send_bytes(TOPIC.name, FOREIGN, None, 1)
-    producer.send(TOPIC.name, lost(2), partition=1)
+    producer.send(TOPIC.name, control.lost(epoch=2), partition=1)
 
     with reading(kafka, TOPIC.name, producer) as reader:
         found = polled(reader, lambda found: len(found) == 2)
 
-    assert [item.record for item in found] == [lost(1), lost(2)]
+    assert [item.record for item in found] == [control.lost(epoch=1), control.lost(epoch=2)]
     assert [item.offset for item in found] == [0, 3]
     with reading(kafka, DEAD, None, Letter) as dead:
         (cut, why_cut), (foreign, why_foreign) = map(

@@ -26,6 +26,8 @@ from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.engines.broken import Altered, of_another_version
+from tests.builders.records import control
+from tests.builders.records.prompts import cancel
 from tests.builders.rollout.rollout_system import (
     DEADLINE_S,
     OTHER_PARTITION,
@@ -124,16 +126,13 @@ def test_a_cancelled_turn_hands_its_tokens_back(system: RolloutSystem) -> None:
     role = scripted(system, "cancels", 4, SLOWLY)
     asked = system.generate(role, "t-cancelled", stream=True)
     system.progressed("t-cancelled", 1)
-    cancel = r.CancelGeneration(
+    asked_to_stop = cancel(
         session_id=asked.session_id,
         turn_id=asked.turn_id,
-        dispatch=1,
-        epoch=1,
         worker=role.worker,
         incarnation=role.incarnation,
-        reason="client_gone",
     )
-    system.producer.send(PROMPTS.name, cancel, partition=role.slot)
+    system.producer.send(PROMPTS.name, asked_to_stop, partition=role.slot)
     assert system.interrupted("t-cancelled").reason == "cancelled"
 
 
@@ -154,25 +153,10 @@ def test_the_device_goes_to_the_trainer_and_comes_back(
     system.generate(role, "t-too-late")
     assert system.interrupted("t-too-late").token_ids == b""
 
-    trainer = r.RoleAcquired(
-        at_ms=now_ms(),
-        worker="shares",
-        incarnation="trainer",
-        role="train",
-        assignment=assignment,
-        took_ms=0,
-    )
+    trainer = control.acquired("shares", "train", assignment, incarnation="trainer", at_ms=now_ms())
     system.producer.send(CONTROL.name, trainer, partition=0)
     back = system.assign("shares", "rollout", 6)
-    freed = r.RoleReleased(
-        at_ms=now_ms(),
-        worker="shares",
-        incarnation="trainer",
-        role="train",
-        assignment=back,
-        free_bytes=0,
-        took_ms=0,
-    )
+    freed = control.released("shares", "train", back, incarnation="trainer", at_ms=now_ms())
     system.producer.send(CONTROL.name, freed, partition=0)
     again = system.wait(r.RoleAcquired, lambda got: got.assignment == back)
     roles = [
@@ -216,14 +200,7 @@ def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(system: RolloutSy
     role = scripted(system, "returns", 8, SLOWLY)
     system.generate(role, "t-lost", stream=True)
     system.progressed("t-lost", 1)
-    lost = r.WorkerLost(
-        epoch=1,
-        at_ms=now_ms(),
-        worker="returns",
-        incarnation=role.incarnation,
-        process="rollout",
-        reason="no_heartbeat",
-    )
+    lost = control.lost("returns", incarnation=role.incarnation, at_ms=now_ms())
     system.producer.send(CONTROL.name, lost, partition=0)
     incarnation = system.incarnation("returns", other_than=role.incarnation)
     again = system.serve("returns", 8, incarnation)

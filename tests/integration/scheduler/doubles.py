@@ -14,6 +14,7 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, TASKS, fleet_key
+from tests.builders.records import control, fleet
 
 LIMIT_S = 30.0
 R = TypeVar("R", bound=Record)
@@ -110,15 +111,8 @@ class FakeWorker:
 
     def _send_heartbeats(self) -> None:
         for process in self._tags:
-            sign = r.WorkerHeartbeat(
-                worker=self.name,
-                incarnation=f"{self.name}-1",
-                process=process,
-                tags=self._tags,
-                role="none",
-                assignment=-1,
-                state="ready",
-                at_ms=now_ms(),
+            sign = fleet.heartbeat(
+                self.name, process, tags=self._tags, incarnation=f"{self.name}-1", at_ms=now_ms()
             )
             self._producer.send(FLEET.name, sign, key=fleet_key(sign))
 
@@ -126,24 +120,21 @@ class FakeWorker:
         if given.role in self._refuses:
             return
         if self._role not in ("none", given.role):
-            released = r.RoleReleased(
-                at_ms=now_ms(),
-                worker=self.name,
+            released = control.released(
+                self.name,
+                self._role,
+                given.assignment,
                 incarnation=f"{self.name}-1",
-                role=self._role,
-                assignment=given.assignment,
-                free_bytes=0,
-                took_ms=1,
+                at_ms=now_ms(),
             )
             self._producer.send(CONTROL.name, released)
         self._role = given.role
-        acquired = r.RoleAcquired(
-            at_ms=now_ms(),
-            worker=self.name,
+        acquired = control.acquired(
+            self.name,
+            given.role,
+            given.assignment,
             incarnation=given.incarnation,
-            role=given.role,
-            assignment=given.assignment,
             slot=given.slot,
-            took_ms=1,
+            at_ms=now_ms(),
         )
         self._producer.send(CONTROL.name, acquired)

@@ -15,6 +15,7 @@ from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from schemas import records as r
+from tests.builders.records import control
 from tests.integration.scheduler.doubles import FakeWorker, Log
 from tests.waiting import until
 
@@ -71,11 +72,11 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
             running.says("no answer from Kafka")
             with Broker(tmp_path / "kafka", port, short_lived=True):
                 running.says("Kafka answers again")
-                log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+                log.write(control.batch_ready(at_ms=now_ms()))
                 log.wait(r.StepStarted)
                 assert not log.all(r.WorkerLost)
                 assert len(log.all(r.SchedulerClaimed)) == 1
-                log.write(r.SchedulerClaimed(epoch=2, scheduler="another", at_ms=now_ms()))
+                log.write(control.claimed(2, "another", at_ms=now_ms()))
                 assert running.process.wait(END_S) == 1
                 assert "scheduler another claimed epoch 2" in running.words
                 worker.close()

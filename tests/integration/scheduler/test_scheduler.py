@@ -17,6 +17,7 @@ from infra.settings import KafkaSettings
 from scheduler.controller import Superseded, serve
 from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
 from schemas import records as r
+from tests.builders.records import control
 from tests.integration.scheduler.doubles import LIMIT_S, FakeWorker, Log
 
 B, SIZE = 2, 2
@@ -63,17 +64,7 @@ Join = Callable[..., FakeWorker]
 def log(kafka: KafkaSettings) -> Iterator[Log]:
     """Return the log, with weights published."""
     log = Log(kafka)
-    log.write(
-        r.WeightsPublished(
-            at_ms=now_ms(),
-            policy="policy",
-            version=0,
-            step=0,
-            lineage="a",
-            directory="",
-            manifest_sha256="",
-        )
-    )
+    log.write(control.published(at_ms=now_ms()))
     yield log
     log.close()
 
@@ -127,8 +118,8 @@ def test_a_run_goes_from_rollout_through_training_back_to_rollout(
     slots = log.wait(r.RoleAcquired, lambda acquired: acquired.role == "rollout", count=2)
     assert {acquired.slot for acquired in slots} == {0, 1}
 
-    log.write(ready("run-0"), ready("run-1"))
-    log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+    log.write(control.ready("run-0", at_ms=now_ms()), control.ready("run-1", at_ms=now_ms()))
+    log.write(control.batch_ready(at_ms=now_ms()))
     (step,) = log.wait(r.StepStarted)
     assert (step.step, step.workers) == (0, ("b",))
 
@@ -171,7 +162,7 @@ def test_a_scheduler_that_starts_again_goes_on_and_sends_the_tasks_again(
     first = start()
     tasks = log.wait(r.Task, count=2 * B * SIZE)
     first.stop()
-    log.write(ready("run-0"))
+    log.write(control.ready("run-0", at_ms=now_ms()))
     if not snapshot:
         log.keep(r.SchedulerSnapshot(epoch=1, control_offset=0, state=b"{}", at_ms=now_ms()))
 
@@ -207,7 +198,7 @@ def test_a_gang_that_is_not_complete_in_time_is_released(
     start(gang_size=2, gang_timeout_s=0.5)
     log.wait(r.RoleAcquired, count=3)
 
-    log.write(r.BatchReady(at_ms=now_ms(), step=0, trainable_tokens=1))
+    log.write(control.batch_ready(at_ms=now_ms()))
     (late,) = log.wait(r.AssignmentTimedOut)
     assert late.worker == "c"
     gang = [given for given in log.all(r.RoleAssigned) if given.role == "train"]
@@ -249,31 +240,11 @@ def test_the_process_ends_in_order_when_asked_to(log: Log, kafka: KafkaSettings)
     assert "acts as of epoch 1" in words
 
 
-def ready(group: str) -> r.GroupReady:
-    return r.GroupReady(
-        at_ms=now_ms(), group_id=group, reward_mean=0, reward_std=0, trainable_tokens=1
-    )
-
-
 def step_over(step: int, *groups: str) -> list[r.Record]:
-    at_ms = now_ms()
+    now = {"at_ms": now_ms()}
     return [
-        r.StepCommitted(
-            at_ms=at_ms,
-            step=step,
-            lineage="a",
-            version=step + 1,
-            groups=tuple(r.StepGroup(group_id=group) for group in groups),
-        ),
-        *(r.GroupConsumed(at_ms=at_ms, group_id=group, step=step) for group in groups),
-        r.WeightsPublished(
-            at_ms=at_ms,
-            policy="policy",
-            version=step + 1,
-            step=step + 1,
-            lineage="a",
-            directory="",
-            manifest_sha256="",
-        ),
-        r.StepCompleted(at_ms=at_ms, step=step, lineage="a", version=step + 1, took_ms=5),
+        control.committed(step, groups, **now),
+        *(control.consumed(group, step, **now) for group in groups),
+        control.published(step + 1, **now),
+        control.completed(step, **now),
     ]

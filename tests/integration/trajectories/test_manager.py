@@ -13,7 +13,8 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import REQUESTS
 from tests.builders.letters import Letter
-from tests.builders.trajectories.manager_system import ManagerSystem, manager_system, message
+from tests.builders.records.content import message
+from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 
 pytestmark = pytest.mark.kafka
 

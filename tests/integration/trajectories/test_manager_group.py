@@ -11,11 +11,11 @@ import pytest
 
 from infra.settings import KafkaSettings
 from schemas import records as r
+from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import (
     DEADLINE_S,
     ManagerSystem,
     manager_system,
-    message,
 )
 
 pytestmark = pytest.mark.kafka

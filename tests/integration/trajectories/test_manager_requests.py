@@ -9,11 +9,12 @@ import pytest
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.tokens import pack
+from tests.builders.records import commands
+from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import (
     POLICY,
     ManagerSystem,
     manager_system,
-    message,
 )
 
 pytestmark = pytest.mark.kafka
@@ -195,14 +196,11 @@ def test_tokens_are_counted_without_a_turn(served: ManagerSystem) -> None:
         ("c3", "free", None),
     ):
         served.command(
-            r.CountTokens(
+            commands.count_tokens(
                 command_id=command_id,
                 session_id=session,
                 messages=messages,
                 terms=terms,
-                tools=None,
-                template_args=None,
-                issued_at_ms=0,
                 expires_at_ms=turn.expires_at_ms,
                 reply=turn.reply,
             )

@@ -11,6 +11,7 @@ from infra.rendering.renderer import Renderer
 from schemas import records as r
 from schemas.records import PolicyWeights, Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS
+from tests.builders.records import control, fleet
 from tests.properties.choices import Choices
 from tests.properties.simulation.agents import Agent
 from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY
@@ -88,20 +89,13 @@ class Cluster:
         return agent
 
     def _policy(self) -> PolicyWeights:
-        return PolicyWeights(
+        return fleet.weights(
             policy=POLICY,
-            version=0,
-            step=0,
-            directory="",
-            manifest_sha256="",
-            tokenizer_directory="",
             tokenizer_hash=self.renderer.hash,
-            renderer=b"{}",
             max_context=self.choices.pick(_CONTEXTS),
             overrides=Sampling(temperature=1.0),
             train_inexact=self.choices.one_in(4),
             strictness=self.choices.pick(_STRICTNESS),
-            at_ms=0,
         )
 
     def _worker(self, name: str, slot: int, incarnation: int = 0) -> Worker:
@@ -182,28 +176,17 @@ class Cluster:
             self._moving[partition] = (to, to)  # who was away joins anew, without anything
 
     def _assign(self, worker: Worker, role: str) -> None:
-        assigned = r.RoleAssigned(
-            epoch=1,
+        assigned = control.assigned(
+            worker.name,
+            role,
+            next(self._numbers),
             at_ms=self.now_ms,
-            assignment=next(self._numbers),
-            worker=worker.name,
             incarnation=str(worker.incarnation),
-            role=role,
-            slot=None,
-            reason="",
-            deadline_ms=0,
         )
         self.topics.append(CONTROL.name, 0, assigned)
 
     def _declare_lost(self, worker: Worker) -> None:
-        lost = r.WorkerLost(
-            epoch=1,
-            at_ms=self.now_ms,
-            worker=worker.name,
-            incarnation=str(worker.incarnation),
-            process="rollout",
-            reason="no_heartbeat",
-        )
+        lost = control.lost(worker.name, at_ms=self.now_ms, incarnation=str(worker.incarnation))
         self.topics.append(CONTROL.name, 0, lost)
 
     def _awake_manager(self) -> StagedManager | None:

@@ -5,8 +5,8 @@ Nothing here knows what ought to come of it.
 
 from collections.abc import Callable
 
-from schemas import records as r
 from schemas.topics import CONTROL, PROMPTS
+from tests.builders.records import control
 from tests.properties.simulation.callers import POLICY
 from tests.properties.simulation.cluster import Cluster
 from tests.properties.simulation.workers import Worker
@@ -130,15 +130,7 @@ class Simulation(Cluster):
 
     def _new_weights(self) -> None:
         self.version += 1
-        published = r.WeightsPublished(
-            at_ms=self.now_ms,
-            policy=POLICY,
-            version=self.version,
-            step=self.version,
-            lineage="l",
-            directory="",
-            manifest_sha256="",
-        )
+        published = control.published(self.version, at_ms=self.now_ms, policy=POLICY)
         self.topics.append(CONTROL.name, 0, published)
 
     def _loads(self) -> None:

@@ -17,6 +17,7 @@ from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.serving import Service, Serving
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from tests.builders.records import control, fleet
 from tests.properties.choices import Choices
 from tests.properties.simulation.engine import RecordedEngine
 from tests.properties.simulation.topics import Sending, Topics
@@ -73,15 +74,13 @@ class Worker:
         self._topics.append(
             CONTROL.name,
             0,
-            r.RoleAcquired(
-                worker=self.name,
-                incarnation=str(self.incarnation),
-                role="rollout",
+            control.acquired(
+                self.name,
                 assignment=assignment,
+                incarnation=str(self.incarnation),
                 slot=self.slot,
                 slot_offset=self._position,
                 version=self.engine.version,
-                took_ms=0,
                 at_ms=self._clock(),
                 policy=self._policy,
             ),
@@ -91,14 +90,8 @@ class Worker:
         """Trains instead; hands its turns back."""
         self.assignment = assignment
         self.serving.leave("preempted", self._clock())
-        released = r.RoleReleased(
-            worker=self.name,
-            incarnation=str(self.incarnation),
-            role="rollout",
-            assignment=assignment,
-            free_bytes=0,
-            took_ms=0,
-            at_ms=self._clock(),
+        released = control.released(
+            self.name, assignment=assignment, incarnation=str(self.incarnation), at_ms=self._clock()
         )
         self._topics.append(CONTROL.name, 0, released)
 
@@ -106,13 +99,12 @@ class Worker:
         """Takes new weights in the middle of whatever it samples."""
         self.engine.version = version
         self.serving.adopt(version, self._clock())
-        loaded = r.WeightsLoaded(
-            at_ms=self._clock(),
+        loaded = control.loaded(
+            version,
             policy=self._policy,
-            version=version,
             worker=self.name,
             incarnation=str(self.incarnation),
-            took_ms=0,
+            at_ms=self._clock(),
         )
         self._topics.append(CONTROL.name, 0, loaded)
 
@@ -121,14 +113,12 @@ class Worker:
         self._topics.append(
             FLEET.name,
             0,
-            r.WorkerHeartbeat(
-                worker=self.name,
+            fleet.heartbeat(
+                self.name,
                 incarnation=str(self.incarnation),
-                process="rollout",
                 role="rollout" if self.serves else "",
                 assignment=self.assignment,
                 slot=self.slot,
-                state="ready",
                 version=self.engine.version,
                 policy=self._policy,
                 at_ms=self._clock(),

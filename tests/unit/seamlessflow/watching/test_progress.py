@@ -50,9 +50,7 @@ def test_who_rolls_out_with_which_version() -> None:
     seen = progress(acquired("w0", "rollout"), acquired("w1", "rollout"), assigned("w1", "train"))
     assert seen.serving == {"w0": 3}
     assert seen.doing == {"w0": "rollout", "w1": "→ train"}
-    loaded = r.WeightsLoaded(
-        at_ms=SINCE, policy="p", version=4, worker="w0", incarnation="i", took_ms=1
-    )
+    loaded = control.loaded(4, at_ms=SINCE, worker="w0")
     seen.apply(loaded)
     assert seen.serving == {"w0": 4}
 
