@@ -13,7 +13,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyAddress(Record):
-    """Where answers for one gateway instance go."""
+    """Address for answers to one gateway instance."""
 
     partition: int
     gateway: str
@@ -138,7 +138,7 @@ class CommandRefused(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTerms(Record):
-    """How a session begins that a request names and nobody opened."""
+    """Terms of a session that a request names and no agent opened."""
 
     policy: str
     policies: Mapping[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class GatewayHeartbeat(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Record):
-    """How tokens are drawn. Null fields mean: not asked for; the policy's value or the engine's
+    """Sampling parameters. A null field was not asked for: the policy's value or the engine's
     default applies."""
 
     max_tokens: int | None = None
@@ -1033,7 +1033,7 @@ class WorkerLost(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerUsage(Record):
-    """What a process of a worker did in a stretch of time."""
+    """Activity of a worker's process in a stretch of time."""
 
     at_ms: int
     worker: str
