@@ -1,4 +1,4 @@
-"""What tests of every kind share: a real Kafka, and a seed that is told.
+"""Fixtures of all tests: a real Kafka, and a seed that the header prints.
 
 The broker is the embedded one, or, if SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS is set, that one, or
 with SEAMLESSFLOW_TEST_KAFKA=testcontainers one in Docker. A test that needs it is never skipped.
@@ -28,12 +28,12 @@ IMAGE = "apache/kafka:4.3.1"
 
 
 def pytest_report_header() -> list[str]:
-    """The seed makes a failure repeatable."""
+    """Return the kind of Kafka and the seed, with which a failure is repeated."""
     return [f"kafka: {_kind()}", f"seed: {seed} (SEAMLESSFLOW_TEST_SEED={seed} repeats it)"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a broker, so that `-m "not kafka"` leaves it out."""
+    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out."""
     for item in items:
         if {"broker", "kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
@@ -41,13 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
-    """Randomness of one test, the same for the same seed whatever other tests run."""
+    """Return the randomness of one test, which depends on the seed and no other test."""
     return random.Random(f"{seed} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[KafkaSettings]:
-    """How to reach the broker that all tests of this run share."""
+    """Yield the settings of the broker that all tests of this run share."""
     match _kind():
         case "external":
             settings = load(ProcessSettings).kafka
@@ -65,7 +65,7 @@ def broker() -> Iterator[KafkaSettings]:
 
 @pytest.fixture
 def kafka(broker: KafkaSettings) -> KafkaSettings:
-    """The shared broker with topics, groups and transactional ids of this test alone."""
+    """Return the shared broker with topics, consumer groups and transactional ids of this test."""
     return broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
 
 
@@ -77,7 +77,7 @@ def _kind() -> str:
 
 @contextmanager
 def _container() -> Iterator[KafkaSettings]:
-    """Apache's image with the embedded broker's settings; needs Docker."""
+    """Yield a broker from Apache's image with the embedded broker's settings; needs Docker."""
     from testcontainers.core.container import DockerContainer
 
     port = free_port()

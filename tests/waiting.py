@@ -7,7 +7,7 @@ from collections.abc import Callable
 def until(
     condition: Callable[[], bool], what: str = "a condition", deadline_s: float = 60.0
 ) -> None:
-    """Returns once the condition holds; fails the test when it does not in time."""
+    """Wait until the condition holds; fail the test if it does not in time."""
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {deadline_s:g} s for {what}"

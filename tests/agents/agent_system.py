@@ -1,7 +1,7 @@
-"""Broker, gateway, manager and a worker with the acting engine, and agents that use them.
+"""Broker, gateway, manager and a worker with the acting engine, for agents to use.
 
-The policy is a tokenizer without a model. Its context holds what coding harnesses send at once:
-80 KB of instructions and tools.
+The policy is a tokenizer without a model. Its context has room for the 80 KB of instructions and
+tools that coding agents send at once.
 """
 
 import json
@@ -20,9 +20,9 @@ from schemas import records as r
 from schemas.records import Sampling
 from schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.agents import sampled_turns
-from tests.agents.acting_worker import RECORD
-from tests.agents.sampled_turns import SampledTurn
+from tests.agents.engine import record as engine_record
+from tests.agents.engine.record import SampledTurn
+from tests.agents.engine.worker import RECORD
 from tests.builders.records import control, fleet
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
@@ -38,28 +38,28 @@ RENDERER = RendererSettings("qwen3", thinking_retention="all")
 
 @dataclass
 class AgentSystem:
-    """The running system."""
+    """The running system, and the acting engine's record."""
 
     running: RunningSystem
     record: Path
 
     def open(self, session_id: str, policy: str = POLICY) -> "AgentSession":
-        """A new session for one agent."""
+        """Open a session for one agent."""
         opened = self.running.admin("/sessions", session_id=session_id, policy=policy)
         assert opened.status_code == 201, opened.text
         answer = opened.json()
         return self._session(session_id, answer["base_url"], answer["api_key"])
 
     def unopened(self) -> "AgentSession":
-        """A session that begins with the agent's first request and that its own header names."""
+        """Return a session that the agent's first request opens, by a name in its header."""
         return self._session("", f"{self.running.url}/v1", API_KEY)
 
     def sampled(self, since: int) -> list[SampledTurn]:
-        """What the engine has sampled since so many turns."""
-        return sampled_turns.read(self.record)[since:]
+        """Return the turns that the engine sampled after the first `since`."""
+        return engine_record.read(self.record)[since:]
 
     def refused(self, before: Mapping[str, float]) -> dict[str, float]:
-        """How often the gateway refused a call to a path it has, by route and status."""
+        """Return the number of refused calls to known paths, by route and status."""
         return {
             name: count - before.get(name, 0)
             for name, count in self._answers().items()
@@ -67,7 +67,7 @@ class AgentSystem:
         }
 
     def _session(self, session_id: str, base_url: str, api_key: str) -> "AgentSession":
-        sampled_before = len(sampled_turns.read(self.record))
+        sampled_before = len(engine_record.read(self.record))
         return AgentSession(self, session_id, base_url, api_key, sampled_before, self._answers())
 
     def _answers(self) -> dict[str, float]:
@@ -82,7 +82,7 @@ class AgentSystem:
 
 @dataclass
 class AgentSession:
-    """One agent's session; `session_id` is empty until one that nobody opened has ended."""
+    """One agent's session; `session_id` is empty until the end if the agent's request opens it."""
 
     system: AgentSystem
     session_id: str
@@ -93,9 +93,9 @@ class AgentSession:
     answered_before: Mapping[str, float]
 
     def end(self, reward: float) -> r.Trajectory:
-        """Rewards and closes it, and compares what was recorded with what was sampled.
+        """Reward and close the session; compare its trajectory with the engine's record.
 
-        The agent must have been refused nothing, and nothing may have been sampled elsewhere.
+        Fails if a call of the agent was refused, or if the engine sampled for another session.
         """
         made = self.system.running
         if not self.session_id:
@@ -108,7 +108,7 @@ class AgentSession:
 
 
 def same_tokens(trajectory: r.Trajectory, sampled: list[SampledTurn]) -> None:
-    """Every turn of the engine is in the trajectory, and only they: tokens, log-probs, prompts."""
+    """Check that the trajectory holds exactly the engine's turns: tokens, log-probs, prompts."""
     nodes = {node.node_id: node for node in trajectory.nodes}
 
     def own(node: r.TrajectoryNode, array: bytes, width: int) -> bytes:
@@ -138,7 +138,7 @@ def _begun_by_key(opened: r.SessionOpened) -> bool:
 
 @contextmanager
 def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem]:
-    """All processes, ready."""
+    """Yield all processes, ready to serve."""
     record = directory / "sampled.jsonl"
     with running_system(broker, directory) as made:
         make_tokenizer(directory / "policy")
@@ -156,7 +156,7 @@ def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem
         for slot, policy in enumerate((POLICY, BY_IDS)):
             made.start(
                 policy,
-                "tests.agents.acting_worker",
+                "tests.agents.engine.worker",
                 SEAMLESSFLOW_ROLLOUT__WORKER=policy,
                 SEAMLESSFLOW_ROLLOUT__POLICY=policy,
                 **{RECORD: str(record)},
@@ -167,7 +167,7 @@ def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem
 
 
 def _publish(made: RunningSystem, policy: str, strictness: str, directory: Path) -> None:
-    """Announces a policy that is a tokenizer only."""
+    """Publish a policy that is a tokenizer only."""
     weights = fleet.weights(
         policy=policy,
         directory=str(directory),

@@ -21,7 +21,7 @@ def system(
 
 @pytest.fixture(scope="session")
 def installed() -> Installed:
-    """Fails, never skips, where the agents' environment is missing."""
+    """Return the agents' environment; fail, never skip, if it is missing."""
     named = os.environ.get("SEAMLESSFLOW_AGENTS_VENV")
     assert named, "run scripts/test-agents: it makes the agents' environment and names it"
     return Installed(Path(named))

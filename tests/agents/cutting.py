@@ -1,4 +1,4 @@
-"""A connection that breaks: what stands between an agent and the gateway."""
+"""A proxy between an agent and the gateway that breaks a connection."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ _CHUNK = 65_536
 
 
 class _Cut:
-    """Passes everything on, but for the first answer: it ends where its first part begins."""
+    """A proxy that passes on everything, but ends the first answer after its first part."""
 
     def __init__(self, to: httpx.URL) -> None:
         self.cuts = 0
@@ -26,12 +26,12 @@ class _Cut:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which the proxy listens."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Ends everything."""
+        """Stop the threads and close the socket."""
         self._closed.set()
         for thread in self._threads:
             thread.join()
@@ -66,7 +66,7 @@ class _Cut:
 
 @contextmanager
 def first_answer_cut(base_url: str) -> Iterator[str]:
-    """Another base URL of the same gateway, over which the first streamed answer breaks off."""
+    """Yield another base URL of the gateway, on which the first streamed answer breaks off."""
     cut = _Cut(httpx.URL(base_url))
     try:
         yield str(httpx.URL(base_url).copy_with(host="127.0.0.1", port=cut.port))

@@ -20,19 +20,19 @@ class Installed:
     directory: Path
 
     def program(self, name: str, *arguments: str) -> list[str]:
-        """The command for one of `programs/`."""
+        """Return the command of one of `programs/`."""
         return [str(self.directory / "bin/python"), str(PROGRAMS / name), *arguments]
 
     def script(self, name: str, *arguments: str) -> list[str]:
-        """The command for what a Python package installed."""
+        """Return the command of a script that a Python package installed."""
         return [str(self.directory / "bin" / name), *arguments]
 
     def node(self, path: str, *arguments: str) -> list[str]:
-        """The command for a file of a Node package."""
+        """Return the command of a file of a Node package."""
         return ["node", str(self.directory / "node/node_modules" / path), *arguments]
 
     def run(self, command: list[str], where: Path, **variables: str) -> str:
-        """Runs it to its end in `where`; returns what it printed on standard output."""
+        """Run the command to its end in `where`; return its standard output."""
         home = where.parent / f"{where.name}-home"
         home.mkdir(exist_ok=True)
         environment = {

@@ -1,4 +1,4 @@
-"""A repository with an error in it, whose own tests say whether it was repaired."""
+"""A repository with an error in it, and its own tests."""
 
 import subprocess
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Repository:
     directory: Path
 
     def passes(self, installed: Installed) -> bool:
-        """Whether its tests pass."""
+        """Return True if its tests pass."""
         command = installed.script("pytest", "-q", "-p", "no:cacheprovider")
         return subprocess.run(command, cwd=self.directory, capture_output=True).returncode == 0
 
 
 def repository(directory: Path) -> Repository:
-    """A new one."""
+    """Return a new repository with the error."""
     directory.mkdir()
     (directory / "calc.py").write_text(BROKEN)
     (directory / "test_calc.py").write_text(TESTS)

@@ -8,8 +8,8 @@ from producers.rollout.probe.asking import EngineProbe
 from producers.rollout.probe.questions import PROMPT_TEXT
 from schemas.tokens import pack, unpack
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.agents import sampled_turns
-from tests.agents.acting_engine import ActingEngine
+from tests.agents.engine import record as engine_record
+from tests.agents.engine.engine import ActingEngine
 from tests.builders.rollout.generation import Generation
 
 STOP = "<|im_end|>"
@@ -31,6 +31,6 @@ def test_it_says_its_line_in_pieces_passes_the_probe_and_keeps_a_record(tmp_path
 
     assert tokenizer.decode(said.completion) == LINE + STOP
     assert said.completion != tokenizer.encode(LINE + STOP)
-    recorded = sampled_turns.read(tmp_path / "record")[-1]
+    recorded = engine_record.read(tmp_path / "record")[-1]
     assert recorded.turn_id == "turn"
     assert unpack(bytes.fromhex(recorded.tokens)) == said.completion

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.agent_system import AgentSystem
+from tests.agents.engine.scripts import answer
 from tests.agents.installed import Installed
-from tests.agents.scripts import answer
 
 pytestmark = pytest.mark.agents
 

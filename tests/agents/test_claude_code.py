@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents.agent_system import BY_IDS, MAX_CONTEXT, AgentSession, AgentSystem
+from tests.agents.engine.scripts import answer, cue
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
-from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.agents
 
@@ -22,7 +22,7 @@ def claude(
     key: str = "ANTHROPIC_AUTH_TOKEN",
     **variables: str,
 ) -> str:
-    """Runs it to its end; returns its last message."""
+    """Run the agent to its end; return its last message."""
     return installed.run(
         installed.node(
             CLAUDE,

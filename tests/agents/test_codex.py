@@ -6,9 +6,9 @@ import pytest
 
 from tests.agents.agent_system import MAX_CONTEXT, AgentSession, AgentSystem
 from tests.agents.cutting import first_answer_cut
+from tests.agents.engine.scripts import answer, cue
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, Repository, repository
-from tests.agents.scripts import answer, cue
 
 pytestmark = pytest.mark.agents
 
@@ -34,7 +34,7 @@ enabled = false
 
 
 def codex(installed: Installed, session: AgentSession, broken: Repository, task: str) -> str:
-    """Runs it to its end; returns its last message."""
+    """Run the agent to its end; return its last message."""
     home = broken.directory.parent / "codex"
     home.mkdir()
     (home / "config.toml").write_text(CONFIG.format(context=MAX_CONTEXT, base_url=session.base_url))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents.agent_system import AgentSystem
+from tests.agents.engine.scripts import cue
 from tests.agents.installed import Installed
 from tests.agents.repository import TASK, repository
-from tests.agents.scripts import cue
 
 pytestmark = pytest.mark.agents
 

@@ -18,7 +18,7 @@ CONTEXT = 512
 
 
 def config(kind: str, **changes: Any) -> PreTrainedConfig:
-    """Two layers of width 64; `kind` is a model type of `transformers`."""
+    """Return two layers of width 64; `kind` is a model type of `transformers`."""
     shape = {
         "vocab_size": VOCABULARY,
         "hidden_size": 64,
@@ -38,7 +38,7 @@ def config(kind: str, **changes: Any) -> PreTrainedConfig:
 
 
 def random_model(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:
-    """The same arguments give the same weights."""
+    """Return a random model; the same arguments give the same weights."""
     torch.manual_seed(seed)
     built: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     return built
@@ -50,13 +50,13 @@ def model(kind: str = "qwen3", seed: int = 0, tied: bool = False) -> PreTrainedM
 
 
 def saved(source: PreTrainedModel, directory: Path) -> Path:
-    """The directory, with the model's safetensors and configuration in it."""
+    """Save the model's safetensors and configuration in the directory and return it."""
     source.save_pretrained(directory)
     return directory
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
-    """Random token ids."""
+    """Return random token ids."""
     tokens: list[int] = np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
     return tokens
 
@@ -64,7 +64,7 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 def plain_logprobs(
     source: PreTrainedModel, tokens: list[int], start: int
 ) -> npt.NDArray[np.float32]:
-    """Log-probability of each of `tokens[start:]` by one forward over all, without a cache."""
+    """Return the log-prob of each of `tokens[start:]` by one forward over all, without a cache."""
     with torch.inference_mode():
         logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, :-1]
         logprobs = torch.log_softmax(logits.float(), dim=-1)
@@ -85,7 +85,7 @@ def plain_top(
 
 
 def greedy_by_generate(source: PreTrainedModel, tokens: list[int], count: int) -> list[int]:
-    """What `transformers`' own loop continues with."""
+    """Return the tokens with which `transformers`' own loop continues."""
     ids = torch.tensor([tokens])
     loop: Any = source  # its type does not say that it generates
     found = loop.generate(

@@ -29,7 +29,7 @@ MARKUP_TOKENS = (
 
 
 def byte_tokenizer(without: str = "") -> RustTokenizer:
-    """One token a byte, and Qwen's chat tokens except for one."""
+    """Return a tokenizer with one token a byte, and Qwen's chat tokens except for one."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = RustTokenizer(
         models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[])
@@ -47,7 +47,7 @@ def byte_tokenizer(without: str = "") -> RustTokenizer:
 
 
 def fallback_tokenizer() -> RustTokenizer:
-    """In the manner of SentencePiece: words, and tokens such as `<0x0A>` for single bytes."""
+    """Return a tokenizer like SentencePiece's: words, and tokens such as `<0x0A>` for bytes."""
     tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁word", "▁", "a", "é"]
     tokenizer = RustTokenizer(
         models.BPE(

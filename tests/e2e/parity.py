@@ -1,4 +1,4 @@
-"""Whether recorded log-probs are those of a plain forward pass of the version that sampled."""
+"""A comparison of recorded log-probs with a plain forward pass of the version that sampled."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ PARITY = 1e-4
 
 
 def plain_logprobs(weights: Path, tokens: bytes) -> npt.NDArray[np.float32]:
-    """Log-prob of each token behind the first, by one plain forward pass."""
+    """Return the log-prob of each token after the first, by one plain forward pass."""
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
     ids_T = torch.from_numpy(np.frombuffer(tokens, np.int32).astype(np.int64))
     with torch.inference_mode():
@@ -25,7 +25,7 @@ def plain_logprobs(weights: Path, tokens: bytes) -> npt.NDArray[np.float32]:
 
 
 def assert_parity(weights: Path | Mapping[int, Path], trajectory: r.Trajectory) -> None:
-    """Of a single chain, each trained token under the weights of its version."""
+    """Check each trained token of a single chain under the weights of its version."""
     if isinstance(weights, Path):
         weights = dict.fromkeys(versions(trajectory), weights)
     last = trajectory.nodes[-1]
@@ -41,7 +41,7 @@ def assert_parity(weights: Path | Mapping[int, Path], trajectory: r.Trajectory) 
 
 
 def versions(trajectory: r.Trajectory) -> list[int]:
-    """Versions that sampled the trained tokens, in order."""
+    """Return the versions that sampled the trained tokens, in order."""
     of_tokens = _versions_of_tokens(trajectory, len(trajectory.loss_mask))
     trained = np.frombuffer(trajectory.loss_mask, np.uint8).astype(bool)
     return sorted({int(version) for version in of_tokens[trained]})

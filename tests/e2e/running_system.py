@@ -1,4 +1,4 @@
-"""All processes of the data plane, for real; the test itself plays scheduler and trainer."""
+"""All processes of the data plane, with a test as scheduler and trainer."""
 
 import os
 import secrets
@@ -37,7 +37,7 @@ DEADLINE_S = 90
 
 @dataclass
 class RunningSystem:
-    """Processes, and what they say on the topics that the test reads."""
+    """Processes, and the records that they write on the topics the test reads."""
 
     kafka: KafkaSettings
     directory: Path
@@ -57,7 +57,7 @@ class RunningSystem:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, name: str, module: str, **settings: str) -> None:
-        """Starts `python -m module`."""
+        """Start `python -m module`."""
         environment = {
             **os.environ,
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
@@ -85,7 +85,7 @@ class RunningSystem:
         )
 
     def publish_weights(self, version: int, seed: int) -> Path:
-        """A policy version, as the trainer would publish it."""
+        """Publish a policy version as the trainer does."""
         facts = Manifest(
             policy=POLICY,
             version=version,
@@ -123,13 +123,13 @@ class RunningSystem:
         self.producer.flush(30)
 
     def give_role(self, worker: str, slot: int) -> r.RoleAcquired:
-        """Lets a started worker roll out; returns its acknowledgement."""
+        """Assign the rollout role to a started worker; return its acquisition."""
         heartbeat = self.expect(r.WorkerHeartbeat, lambda record: record.worker == worker)
         number = self._assign(worker, heartbeat.incarnation, "rollout", slot)
         return self.expect(r.RoleAcquired, lambda record: record.assignment == number)
 
     def preempt(self, worker: str, incarnation: str) -> None:
-        """Asks a worker's rollout process to make way for its trainer."""
+        """Assign the role `train` to a worker that rolls out."""
         self._assign(worker, incarnation, "train", None)
 
     def _assign(self, worker: str, incarnation: str, role: str, slot: int | None) -> int:
@@ -148,12 +148,12 @@ class RunningSystem:
         return self.assignments
 
     def lose(self, worker: str, incarnation: str) -> None:
-        """Says what the scheduler would say of a worker that is silent."""
+        """Report a worker as lost, as the scheduler does."""
         lost = control.lost(worker, epoch=0, at_ms=now_ms(), incarnation=incarnation)
         self.producer.send(CONTROL.name, lost)
 
     def admin(self, path: str, **body: object) -> httpx.Response:
-        """Calls the session interface."""
+        """Call the session API."""
         return httpx.post(
             f"{self.url}{path}",
             json=body,
@@ -162,13 +162,13 @@ class RunningSystem:
         )
 
     def end(self, session_id: str, reward: float = 1.0) -> r.Trajectory:
-        """Rewards and closes a session; what became of it."""
+        """Reward and close a session; return its trajectory."""
         self.admin(f"/sessions/{session_id}/reward", value=reward).raise_for_status()
         self.admin(f"/sessions/{session_id}/close").raise_for_status()
         return self.expect(r.Trajectory, lambda record: record.session_id == session_id)
 
     def await_ready(self) -> None:
-        """Waits until the gateway answers and every partition has a manager."""
+        """Wait until the gateway answers and every partition has a manager."""
         until(self._gateway_answers, "the gateway", DEADLINE_S)
         unclaimed = set(range(SESSIONS.partitions))
         while unclaimed:
@@ -181,7 +181,7 @@ class RunningSystem:
             return False
 
     def expect(self, kind: type[R], where: Callable[[R], bool] = lambda record: True) -> R:
-        """The first such record, new or read before."""
+        """Return and remove the first such record; wait for it."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             for record in self.records:
@@ -194,7 +194,7 @@ class RunningSystem:
 
 @contextmanager
 def running_system(broker: KafkaSettings, directory: Path) -> Iterator[RunningSystem]:
-    """Fresh topics and no process yet; ends all that were started."""
+    """Yield new topics without a process; kill the processes at the end."""
     kafka = broker.model_copy(update={"topic_prefix": f"e{uuid4().hex[:8]}."})
     create_topics(kafka, TOPICS.values())
     reader = Reader(kafka, "test")

@@ -50,7 +50,7 @@ def client(flow: tuple[RunningSystem, Path], session: str) -> Iterator[openai.Op
 
 
 def assert_sampled_behind_what_stands_before(weights: Path, trajectory: r.Trajectory) -> None:
-    """The log-probs of each answer are those of a plain forward pass over prompt and answer."""
+    """Check the log-probs of each answer against a plain forward pass over prompt and answer."""
     nodes = {node.node_id: node for node in trajectory.nodes}
 
     def own(node: r.TrajectoryNode, array: bytes) -> bytes:

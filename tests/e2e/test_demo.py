@@ -23,7 +23,7 @@ OUT_VARIABLE = "SEAMLESSFLOW_DATA_DIR"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a short demo that came to its end."""
+    """Return the directory of a short demo that has ended."""
     out = tmp_path_factory.mktemp("demo") / "out"
     done = seamlessflow("demo", "--out", str(out), "--steps", str(STEPS))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(demo: Path, tmp_path: Path) -> Path:
-    """A user's configuration that goes on where the demo ended."""
+    """Return a configuration that continues the demo's run."""
     values = {
         "out": str(demo),
         "workers": [
@@ -64,7 +64,7 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def processes_of(out: Path) -> set[int]:
-    """Processes of a run that are still there, zombies left out."""
+    """Return the processes of a run that still exist, without zombies."""
     wanted = f"{OUT_VARIABLE}={out}".encode()
     return {int(path.parent.name) for path in _environments() if wanted in _read(path).split(b"\0")}
 

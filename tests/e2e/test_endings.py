@@ -1,5 +1,5 @@
-"""What ends an answer, told through everything to the vendors' clients: real Kafka, an engine that
-says what stands in the script."""
+"""Reasons why an answer ends, from the engine to the vendors' clients: real Kafka, an engine with
+a script."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.agents.agent_system import AgentSession, AgentSystem
-from tests.agents.scripts import answer, cue
+from tests.agents.engine.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 USER: Any = {"role": "user", "content": "Say something."}
@@ -74,7 +74,7 @@ def test_openais_client_reads_how_much_was_thinking(gpt: openai.OpenAI) -> None:
 
 
 def chat_turn(client: openai.OpenAI, history: list[Any]) -> tuple[list[Any], str | None]:
-    """One turn on Chat Completions: the calls, and what is said without any."""
+    """Run one turn on Chat Completions and its calls; return the calls and the text."""
     asked: Any = {"model": "policy", "messages": history, "parallel_tool_calls": False}
     tools: Any = [{"type": "function", "function": ADD | {"parameters": NUMBERS}}]
     with client.chat.completions.stream(**asked, tools=tools) as stream:
@@ -89,7 +89,7 @@ def chat_turn(client: openai.OpenAI, history: list[Any]) -> tuple[list[Any], str
 
 
 def responses_turn(client: openai.OpenAI, history: list[Any]) -> tuple[list[Any], str | None]:
-    """One turn on Responses."""
+    """Run one turn on Responses and its calls; return the calls and the text."""
     tool: Any = {"type": "function", "strict": False, **ADD, "parameters": NUMBERS}
     asked: Any = {"model": "policy", "input": history, "parallel_tool_calls": False}
     response = client.responses.create(**asked, tools=[tool])
@@ -103,7 +103,7 @@ def responses_turn(client: openai.OpenAI, history: list[Any]) -> tuple[list[Any]
 
 
 def messages_turn(client: anthropic.Anthropic, history: list[Any]) -> tuple[list[Any], str | None]:
-    """One turn on Messages."""
+    """Run one turn on Messages and its calls; return the calls and the text."""
     choice: Any = {"type": "auto", "disable_parallel_tool_use": True}
     asked: Any = {"model": "policy", "messages": history, "tool_choice": choice}
     tool: Any = {**ADD, "input_schema": NUMBERS}

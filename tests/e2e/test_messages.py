@@ -6,7 +6,7 @@ import anthropic
 import pytest
 
 from tests.agents.agent_system import AgentSystem
-from tests.agents.scripts import answer, cue
+from tests.agents.engine.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {
@@ -25,7 +25,7 @@ SYSTEM: Any = [
 
 
 def asked(messages: list[Any]) -> dict[str, Any]:
-    """A request, its billing header another each time as Claude Code's is."""
+    """Send a request with a new billing header, as Claude Code does."""
     billing = {**SYSTEM[0], "text": SYSTEM[0]["text"].format(len(messages))}
     return {
         "model": "policy",

@@ -23,7 +23,7 @@ CLIENT_TIMEOUT_S = 60
 
 @pytest.fixture
 def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
-    """Gateway and manager; policy version 0; no worker yet."""
+    """Yield gateway and manager with policy version 0 and no worker yet."""
     with running_system(broker, tmp_path) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway()
@@ -33,7 +33,7 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
 
 
 def serve(made: RunningSystem, *workers: str) -> dict[str, r.RoleAcquired]:
-    """Starts workers and lets them roll out."""
+    """Start workers and assign them the rollout role."""
     for worker in workers:
         made.start_worker(worker)
     return {worker: made.give_role(worker, slot) for slot, worker in enumerate(workers)}
@@ -47,7 +47,7 @@ def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
 
 
 def read_stream(made: RunningSystem, session_id: str) -> str:
-    """One streamed turn; the text that came in pieces."""
+    """Run one streamed turn; return its text."""
     chunks = client_of(made, session_id).chat.completions.create(
         model=POLICY,
         messages=[{"role": "user", "content": "key 7"}],
@@ -58,7 +58,7 @@ def read_stream(made: RunningSystem, session_id: str) -> str:
 
 
 def read_whole(client: openai.OpenAI) -> str:
-    """One turn that is not streamed; the id of the answer."""
+    """Run one turn that is not streamed; return the id of its answer."""
     return client.chat.completions.create(
         model=POLICY, messages=[{"role": "user", "content": "key 7"}], max_tokens=16
     ).id
@@ -67,7 +67,7 @@ def read_whole(client: openai.OpenAI) -> str:
 def disturbed_turns(
     made: RunningSystem, name: str, disturb: Callable[[r.TurnDispatched], object]
 ) -> list[r.Trajectory]:
-    """Sessions of one streamed turn each, with something done once the first of them samples."""
+    """Run sessions of one streamed turn each, and disturb them once the first one samples."""
     sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
     with ThreadPoolExecutor(AT_ONCE) as agents:
         texts: list[Future[str]] = [agents.submit(read_stream, made, one) for one in sessions]

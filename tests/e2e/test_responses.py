@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import Response
 
 from tests.agents.agent_system import AgentSystem
-from tests.agents.scripts import answer, cue
+from tests.agents.engine.scripts import answer, cue
 
 pytestmark = pytest.mark.kafka
 ADD: Any = {

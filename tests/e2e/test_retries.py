@@ -1,4 +1,4 @@
-"""What the official client gets that tries again: its own answer, and never one of another call."""
+"""Retries of the official client: each gets its own answer, and never one of another call."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ BEGINNING: list[ChatCompletionMessageParam] = [{"role": "user", "content": "key 
 def flow(
     broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningSystem]:
-    """Gateway and manager; no worker yet."""
+    """Yield gateway and manager without a worker."""
     with running_system(broker, tmp_path_factory.mktemp("retries")) as made:
         made.publish_weights(0, seed=1)
         made.start_gateway()
@@ -35,14 +35,14 @@ def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
 
 
 def serve(made: RunningSystem) -> None:
-    """Lets a worker roll out from now on."""
+    """Start a worker and assign it the rollout role."""
     if "w0" not in made.processes:
         made.start_worker("w0")
         made.give_role("w0", 0)
 
 
 def second_gateway(made: RunningSystem) -> str:
-    """Starts it; returns its URL."""
+    """Start a second gateway; return its URL."""
     port = str(free_port())
     made.start(
         "second gateway",

@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 60
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[Span]]]:
-    """An OTLP endpoint that keeps the spans it gets."""
+    """Yield an OTLP endpoint and the spans it has received."""
     spans: list[Span] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -36,7 +36,7 @@ def collector() -> Iterator[tuple[str, list[Span]]]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

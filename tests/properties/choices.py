@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class Choices:
-    """Bytes read one by one. Behind their end every choice is the first, as it is for a zero."""
+    """Bytes read one by one; after their end every choice is the first, as for a zero."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -15,19 +15,19 @@ class Choices:
 
     @property
     def left(self) -> bool:
-        """Whether there are choices to be made still."""
+        """Return True if bytes are left."""
         return self._next < len(self._data)
 
     def below(self, bound: int) -> int:
-        """A number from 0; `bound` is at most 256."""
+        """Return a number from 0 below `bound`, which is at most 256."""
         value = self._data[self._next] if self.left else 0
         self._next += 1
         return value % bound
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Return one of the options."""
         return options[self.below(len(options))]
 
     def one_in(self, number: int) -> bool:
-        """Seldom true; never once the bytes are spent."""
+        """Return True for one in `number` bytes; never once the bytes are spent."""
         return self.below(number) == number - 1

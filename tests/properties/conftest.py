@@ -1,4 +1,4 @@
-"""What the properties share."""
+"""Fixtures of the properties."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 
 @pytest.fixture(scope="session")
 def renderers(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Renderer]:
-    """The real Qwen3 renderer on a tiny tokenizer: as the model has it, and with all thinking."""
+    """Return Qwen3's renderer on a tiny tokenizer: as the model has it, and with all thinking."""
     directory: Path = tmp_path_factory.mktemp("tokenizer")
     make_tokenizer(directory)
     return [

@@ -1,4 +1,4 @@
-"""Parts that do one thing wrong. A check that lets one of them pass proves nothing."""
+"""Faults planted in a simulation: parts that do one thing wrong, which the checks must notice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ from tests.properties.faulty_managers import (
 )
 from tests.properties.simulation.cluster import Parts
 from tests.properties.simulation.engine import Generation, RecordedEngine, Sampled
-from tests.properties.simulation.managers import StagedManager
+from tests.properties.simulation.managers import SteppedManager
 from tests.properties.simulation.topics import Sending, Topics
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
-class TakesOldDispatches(StagedManager):
-    """What an earlier dispatch still says counts as if the present one said it."""
+class TakesOldDispatches(SteppedManager):
+    """A manager that accepts late output of an earlier dispatch as the current one's."""
 
     def _receive(self, received: Received) -> None:
         event = received.record
@@ -50,8 +50,8 @@ class TakesOldDispatches(StagedManager):
         super()._receive(received)
 
 
-class ShiftsSpans(StagedManager):
-    """A version begins one token late."""
+class ShiftsSpans(SteppedManager):
+    """A manager that lets each new version begin one token late."""
 
     def _receive(self, received: Received) -> None:
         event = received.record
@@ -67,7 +67,7 @@ def _with(received: Received, record: Record) -> Received:
 
 
 class Hasty(Sending):
-    """Holds for appended what is only sent."""
+    """A producer that reports records as delivered when they are only sent."""
 
     def send_bytes(
         self, topic: str, value: bytes, *place: Any, on_delivery: OnDelivery | None = None
@@ -77,15 +77,15 @@ class Hasty(Sending):
         super().send_bytes(topic, value, *place)
 
 
-class SendsAtOnce(StagedManager):
-    """Prompts go out before their events are on the log."""
+class SendsAtOnce(SteppedManager):
+    """A manager that sends prompts before their events are on the log."""
 
     def sends(self, topics: Topics) -> Sending:
         return Hasty(topics, self._note)
 
 
 class Forgetful(Actor):
-    """A retry gets the latest turn of its body, whatever became of its answer."""
+    """An actor that joins a retry to the latest turn with its body, even if that was answered."""
 
     def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
         decision = super()._decision(partition, command, received)
@@ -114,14 +114,14 @@ def _join(turn_id: str, started: r.TurnStarted) -> r.TurnJoined:
     )
 
 
-class JoinsTheLatest(StagedManager):
-    """Has a forgetful actor."""
+class JoinsTheLatest(SteppedManager):
+    """A manager with a forgetful actor."""
 
     actor_class = Forgetful
 
 
-class NeverJoins(StagedManager):
-    """Takes no retry for one."""
+class NeverJoins(SteppedManager):
+    """A manager that treats no request as a retry."""
 
     def _receive(self, received: Received) -> None:
         command = received.record
@@ -132,7 +132,7 @@ class NeverJoins(StagedManager):
 
 
 class Unsteady(Sending):
-    """Changes or loses some of what is sent."""
+    """A producer that changes or loses some records."""
 
     def __init__(
         self,
@@ -149,22 +149,22 @@ class Unsteady(Sending):
             super().send(topic, changed, **more)
 
 
-class LosesDeltas(StagedManager):
-    """A part of a streamed answer is never told."""
+class LosesDeltas(SteppedManager):
+    """A manager that loses the deltas of streamed answers."""
 
     def sends(self, topics: Topics) -> Sending:
         return Unsteady(topics, self._note, _without_deltas)
 
 
-class LosesEnds(StagedManager):
-    """Some answers are never told."""
+class LosesEnds(SteppedManager):
+    """A manager that loses the answers of failed turns."""
 
     def sends(self, topics: Topics) -> Sending:
         return Unsteady(topics, self._note, _without_failures)
 
 
-class ForgetsWhoAskedFirst(StagedManager):
-    """Once a retry joined elsewhere, only that is told."""
+class ForgetsWhoAskedFirst(SteppedManager):
+    """A manager that, once a retry joined, answers only the gateway of the retry."""
 
     def _receive(self, received: Received) -> None:
         super()._receive(received)
@@ -177,8 +177,8 @@ class ForgetsWhoAskedFirst(StagedManager):
                 del turn.waiting[:-1]
 
 
-class HidesGuesses(StagedManager):
-    """A guess among turns that read the same is not marked."""
+class HidesGuesses(SteppedManager):
+    """A manager that does not mark a guess among turns with equal messages."""
 
     def sends(self, topics: Topics) -> Sending:
         return Unsteady(topics, self._note, _sure)
@@ -197,7 +197,7 @@ def _sure(record: Record) -> Record:
 
 
 class _CutsBridges:
-    """The renderer, but for the last token of a bridge."""
+    """The renderer, without the last token of each bridge."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
@@ -206,20 +206,20 @@ class _CutsBridges:
         return getattr(self._renderer, name)
 
     def bridge(self, *asked: Any) -> bytes | None:
-        """Ids to append, without the last."""
+        """Return the ids to append, without the last."""
         suffix = self._renderer.bridge(*asked)
         return None if suffix is None else suffix[:-4]
 
 
-class CutsBridges(StagedManager):
-    """Extends by other tokens than the template has."""
+class CutsBridges(SteppedManager):
+    """A manager that extends sessions by other tokens than the template has."""
 
     def renders(self, renderer: Renderer) -> PromptRenderer:
         return _CutsBridges(renderer)
 
 
 class SamplesOtherTokens(RecordedEngine):
-    """What is given away is not what was sampled."""
+    """An engine that reports other tokens than it sampled."""
 
     def sample(self, asked: Generation, count: int, tell: bool) -> None:
         super().sample(asked, count, True)
@@ -228,7 +228,7 @@ class SamplesOtherTokens(RecordedEngine):
 
 @dataclass(frozen=True)
 class Fault:
-    """A simulation with a fault, and how it is noticed: a pattern of what the check says."""
+    """Parts with a fault, and a pattern of the error by which a check must notice it."""
 
     parts: Parts
     says: str

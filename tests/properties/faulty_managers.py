@@ -1,24 +1,24 @@
-"""Managers that commit something else than they built."""
+"""Managers that commit another trajectory than they built."""
 
 from dataclasses import replace
 
 from schemas.records import Trajectory
-from tests.properties.simulation.managers import StagedManager
+from tests.properties.simulation.managers import SteppedManager
 
 
-class Publishes(StagedManager):
-    """Commits something else than was built."""
+class Publishes(SteppedManager):
+    """A manager that commits another trajectory than was built."""
 
     def publish(self, trajectory: Trajectory) -> None:
         super().publish(self.bent(trajectory))
 
     def bent(self, made: Trajectory) -> Trajectory:
-        """What is committed in its place."""
+        """Return the trajectory that is committed instead."""
         raise NotImplementedError
 
 
 class TrainsTheMasked(Publishes):
-    """Tokens that were left for a better sample are trained."""
+    """A manager that lets tokens of abandoned samples be trained."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         mask = bytearray(made.loss_mask)
@@ -29,14 +29,14 @@ class TrainsTheMasked(Publishes):
 
 
 class MasksTheTrained(Publishes):
-    """The first trained token is not trained, and nobody counts it."""
+    """A manager that masks the first trained token without counting it."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         return replace(made, loss_mask=made.loss_mask.replace(b"\1", b"\0", 1))
 
 
 class TrainsTwice(Publishes):
-    """The last turn stands there twice, as if it had been sampled twice."""
+    """A manager that writes the last turn twice."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         if not made.nodes or not made.nodes[-1].length:
@@ -56,7 +56,7 @@ class TrainsTwice(Publishes):
 
 
 class DropsAFork(Publishes):
-    """The last turn, from which nobody went on, is left out."""
+    """A manager that leaves out the last turn."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         if len(made.nodes) < 4:
@@ -74,14 +74,14 @@ class DropsAFork(Publishes):
 
 
 class CountsNothing(Publishes):
-    """What was ignored is not told."""
+    """A manager that does not count ignored events."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         return replace(made, ignored_events={})
 
 
 class WritesItsOwnTime(Publishes):
-    """A trajectory holds when it was built."""
+    """A manager that writes the time of building into the trajectory."""
 
     def bent(self, made: Trajectory) -> Trajectory:
         return replace(made, opened_at_ms=self._clock())

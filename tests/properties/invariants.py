@@ -1,4 +1,4 @@
-"""Everything that must hold of a simulation that has come to its end."""
+"""The invariants I1 to I8, checked for a simulation."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ Requests = Mapping[str, r.RequestTurn]
 
 
 def live(simulation: Simulation) -> None:
-    """Runs the simulation, with I1 looked after all the way. Raises `AssertionError`."""
+    """Run the simulation and check I1 at each record. Raises `AssertionError`."""
     watch = Watch()
 
     def arrived(received: Received) -> None:
@@ -36,7 +36,7 @@ def live(simulation: Simulation) -> None:
 
 
 def check(simulation: Simulation) -> int:
-    """I2 to I8; how many sessions there were. Raises `AssertionError`."""
+    """Check I2 to I8 at the end; return the number of sessions. Raises `AssertionError`."""
     sessions: dict[str, LoggedSession] = {}
     for partition in range(simulation.partitions):
         sessions |= logged_sessions(partition, simulation.events(partition))
@@ -61,7 +61,7 @@ def _requests(simulation: Simulation) -> Requests:
 
 
 def _made(simulation: Simulation, sessions: Mapping[str, LoggedSession]) -> Made:
-    """The trajectories that readers of the topic see: one for each session."""
+    """Return the trajectories on the topic; check that each session has one."""
     found = [received.record for received in simulation.topics.records[TRAJECTORIES.name, 0]]
     made = {one.session_id: one for one in found if isinstance(one, Trajectory)}
     assert len(found) == len(made), "a trajectory was committed twice"
@@ -79,7 +79,7 @@ def _check_turns(simulation: Simulation, one: LoggedSession, requests: Requests)
 
 
 def _check_readings(simulation: Simulation, made: Made) -> None:
-    """I4 and I7."""
+    """Check I4 and I7: the same log read again gives the same trajectories."""
     live = {name: as_bytes(one) for name, one in made.items()}
     strictness: Strictness = simulation.policy.strictness  # type: ignore[assignment]
     for partition in range(simulation.partitions):

@@ -1,4 +1,4 @@
-"""What a manager makes of commands for sessions that nobody opened, and of questions."""
+"""Commands for sessions that no command opened, and questions, in a manager."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from schemas.topics import CONTROL, FLEET, REPLIES, REQUESTS, SESSIONS
 from tests.builders.records.commands import close_session, count_tokens, open_session, request_turn
 from tests.builders.records.content import message
 from tests.builders.trajectories.decisions import WEIGHTS, acquired
-from tests.properties.simulation.managers import Group, StagedManager, become_owner, read_back
+from tests.properties.simulation.managers import Group, SteppedManager, become_owner, read_back
 from tests.properties.simulation.topics import Topics
 
 TERMS = r.SessionTerms(policy="p", max_idle_ms=60_000, max_age_ms=60_000)
@@ -28,10 +28,10 @@ class ManagedPartition:
         self.now_ms, self._managers = 1_000, 0
         self.manager = self.successor()
 
-    def successor(self) -> StagedManager:
-        """A manager that owns the partition from now on."""
+    def successor(self) -> SteppedManager:
+        """Start another manager and let it own the partition."""
         self._managers += 1
-        made = StagedManager(
+        made = SteppedManager(
             f"m{self._managers}", self.topics, self._group, self._renderer, lambda: self.now_ms
         )
         made.hear(9)
@@ -40,30 +40,30 @@ class ManagedPartition:
         return made
 
     def ask(self, *commands: Record) -> None:
-        """The commands arrive and are read, but nothing that the manager writes."""
+        """Deliver commands to the manager, but none of its own records."""
         for command in commands:
             self.topics.append(REQUESTS.name, 0, command)
         self.manager.poll_requests(9)
         self.manager.handle(9)
 
     def serve(self, worker: str, policy: str) -> None:
-        """A worker takes its role, and turns that wait are looked at."""
+        """Let a worker acquire its role and the manager place waiting turns."""
         self.topics.append(CONTROL.name, 0, acquired(worker, 0, policy=policy))
         self.manager.hear(9)
         self.manager.look()
 
     def settle(self, rounds: int = 8) -> None:
-        """The manager reads what it wrote, again and again."""
+        """Let the manager read its own records back, `rounds` times."""
         for _ in range(rounds):
             read_back(self.manager)
             self.manager.look()
 
     def events(self, kind: type[Record]) -> list[Any]:
-        """What stands on the log."""
+        """Return the events of a kind on the log."""
         return [one for one in self._records(SESSIONS.name, 0) if isinstance(one, kind)]
 
     def replies(self) -> list[Record]:
-        """What gateways were told."""
+        """Return the replies to gateways."""
         return list(self._records(REPLIES.name, 1))
 
     def _records(self, topic: str, partition: int) -> Iterable[Record]:
@@ -178,7 +178,7 @@ def test_a_worker_that_comes_before_the_turn_is_read_back_gets_it(
 
 
 class Broken:
-    """A renderer that fails as none should."""
+    """A renderer that raises an unexpected error."""
 
     def render(self, messages: object, tools: object = None) -> bytes:
         raise IndexError("pop from empty list")

@@ -1,4 +1,4 @@
-"""The invariants of the design in worlds nobody would think of, and in worlds with a fault."""
+"""The invariants of the design in random simulations, and in simulations with a fault."""
 
 import random
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def test_a_fault_is_noticed(fault: str, renderers: Sequence[Renderer]) -> None:
 
 
 def _sessions(choices: bytes, renderer: Renderer, parts: Parts | None = None) -> int:
-    """How many sessions there were in a simulation in which all invariants held."""
+    """Run a simulation and check all invariants; return the number of its sessions."""
     simulation = Simulation(Choices(choices), renderer, AGENTS, parts or Parts())
     live(simulation)
     return check(simulation)

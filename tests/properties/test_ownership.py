@@ -1,10 +1,10 @@
-"""What the simulation showed of managers that get and lose partitions."""
+"""Managers that get and lose partitions; cases that the simulation once found."""
 
 from collections.abc import Sequence
 
 from infra.rendering.renderer import Renderer
 from tests.properties.choices import Choices
-from tests.properties.simulation.managers import Group, StagedManager, become_owner, read_back
+from tests.properties.simulation.managers import Group, SteppedManager, become_owner, read_back
 from tests.properties.simulation.simulation import Simulation
 from tests.properties.simulation.topics import Topics
 
@@ -12,7 +12,7 @@ from tests.properties.simulation.topics import Topics
 def test_events_under_way_for_an_earlier_assignment_are_not_read_for_the_present_one(
     renderers: Sequence[Renderer],
 ) -> None:
-    manager = StagedManager("m", Topics(), Group(), renderers[0], lambda: 0)
+    manager = SteppedManager("m", Topics(), Group(), renderers[0], lambda: 0)
     become_owner(manager)
     manager.revoked(0)
     manager.assigned(0)

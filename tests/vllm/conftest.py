@@ -34,7 +34,7 @@ def section() -> VllmSection:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two policies of one form."""
+    """Return the directories of two models of the same shape."""
     directory = tmp_path_factory.mktemp("models")
     for seed in (0, 1):
         (directory / str(seed)).mkdir()
@@ -58,7 +58,7 @@ def server(
 
 @pytest.fixture
 def context() -> int:
-    """Most tokens of prompt and completion."""
+    """Return the most tokens of prompt and completion."""
     return CONTEXT
 
 
@@ -70,7 +70,7 @@ def engine(
     context: int,
     tmp_path: Path,
 ) -> Iterator[VllmEngine]:
-    """An engine of its own for each test: the first model as version 3."""
+    """Yield an engine for each test, with the first model as version 3."""
     there = section.model_copy(update={"url": server.url, "max_length": context})
     engine = VllmEngine(there, CAPACITY, models[0], VERSION, tmp_path / "unused.log")
     yield engine
@@ -80,5 +80,5 @@ def engine(
 
 @pytest.fixture
 def weights(models: tuple[Path, Path]) -> Path:
-    """Of the second policy."""
+    """Return the weights of the second model."""
     return models[1]

@@ -19,6 +19,6 @@ VERSION = 3
 
 
 def with_longer_context(config: Path) -> None:
-    """So that a test can interfere while an engine as fast as this one is at work."""
+    """Lengthen the context, so that a test can interfere while this fast engine samples."""
     values = json.loads(config.read_bytes())
     config.write_text(json.dumps({**values, "max_position_embeddings": LONG_CONTEXT}))

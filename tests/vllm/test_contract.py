@@ -8,6 +8,6 @@ pytestmark = pytest.mark.vllm
 
 
 class TestVllmEngine(EngineContract):
-    """With the fixtures `engine` and `weights` of `conftest.py`."""
+    """The contract, with the fixtures `engine` and `weights` of `conftest.py`."""
 
     structured_output = True

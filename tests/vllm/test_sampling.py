@@ -28,7 +28,7 @@ SCHEMA = json.dumps(
 
 @pytest.fixture
 def plain(models: tuple[Path, Path]) -> PreTrainedModel:
-    """The model of the engine."""
+    """Return the engine's model."""
     loaded: PreTrainedModel = AutoModelForCausalLM.from_pretrained(models[0])
     return loaded
 

@@ -28,7 +28,7 @@ NEXT = VERSION + 1
 
 @pytest.fixture(scope="module")
 def plain(models: tuple[Path, Path]) -> Callable[[int], PreTrainedModel]:
-    """The model of a version."""
+    """Return the model of a version."""
     loaded = [AutoModelForCausalLM.from_pretrained(each) for each in models]
     return lambda version: loaded[version - VERSION]
 
@@ -116,7 +116,7 @@ def test_an_aborted_request_ends_in_the_server_too(engine: VllmEngine, server: V
 
 
 def paused_in_the_middle(engine: VllmEngine, server: VllmServer) -> Generation:
-    """A text under a schema that was not complete when the engine paused; it may be too fast."""
+    """Return a generation under a schema that a pause interrupted; fail after some attempts."""
     schema = '{"type": "array", "items": {"type": "integer"}, "minItems": 1000}'
     for attempt in range(ATTEMPTS):
         asked = Generation(
@@ -176,7 +176,7 @@ def test_weights_of_another_form_are_rejected_and_change_nothing(
 
 
 def running(server: VllmServer) -> int:
-    """Requests that the server works on or has waiting."""
+    """Return the number of requests that the server runs or has waiting."""
     lines = httpx.get(f"{server.url}/metrics", timeout=30, trust_env=False).text.splitlines()
     names = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
     return int(sum(float(line.split()[-1]) for line in lines if line.startswith(names)))

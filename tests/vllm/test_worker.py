@@ -34,7 +34,7 @@ TOLERANCE = 1e-4
 
 @pytest.fixture
 def weights(tmp_path: Path) -> tuple[Path, str]:
-    """A published version 0, and its digest."""
+    """Return a published version 0 and its digest."""
     facts = Manifest(policy="any", version=0, optimizer_step=0, lineage="l", dtype="float32")
     return publish(tmp_path / "weights", facts, make, sync=False)
 
@@ -113,7 +113,7 @@ def generate(
 
 
 def prompt(number: int) -> list[int]:
-    """Each turn has its own."""
+    """Return a prompt of its own for each turn."""
     return [number + 20, 40, 41, 42, number + 60]
 
 
@@ -125,7 +125,7 @@ Written = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
 def written(system: RolloutSystem, turn_id: str) -> list[Written]:
-    """Records with tokens of a turn, which must have no hole."""
+    """Return the output records of a turn; check that they have no hole."""
     found: list[Written] = []
     length = 0
     for record in system.outputs(turn_id):
@@ -137,7 +137,7 @@ def written(system: RolloutSystem, turn_id: str) -> list[Written]:
 
 
 def named(name: str, ancestor: int) -> int:
-    """The process below another one with `name` in its command line."""
+    """Return the descendant of a process that has `name` in its command line."""
     (found,) = [pid for pid in below(ancestor) if name in command_line(pid)]
     return found
 
@@ -151,12 +151,12 @@ def below(ancestor: int) -> set[int]:
 
 
 def running() -> set[int]:
-    """All processes, zombies left out."""
+    """Return all processes, without zombies."""
     return {pid for pid, stat in stats().items() if stat[0] != "Z"}
 
 
 def stats() -> dict[int, list[str]]:
-    """State and parent of every process."""
+    """Return state and parent of every process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

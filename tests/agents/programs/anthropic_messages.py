@@ -31,7 +31,7 @@ def request(messages: Messages) -> dict[str, Any]:
 
 
 def results(message: Any) -> Messages:
-    """What the called tools give, as the next message."""
+    """Return the tools' results as the next message."""
     blocks = [
         {"type": "tool_result", "tool_use_id": block.id, "content": str(sum(block.input.values()))}
         for block in message.content

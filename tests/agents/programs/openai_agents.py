@@ -11,7 +11,7 @@ TASK = "[script adding] What is 5 + 4, and what 1 + 1? Use your tool."
 
 @function_tool
 def add(a: int, b: int) -> int:
-    """Adds two numbers."""
+    """Add two numbers."""
     return a + b
 
 

@@ -33,7 +33,7 @@ def request(items: Items) -> dict[str, Any]:
 
 
 def results(response: Any) -> Items:
-    """What the called tools give."""
+    """Return the tools' results."""
     return [
         {
             "type": "function_call_output",
@@ -80,7 +80,7 @@ def stream() -> str:
 
 
 def previous() -> str:
-    """Sends only what is new."""
+    """Run the loop with only the new items and `previous_response_id`."""
     client = OpenAI()
     response = client.responses.create(**request([TASK]))
     while found := results(response):

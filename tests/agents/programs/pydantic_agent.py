@@ -25,7 +25,7 @@ async def main(api: str, how: str) -> None:
 
     @agent.tool_plain
     def add(a: int, b: int) -> int:
-        """Adds two numbers."""
+        """Add two numbers."""
         return a + b
 
     # A handler of events makes it ask for streams; `run_stream` ends at the first text.

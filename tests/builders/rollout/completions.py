@@ -15,7 +15,7 @@ def chunk(
     version: int = 7,
     top: int = 0,
 ) -> TokenChunk:
-    """Tokens of one version; beside each `top` others, token * 10 and so on."""
+    """Return tokens of one version, each with `top` alternatives from token * 10 on."""
     spans = (ChunkSpan(offset, version),) if tokens else ()
     top_ids = pack([10 * token + place for token in tokens for place in range(top)])
     top_logprobs = logprobs(len(tokens) * top)
@@ -47,7 +47,7 @@ class Letters:
 
 
 class LetterParser:
-    """Reads completions as letters; token 0 ends one."""
+    """A parser that reads completions as letters; token 0 ends one."""
 
     stop_token_ids = (0,)
 

@@ -44,7 +44,7 @@ class Generation:
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and completion."""
+        """Return prompt and completion."""
         return self.prompt + self.completion
 
     @property

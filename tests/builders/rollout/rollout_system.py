@@ -1,4 +1,4 @@
-"""A stage around a rollout process: a test plays scheduler, manager and trainer on a real log."""
+"""A rollout process on a real log, with a test as scheduler, manager and trainer."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ class RunningWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks it to end and waits."""
+        """Ask the worker to end and wait until it has."""
         self._stop.set()
         self.join()
 
@@ -66,7 +66,7 @@ class RunningWorker:
 
 
 class RolloutSystem:
-    """Topics of its own. Every worker of a test has its own name, slot and policy."""
+    """Topics and the workers on them. Every worker of a test has its own name, slot and policy."""
 
     def __init__(self, broker: KafkaSettings, tokenizer: Path, max_record_bytes: int) -> None:
         prefix = f"rollout-{uuid.uuid4().hex[:8]}."
@@ -90,10 +90,10 @@ class RolloutSystem:
         self.deadline_s = DEADLINE_S
         """Most seconds that any wait may take."""
         self.max_context = 512
-        """Most tokens of prompt and completion."""
+        """Return the most tokens of prompt and completion."""
 
     def publish(self, policy: str, version: int, directory: Path, digest: str) -> None:
-        """The trainer's announcement, on both topics."""
+        """Publish weights as the trainer does, on `control` and `fleet`."""
         weights = control.published(
             version, at_ms=now_ms(), policy=policy, directory=str(directory), manifest_sha256=digest
         )
@@ -107,14 +107,14 @@ class RolloutSystem:
         engines: EngineFactory | None = None,
         **changes: Any,
     ) -> RunningWorker:
-        """A worker in a thread; `changes` are its settings."""
+        """Start a worker in a thread; `changes` are its settings."""
         section = RolloutSection(worker=name, policy=policy, **changes)
         settings = RolloutSettings(kafka=self.kafka, rollout=section)
         self._workers.append(RunningWorker(settings, engines))
         return self._workers[-1]
 
     def start_process(self, name: str, policy: str, **changes: str) -> subprocess.Popen[bytes]:
-        """A worker in a process; `changes` are variables of the section."""
+        """Start a worker in a process; `changes` are variables of its section."""
         section = {"worker": name, "policy": policy, **changes}
         environment = {
             f"SEAMLESSFLOW_ROLLOUT__{key.upper()}": value for key, value in section.items()
@@ -130,14 +130,14 @@ class RolloutSystem:
         return process
 
     def incarnation(self, name: str, other_than: str = "") -> str:
-        """Of the rollout process of a worker, as its heartbeat says."""
+        """Return the incarnation of a worker's rollout process, from its heartbeat."""
         return self.wait(
             r.WorkerHeartbeat,
             lambda beat: beat.worker == name and beat.incarnation != other_than,
         ).incarnation
 
     def assign(self, name: str, role: str, slot: int | None = None, incarnation: str = "") -> int:
-        """The scheduler's decision; returns the assignment."""
+        """Assign a role as the scheduler does; return the number of the assignment."""
         self._assignments += 1
         record = control.assigned(
             name,
@@ -152,7 +152,7 @@ class RolloutSystem:
         return self._assignments
 
     def serve(self, name: str, slot: int, incarnation: str = "") -> r.RoleAcquired:
-        """Gives the worker the rollout role and waits until it has it."""
+        """Assign the rollout role and wait until the worker has acquired it."""
         assignment = self.assign(name, "rollout", slot, incarnation)
         return self.wait(r.RoleAcquired, lambda got: got.assignment == assignment)
 
@@ -164,7 +164,7 @@ class RolloutSystem:
         headers: Headers | None = None,
         **changes: Any,
     ) -> r.GenerateTurn:
-        """Sends a turn to a worker that has its role."""
+        """Send a turn to a worker that has its role."""
         own: dict[str, Any] = {
             "turn_id": turn_id,
             "worker": role.worker,
@@ -180,7 +180,7 @@ class RolloutSystem:
         return record
 
     def wait(self, kind: type[R], wanted: Callable[[R], bool]) -> R:
-        """The first record of this kind that is wanted, now or later."""
+        """Return the first record of this kind that is wanted; wait for it."""
         found: list[R] = []
 
         def there() -> bool:
@@ -197,7 +197,7 @@ class RolloutSystem:
         return found[0]
 
     def outputs(self, turn_id: str) -> list[Record]:
-        """All that was written of a turn so far."""
+        """Return the output records of a turn so far."""
         with self._news:
             return [item.record for item in self.log if _turn(item.record) == turn_id]
 
@@ -208,7 +208,7 @@ class RolloutSystem:
         return self.wait(r.TurnInterrupted, lambda done: done.turn_id == turn_id)
 
     def progressed(self, turn_id: str, tokens: int) -> None:
-        """Waits until so many tokens of a turn were written."""
+        """Wait until so many tokens of a turn were written."""
         self.wait(
             r.TurnProgressed,
             lambda some: (
@@ -252,7 +252,7 @@ def _turn(record: Record) -> str | None:
 def rollout_system(
     broker: KafkaSettings, tokenizer: Path, max_record_bytes: int = SESSIONS.max_record_bytes
 ) -> Iterator[RolloutSystem]:
-    """A system that is closed, its workers first."""
+    """Yield a system and close it, its workers first."""
     system = RolloutSystem(broker, tokenizer, max_record_bytes)
     try:
         yield system

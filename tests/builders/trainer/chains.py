@@ -11,7 +11,7 @@ from trainer.data.chains import Chain, chains
 
 
 def some_chains(seed: int = 0, count: int = 6) -> list[Chain]:
-    """Two-turn chains of uneven length with made-up log-probs near those of a model."""
+    """Return two-turn chains of uneven length with made-up log-probs near those of a model."""
     random = np.random.default_rng(seed)
     return [one_chain(random) for _ in range(count)]
 
@@ -32,7 +32,7 @@ def one_chain(random: np.random.Generator) -> Chain:
 
 
 def sampled(directory: Path, version: int, seed: int = 0) -> list[Chain]:
-    """Chains sampled from the weights of a directory, with its exact log-probs."""
+    """Return chains sampled from the weights of a directory, with the exact log-probs."""
     torch.manual_seed(seed)
     model = open_tiny(directory)
     found: list[Chain] = []

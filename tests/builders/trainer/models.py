@@ -15,7 +15,7 @@ VOCABULARY = 32
 
 
 def write_tiny(directory: Path, seed: int = 0) -> Path:
-    """Random weights of a two-layer model with a vocabulary of 32, and a tokenizer with more."""
+    """Write random weights of a two-layer model with a vocabulary of 32, and a larger tokenizer."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=VOCABULARY,
@@ -41,7 +41,7 @@ def open_tiny(directory: Path) -> PreTrainedModel:
 
 @torch.no_grad()
 def logprobs(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
-    """Log-prob of each token given those before it; the first one's is 0."""
+    """Return the log-prob of each token given those before it; the first one's is 0."""
     logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
     found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
     return [0.0, *found.tolist()]
@@ -49,7 +49,7 @@ def logprobs(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
 
 @torch.no_grad()
 def sample(model: PreTrainedModel, prompt: Sequence[int], length: int) -> list[int]:
-    """`length` tokens behind the prompt, drawn at temperature 1."""
+    """Return `length` tokens that continue the prompt, sampled at temperature 1."""
     ids = list(prompt)
     for _ in range(length):
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float()
@@ -59,7 +59,7 @@ def sample(model: PreTrainedModel, prompt: Sequence[int], length: int) -> list[i
 
 @torch.no_grad()
 def bandit(directory: Path, groups: int, group_size: int) -> list[Trajectory]:
-    """Sessions of a game: behind one prompt token, say one below 16. Sampled from the model."""
+    """Return sessions of a game, sampled from the model: after a prompt token, one below 16."""
     torch.manual_seed(1)
     model = open_tiny(directory)
     ids = (torch.arange(groups) % 8).repeat_interleave(group_size)[:, None]
@@ -92,7 +92,7 @@ def _session(
 
 @torch.no_grad()
 def bandit_return(directory: Path) -> float:
-    """Expected return of the game under the weights of a directory, exactly."""
+    """Return the exact expected return of the game under the weights of a directory."""
     model = open_tiny(directory)
     logits = model(input_ids=torch.arange(8)[:, None], use_cache=False).logits[:, -1].float()
     return float(logits.softmax(-1)[:, : VOCABULARY // 2].sum(-1).mean())

@@ -22,12 +22,12 @@ TIMEOUT_S = 240
 
 
 class ScriptedScheduler:
-    """The least that trainers need of a scheduler: their roles, and a start for each batch."""
+    """A scheduler that assigns roles to trainers and starts a step for each batch."""
 
     def __init__(
         self, kafka: KafkaSettings, workers: Sequence[str] = ("w",), others: Sequence[str] = ()
     ) -> None:
-        """`others`: workers that are in the gang and never answer."""
+        """Start the scheduler; `others` are workers of the gang that never answer."""
         self._producer = Producer(kafka, "test-scheduler")
         self._reader = Reader(kafka, "test-scheduler-reader")
         self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING})

@@ -1,4 +1,4 @@
-"""Trajectories for the tests, written as their nodes."""
+"""Builders of trajectories, which tests describe by their nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

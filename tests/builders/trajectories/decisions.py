@@ -11,7 +11,7 @@ from tests.builders.records.content import ids
 
 
 class OneTokenAMessage:
-    """Renders a message as one token; enough for decisions, which do not look inside."""
+    """A renderer that makes one token of a message; decisions do not look at the tokens."""
 
     stop_token_ids = (0,)
 

@@ -1,4 +1,4 @@
-"""A gateway and a worker played by the test around a real manager process and a real broker."""
+"""A real manager process on a real broker, with a test as gateway and worker."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def _any(record: Record) -> bool:
 
 @dataclass
 class ManagerSystem:
-    """Records in, records out, each with a deadline."""
+    """A manager with topics of its own; each wait for a record has a deadline."""
 
     kafka: KafkaSettings
     renderer: Renderer
@@ -57,7 +57,7 @@ class ManagerSystem:
     def announce(
         self, worker: str, slot: int, incarnation: str = "i1", policy: str = POLICY
     ) -> None:
-        """A worker takes the rollout role; its heart beats as long as the test waits."""
+        """Announce that a worker has the rollout role; it sends heartbeats while the test waits."""
         self.workers[worker] = (slot, incarnation, policy)
         self.beat(worker, slot, incarnation, policy)
         self.send(
@@ -75,7 +75,7 @@ class ManagerSystem:
         )
 
     def beat(self, worker: str, slot: int, incarnation: str = "i1", policy: str = POLICY) -> None:
-        """The worker's heartbeat."""
+        """Send the worker's heartbeat."""
         heartbeat = fleet.heartbeat(
             worker,
             incarnation=incarnation,
@@ -89,7 +89,7 @@ class ManagerSystem:
         self.send(FLEET.name, heartbeat, key=fleet_key(heartbeat))
 
     def publish_policy(self, policy: str = POLICY, tokenizer: Path | None = None) -> None:
-        """Policy weights, version 0; `tokenizer`: where another one is said to be."""
+        """Publish version 0 of a policy; `tokenizer` is the directory of another tokenizer."""
         record = fleet.weights(
             policy=policy,
             tokenizer_directory=str(tokenizer or self.tokenizer_directory),
@@ -104,16 +104,16 @@ class ManagerSystem:
     def send(
         self, topic: str, record: Record, key: str | None = None, partition: int | None = None
     ) -> None:
-        """Appends and waits for the acknowledgement."""
+        """Append and waits for the acknowledgement."""
         self.producer.send(topic, record, key=key, partition=partition)
         self.producer.flush(30)
 
     def command(self, record: Record) -> None:
-        """Sends a command of its session."""
+        """Send a command of its session."""
         self.send(REQUESTS.name, record, key=record.session_id)  # type: ignore[attr-defined]
 
     def expect(self, topic: str, kind: type[T], where: Callable[[T], bool] = _any) -> T:
-        """The first record of this kind that was not taken yet."""
+        """Return and remove the first record of this kind; wait for it."""
         deadline = time.monotonic() + DEADLINE_S
         kept = self.seen.setdefault(topic, [])
         while time.monotonic() < deadline:
@@ -134,13 +134,13 @@ class ManagerSystem:
                 self.beat(worker, slot, incarnation, policy)
 
     def take(self, topic: str) -> list[Record]:
-        """Everything that came on a topic and was not taken yet."""
+        """Return and remove all records of a topic."""
         records = self.seen.pop(topic, [])
         records += [received.record for received in self.readers[topic].poll(0.02)]
         return records
 
     def open_session(self, session_id: str, **more: Any) -> None:
-        """Opens a session and waits for the answer."""
+        """Open a session and waits for the answer."""
         command = commands.open_session(
             **_sent(session_id), policy=POLICY, group_id=f"{session_id}-group", **more
         )
@@ -148,7 +148,7 @@ class ManagerSystem:
         assert self.answer(command.command_id).status == 200
 
     def request(self, session_id: str, messages: Sequence[bytes], **more: Any) -> r.RequestTurn:
-        """Asks for a turn."""
+        """Request a turn."""
         body = xxhash.xxh3_128_digest(b"".join(messages))
         fields = {
             "turn_id": uuid4().hex,
@@ -163,17 +163,17 @@ class ManagerSystem:
         return command
 
     def answer(self, command_id: str) -> r.CommandAnswered:
-        """What became of a command."""
+        """Return the answer to a command."""
         return self.expect(
             REPLIES.name, r.CommandAnswered, lambda record: record.command_id == command_id
         )
 
     def generate(self, turn_id: str) -> r.GenerateTurn:
-        """What the worker is told to sample."""
+        """Return the prompt that the worker gets for a turn."""
         return self.expect(PROMPTS.name, r.GenerateTurn, lambda record: record.turn_id == turn_id)
 
     def complete(self, asked: r.GenerateTurn, text: str) -> bytes:
-        """Answers a turn as its worker would; returns the sampled ids."""
+        """Complete a turn as its worker does; return the sampled ids."""
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
         rest = sampled[len(asked.completion_ids) :]
         content = text if asked.raw else self.renderer.parse(sampled).content
@@ -192,7 +192,7 @@ class ManagerSystem:
     def output(
         self, kind: Callable[..., Record], asked: r.GenerateTurn, sampled: bytes, **more: Any
     ) -> None:
-        """Writes an output event of the turn's worker."""
+        """Write an output event of the turn's worker."""
         start = len(asked.completion_ids) // 4
         record = kind(
             session_id=asked.session_id,
@@ -214,16 +214,16 @@ class ManagerSystem:
         return self.expect(REPLIES.name, r.ReplyFinished, lambda record: record.turn_id == turn_id)
 
     def close(self, session_id: str, await_reward_ms: int = 0) -> None:
-        """Ends a session."""
+        """Close a session."""
         command = commands.close_session(**_sent(session_id), await_reward_ms=await_reward_ms)
         self.command(command)
 
     def reward(self, session_id: str, value: float) -> None:
-        """Judges a session."""
+        """Assign a reward to a session."""
         self.command(commands.assign_reward(Reward(value=value), **_sent(session_id)))
 
     def reward_and_close(self, session_id: str, value: float) -> r.Trajectory:
-        """Ends a session; returns its trajectory."""
+        """Reward and close a session; return its trajectory."""
         self.reward(session_id, value)
         self.close(session_id)
         return self.expect(
@@ -233,7 +233,7 @@ class ManagerSystem:
         )
 
     def start_manager(self, member: str = "0", **settings: str) -> subprocess.Popen[bytes]:
-        """Starts a manager process."""
+        """Start a manager process."""
         environment = {
             **os.environ,
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
@@ -260,7 +260,7 @@ def _sent(session_id: str) -> dict[str, Any]:
 
 @contextmanager
 def manager_system(kafka: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
-    """Fresh topics, one worker `w0` on slot 3, no manager yet."""
+    """Yield new topics with the weights of one policy and no manager yet."""
     settings = kafka.model_copy(update={"topic_prefix": f"t{uuid4().hex[:8]}."})
     create_topics(settings, TOPICS.values())
     make_tokenizer(directory)

@@ -1,7 +1,7 @@
-"""What a log of `sessions` has to come to, worked out slowly and otherwise than by the fold.
+"""An oracle of the fold: the state after a log of `sessions`, computed slowly and in another way.
 
-Tokens are Python numbers, one `Sampled` each; a place in the tree is (turn, whether in its sampled
-part, tokens of it); nothing is kept that can be looked up again.
+Tokens are Python numbers, one `Sampled` each; a place in the tree is (turn, True in its sampled
+part, tokens of that part); nothing is stored that can be computed again.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """What gave a turn to a worker, or would have left a hole in it or sampled tokens twice."""
+    """A dispatch; one that does not begin at the next token only ends the former one."""
 
     event: r.TurnDispatched
     counts: bool
@@ -46,12 +46,12 @@ class ExpectedTurn:
 
     @property
     def sampled(self) -> list[Sampled]:
-        """All tokens that were accepted."""
+        """Return all tokens that were accepted."""
         return [token for output in self.outputs for token in tokens_of(output)]
 
     @property
     def sampler(self) -> r.TurnDispatched | None:
-        """Who may report output now."""
+        """Return the dispatch whose output is accepted now, or None."""
         if self.end or not self.dispatches or not self.dispatches[-1].counts:
             return None
         handed_back = any(
@@ -74,7 +74,7 @@ class ExpectedSession:
     finalized: tuple[int, r.SessionFinalized] | None = None
 
     def turn(self, turn_id: str) -> ExpectedTurn | None:
-        """The turn, if it was started."""
+        """Return the turn, or None if it was not started."""
         return next((turn for turn in self.turns if turn.started.turn_id == turn_id), None)
 
     def node(self, number: int) -> list[int]:
@@ -90,12 +90,12 @@ class ExpectedSession:
         return self.path(*parent) + self.node(number)[:end]
 
     def fork(self, prompt: int) -> tuple[int, int]:
-        """What a prompt's node stands behind."""
+        """Return the place that a prompt's node continues."""
         started = self.turns[prompt // 2].started
         return started.parent_node, started.parent_end
 
     def take(self, event: Record, offset: int) -> bool:
-        """Whether the event counts."""
+        """Apply an event; return True if it counts."""
         if self.finalized:
             return False
         match event:
@@ -151,7 +151,7 @@ class ExpectedSession:
         return False
 
     def reason(self, turn: ExpectedTurn) -> str:
-        """Why no token of the turn is trained; empty where they are."""
+        """Return the reason why no token of the turn is trained, or "" if they are trained."""
         last = turn.outputs[-1] if turn.outputs else None
         if not isinstance(last, r.TurnCompleted) or turn.end != "completed":
             return turn.end
@@ -164,7 +164,7 @@ class ExpectedSession:
         return "abandoned" if self._abandoned(place) else ""
 
     def _abandoned(self, place: int) -> bool:
-        """Whether the agent preferred another sample of the same prompt."""
+        """Return True if the agent went on from another sample of the same prompt."""
         siblings = [
             number
             for number, turn in enumerate(self.turns)
@@ -179,7 +179,7 @@ class ExpectedSession:
         return place not in (chosen or siblings[-1:])
 
     def _position(self, place: int) -> tuple[int, int]:
-        """Where a turn's prompt ends: the same for prompts that share all their tokens."""
+        """Return the place at which a turn's prompt ends; equal prompts end at the same place."""
         node, end = 2 * place, len(self.node(2 * place))
         while end == 0 and node >= 0:
             node, end = (node - 1, len(self.node(node - 1))) if node % 2 else self.fork(node)
@@ -187,7 +187,7 @@ class ExpectedSession:
 
 
 def ids_of(started: r.TurnStarted) -> list[int]:
-    """Token ids that a turn adds to the prompt."""
+    """Return the token ids that a turn adds to the prompt."""
     numbers: list[int] = np.frombuffer(started.suffix_ids, "<i4").tolist()
     return numbers
 
@@ -202,7 +202,7 @@ def tokens_of(output: Output) -> Iterator[Sampled]:
 
 
 def expected_masked(session: ExpectedSession) -> Counter[str]:
-    """How many sampled tokens are not trained, by reason."""
+    """Return the number of sampled tokens that are not trained, by reason."""
     counts: Counter[str] = Counter()
     for turn in session.turns:
         reason = session.reason(turn)

@@ -1,4 +1,4 @@
-"""Logs of one partition, with what the oracle says they come to."""
+"""Random logs of one partition, each with the state that the oracle computes for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from tests.builders.trajectories.random_events import (
 
 @dataclass
 class PartitionLog:
-    """The log so far and what it has come to."""
+    """A log so far, and the oracle's state after it."""
 
     log: list[Record] = field(default_factory=list)
     accepted: list[bool] = field(default_factory=list)
@@ -37,7 +37,7 @@ class PartitionLog:
         self.log.append(sessions.claimed())
 
     def happen(self, step: Step) -> None:
-        """Appends what the step means now, if anything."""
+        """Append the event that the step means now, if any."""
         if step.action == "claim":
             return self.claim(step)
         session = self.sessions.get(self._name(step))
@@ -55,28 +55,28 @@ class PartitionLog:
             self.write(self._about(step, make(self._numbers, session, turn, step)), step)
 
     def finish(self) -> None:
-        """Ends every session."""
+        """End every session."""
         for session_id in list(self.sessions):
             self.append(sessions.closed(session_id=session_id, epoch=self.epoch))
             self.append(sessions.finalized(session_id=session_id, epoch=self.epoch))
 
     def claim(self, step: Step) -> None:
-        """Another manager takes over, or comes too late."""
+        """Append the claim of another manager, of a newer epoch or of a stale one."""
         epoch = self.epoch + (step.fault == RIGHT)
         self.append(sessions.claimed(epoch, "other"))
 
     def write(self, event: Record, step: Step) -> None:
-        """Appends the event; `twice` delivers it again."""
+        """Append the event; the fault `twice` appends it again."""
         for _ in range(1 + (step.fault == "twice")):
             self.append(event)
 
     def append(self, event: Record) -> None:
-        """Appends, and works out what it comes to."""
+        """Append the event and apply it to the oracle's state."""
         self.accepted.append(self._take(event, len(self.log)))
         self.log.append(event)
 
     def _name(self, step: Step) -> str:
-        """A session's id is never used again."""
+        """Return the session of a step; an id is never used again."""
         slot = f"s{step.which % SESSIONS}."
         return slot + str(sum(one.opened.session_id.startswith(slot) for one in self.finalized))
 
@@ -107,7 +107,7 @@ class PartitionLog:
 
 
 def log_of(steps: Sequence[Step], finish: bool = True) -> PartitionLog:
-    """The history of the steps."""
+    """Return the log that the steps lead to."""
     history = PartitionLog()
     for step in steps:
         history.happen(step)

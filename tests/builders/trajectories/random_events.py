@@ -27,7 +27,7 @@ FAULTS = (*[RIGHT] * 12, "worker", "incarnation", "dispatch", "offset", "epoch",
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens."""
+    """One random step: an action, the session and turn it concerns, a size and a fault."""
 
     action: str
     which: int
@@ -51,7 +51,7 @@ def _start(numbers: Numbers, session: ExpectedSession, step: Step) -> Record:
 
 
 def _place(session: ExpectedSession, step: Step) -> tuple[int, int]:
-    """Nowhere, behind a prompt (again), behind what was sampled, or anywhere."""
+    """Return the place a prompt continues: none, a prompt, a completion, or part of a node."""
     if not session.turns or step.amount == 2:
         return -1, 0
     turn = step.which % len(session.turns)
@@ -93,7 +93,7 @@ def _output(kind: Callable[..., Record]) -> Callable[..., Record]:
 
 
 def _spans(start: int, tokens: int) -> tuple[r.VersionSpan, ...]:
-    """Versions change within a record of four tokens, and are not known exactly in one of six."""
+    """Return spans; records of four tokens have two versions, of six an inexact one."""
     versions = {4: ((0, 1, 1), (2, 2, 2)), 6: ((0, 1, 2), (5, 2, 2))}.get(tokens, ((0, 1, 1),))
     return tuple(
         r.VersionSpan(start=start + at, version_min=low, version_max=high)
@@ -160,7 +160,7 @@ _CHOICES = (_ACTIONS, range(8 * SESSIONS), range(8), FAULTS)
 
 
 def step(number: int) -> Step:
-    """One of all possible steps; a number is drawn much faster than its parts."""
+    """Return one of all possible steps; Hypothesis draws a number much faster than its parts."""
     chosen: list[Any] = []
     for choices in _CHOICES:
         number, place = divmod(number, len(choices))

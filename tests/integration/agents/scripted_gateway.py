@@ -1,4 +1,4 @@
-"""A gateway that answers as it is told and remembers what it was asked; real HTTP on loopback."""
+"""A gateway that answers by a script and records its calls; real HTTP on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -16,7 +16,7 @@ Answering = Callable[[str, Mapping[str, object]], tuple[int, Mapping[str, object
 
 @dataclass(frozen=True)
 class Call:
-    """One call, as the gateway got it."""
+    """One call to the gateway."""
 
     path: str
     authorization: str
@@ -24,7 +24,7 @@ class Call:
 
 
 def accepting(path: str, body: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
-    """Says yes to everything."""
+    """Accept every call."""
     if path == "/sessions":
         name = body["session_id"]
         return 201, {"api_key": f"key of {name}", "base_url": f"http://gateway/sessions/{name}/v1"}
@@ -32,31 +32,31 @@ def accepting(path: str, body: Mapping[str, object]) -> tuple[int, Mapping[str, 
 
 
 def on_uvloop(main: Coroutine[object, object, T]) -> T:
-    """Runs it on the kind of event loop that the agents process has."""
+    """Run a coroutine on the event loop that the agents process uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
 
 def refusal(status: int, code: str) -> tuple[int, Mapping[str, object]]:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's format."""
     return status, {"error": {"message": HTTPStatus(status).phrase, "type": "x", "code": code}}
 
 
 @dataclass
 class ScriptedGateway:
-    """Its URL, and the calls so far."""
+    """A gateway: its URL, and its calls so far."""
 
     answering: Answering = accepting
     url: str = ""
     calls: list[Call] = field(default_factory=list)
 
     def paths(self) -> list[str]:
-        """Paths called, in order."""
+        """Return the called paths in order."""
         return [call.path for call in self.calls]
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["ScriptedGateway"]:
-        """Listens on a free port while the block runs."""
+        """Yield a gateway that listens on a free port."""
         served: set[asyncio.Task[None]] = set()
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""One task against a scripted gateway: whatever its agent does, its session is closed."""
+"""One task against a scripted gateway: its session is closed, whatever its agent does."""
 
 import asyncio
 import fcntl
@@ -58,7 +58,7 @@ def run(
     judge: Callback | None = None,
     **settings: object,
 ) -> ScriptedGateway:
-    """Runs the task; returns the gateway with what it was told."""
+    """Run the task; return the gateway with its calls."""
     section = AgentsSection.model_validate({"name": "tester", **settings})
 
     async def main() -> ScriptedGateway:
@@ -79,7 +79,7 @@ def python(program: str, environment: Mapping[str, str] | None = None) -> Comman
 
 
 def wait_for_lock(path: Path, limit_s: float) -> None:
-    """Returns when no process holds the lock any more; fails after the limit."""
+    """Return when no process holds the lock any more; fails after the limit."""
     deadline = time.monotonic() + limit_s
     with path.open() as held:
         while time.monotonic() < deadline:

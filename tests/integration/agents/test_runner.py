@@ -1,4 +1,4 @@
-"""The agents process on a real broker, with a gateway that says what it is told."""
+"""The agents process on a real broker, with a scripted gateway."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def waiting(task: Payload, session: AgentSession) -> float:
 
 @pytest.fixture
 def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
-    """Issues so many tasks of one group, in one partition."""
+    """Issue so many tasks of one group, in one partition."""
     create_topics(kafka, [TASKS])
 
     def issue(count: int) -> None:
@@ -57,7 +57,7 @@ def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
 
 
 def issue(kafka: KafkaSettings, groups: Sequence[str]) -> None:
-    """One task for each of these groups, over all partitions."""
+    """Issue one task for each of these groups, over all partitions."""
     producer = Producer(kafka, "issuer")
     for name in groups:
         producer.send(TASKS.name, a_task(0, name), key=name)
@@ -85,7 +85,7 @@ def settings(kafka: KafkaSettings, url: str, agent: str, **section: object) -> A
 async def running(
     kafka: KafkaSettings, agent: str, **section: object
 ) -> AsyncIterator[ScriptedGateway]:
-    """Agents under way; leaving the block ends them in order."""
+    """Yield a running agents process; stop it in order at the end."""
     releases.append(asyncio.Event())
     stop = asyncio.Event()
     async with ScriptedGateway().serving() as gateway:
@@ -104,7 +104,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def committed(kafka: KafkaSettings) -> int:
-    """Tasks committed by the group."""
+    """Return the number of tasks that the consumer group has committed."""
     reader = Reader(kafka, "looking", group=GROUP)
     partitions = [(TASKS.name, number) for number in range(TASKS.partitions)]
     offsets = reader.committed(partitions)

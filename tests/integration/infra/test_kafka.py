@@ -1,4 +1,4 @@
-"""What the clients promise: nothing that cannot be read is lost or stops a reader."""
+"""Kafka clients: an unreadable record is neither lost nor stops a reader."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Version:
-    """Published weights, and the same as a plain model."""
+    """Published weights, and the same weights as a plain model."""
 
     number: int
     directory: Path
@@ -42,7 +42,7 @@ class Version:
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Version]:
-    """Two versions of a random model, with tokenizer."""
+    """Return two versions of a random model, with a tokenizer."""
     root = tmp_path_factory.mktemp("weights")
     made = []
     for number in (0, 1):
@@ -61,7 +61,7 @@ def system(broker: KafkaSettings, versions: list[Version]) -> Iterator[RolloutSy
 
 
 def serving(system: RolloutSystem, name: str, slot: int, version: Version) -> r.RoleAcquired:
-    """A worker that samples with this version."""
+    """Start a worker that samples with this version; return its role."""
     announce(system, name, version)
     system.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
     return system.serve(name, slot)
@@ -72,12 +72,12 @@ def announce(system: RolloutSystem, name: str, version: Version) -> None:
 
 
 def prompt(number: int) -> list[int]:
-    """Each turn has its own."""
+    """Return a prompt of its own for each turn."""
     return [number + 20, 40, 41, 42, number + 60]
 
 
 def ids_and_logprobs(records: Sequence[Record]) -> tuple[list[int], npt.NDArray[np.float32]]:
-    """The completion that the output records of a turn make up, which must have no hole."""
+    """Return the completion of a turn's output records; check that it has no hole."""
     ids, logprobs = b"", b""
     for record in records:
         assert isinstance(record, r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted)
@@ -148,7 +148,7 @@ def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
 
 
 def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
-    """The version that each token of a completion was sampled with."""
+    """Return the version under which each token of a completion was sampled."""
     found = [-1] * count
     for record in records:
         assert isinstance(record, r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted)

@@ -60,7 +60,7 @@ def system(broker: KafkaSettings, tokenizer: Path) -> Iterator[RolloutSystem]:
 def scripted(
     system: RolloutSystem, name: str, slot: int, script: dict[str, object]
 ) -> r.RoleAcquired:
-    """A worker that serves."""
+    """Start a worker with a script; return its role."""
     publish(system, name, 0)
     system.start(name, f"policy-{name}", engine="scripted", scripted=script)
     return system.serve(name, slot)

@@ -29,7 +29,7 @@ HEAVY = "torch transformers renderers confluent_kafka openai matplotlib pydantic
 
 @pytest.fixture
 def cluster(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
-    """The broker, as the command line finds it."""
+    """Yield the broker, which the environment names for the command line."""
     monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
     monkeypatch.setenv("COLUMNS", "200")
@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
 
 
 def created(cluster: KafkaSettings, topics: Iterable[Topic]) -> None:
-    """Creates topics and waits until the broker's metadata tells of them."""
+    """Create topics and wait until the broker's metadata lists them."""
     names = set(create_topics(cluster, topics))
     until(lambda: names <= set(partition_counts(cluster)), "the topics", LIMIT_S)
 
@@ -100,7 +100,7 @@ def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
 
 
 def a_session(cluster: KafkaSettings) -> None:
-    """A finished session on the log, and beside it others."""
+    """Write a finished session and others to the log."""
     created(cluster, [SESSIONS, TRAJECTORIES, FLEET])
     events: list[Any] = [
         sessions.opened(),

@@ -41,7 +41,7 @@ with Launcher(Path(sys.argv[1]), Stop()) as launcher:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder with modules to run."""
+    """Return a folder with modules to run."""
     for name, program in PROGRAMS.items():
         (tmp_path / f"{name}.py").write_text(program)
     return tmp_path
@@ -54,7 +54,7 @@ def spec(programs: Path, module: str, name: str = "", **fields: object) -> Child
 
 
 def started(launcher: Launcher, child: ChildSpec) -> int:
-    """The process id, once it has said something."""
+    """Return the process id once the process has written a line."""
     running = launcher.start(child)
     launcher.wait_for("output", lambda: "waiting" in running.tail(), LIMIT_S)
     return running.pid

@@ -1,4 +1,4 @@
-"""A cluster without the topics is told what to do, soon and by name."""
+"""Commands on a cluster without topics: each names the missing topics and the remedy."""
 
 import subprocess
 import sys

@@ -40,13 +40,13 @@ LATE = [8, 9]
 
 
 def logprobs(tokens: list[int], session: str) -> bytes:
-    """Different for each session and token, and no round numbers."""
+    """Return log-probs that differ for each session and token, and are no round numbers."""
     seed = SESSION_IDS.index(session)
     return np.array([-np.log(1 + token + seed) for token in tokens], "<f4").tobytes()
 
 
 def events(session: str) -> list[Record]:
-    """A turn that goes on elsewhere, with late output and a manager that has lost the session."""
+    """Return a turn that another worker continues, with late output and an older manager."""
     lost: dict[str, Any] = {"session_id": session, "epoch": 2 * SESSION_IDS.index(session)}
     now: dict[str, Any] = {"session_id": session, "epoch": lost["epoch"] + 1}
     partition = partition_of(session, SESSIONS.partitions)
@@ -78,7 +78,7 @@ def sampled(
 
 @pytest.fixture(scope="module")
 def log(broker: KafkaSettings) -> KafkaSettings:
-    """The events of all sessions and the steps that trained on them."""
+    """Return a log with the events of all sessions and the steps that trained on them."""
     kafka = broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
     create_topics(kafka, [CONTROL, SESSIONS])
     producer = Producer(kafka, "test-log")
@@ -94,7 +94,7 @@ def log(broker: KafkaSettings) -> KafkaSettings:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    """What the trainer writes for half of the sessions in each step."""
+    """Write the trainer's files for half of the sessions in each step; return their directory."""
     for step in range(STEPS):
         half = SESSION_IDS[step::STEPS]
         found = [one for session in half for one in chains(built(session), "p").chains]
@@ -106,7 +106,7 @@ def trained(tmp_path: Path) -> Path:
 
 
 def built(session: str) -> r.Trajectory:
-    """The trajectory as the manager makes it, which sees no decisions but its own."""
+    """Return the trajectory as the manager builds it, from the events that count."""
     heard = [one for one in events(session) if getattr(one, "worker", "") != OUSTED]
     built = SessionBuilder().apply(
         *(one for one in heard if not isinstance(one, r.PartitionClaimed))
@@ -115,7 +115,7 @@ def built(session: str) -> r.Trajectory:
 
 
 def change(directory: Path, step: int, altered: Callable[[TrainedRun], TrainedRun]) -> None:
-    """Alters the first line of the file of a step."""
+    """Change the first line of a step's file."""
     [path] = directory.glob(f"step-{step:08d}-*")
     header, [first, *rest] = read_trained(path)
     lines = [asdict(header), *(asdict(run) for run in (altered(first), *rest))]

@@ -1,6 +1,6 @@
-"""A rank that follows until three rests.
+"""A rank that follows the leader until it has rested three times.
 
-python -m tests.integration.trainer.gang_rank MODEL PLACE
+python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS
 """
 
 import sys
@@ -11,7 +11,7 @@ from trainer.settings import TrainerSection
 
 
 def settings(rank: int, rendezvous: str) -> TrainerSection:
-    """Two ranks on the CPU."""
+    """Return the settings of two ranks on the CPU."""
     return TrainerSection(
         backend="fsdp2", rank=rank, ranks=2, rendezvous=rendezvous, device="cpu", threads=1
     )

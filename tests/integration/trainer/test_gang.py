@@ -40,14 +40,14 @@ def leader(model: Path) -> Iterator[FsdpBackend]:
 
 
 def step(model: Path, seed: int) -> StepInput:
-    """Made-up chains of version 1 to train, sampled ones of version 0 to measure."""
+    """Return made-up chains of version 1 to train and sampled ones of version 0 to measure."""
     batches = pack(some_chains(seed), ADVANTAGES, 16, "padded")
     old = pack(sampled(model, version=0), [0.0] * 4, 64, "padded")
     return StepInput(batches, old, 1, 0.05)
 
 
 def trained(backend: Backend, model: Path, out: Path) -> list[dict[str, float]]:
-    """Two steps, a checkpoint between them, a third step after going back to it."""
+    """Run two steps with a checkpoint between them, then a third from it; return their metrics."""
     backend.load(None, 0)
     backend.rest()
     metrics = [dict(backend.train(step(model, 0)))]

@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sessions(model: Path) -> list[Trajectory]:
-    """24 groups sampled from the initial weights."""
+    """Return 24 groups sampled from the initial weights."""
     return bandit(model, 24, GROUP_SIZE)
 
 
@@ -50,7 +50,7 @@ def log(kafka: KafkaSettings) -> KafkaSettings:
 
 
 def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> None:
-    """Writes them as the trajectory manager does, in transactions."""
+    """Write trajectories as the trajectory manager does, in transactions."""
     producer = TransactionalProducer(kafka, "test-manager")
     reader = Reader(kafka, "test-manager-reader")
 

@@ -32,7 +32,7 @@ DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class CommitterSetup:
-    """A committer, and how to reach its broker."""
+    """A committer and its broker."""
 
     kafka: KafkaSettings
     broker: int
@@ -91,7 +91,7 @@ def test_a_transaction_that_met_an_outage_is_committed_once(
 
 
 def read_to(kafka: KafkaSettings, last: str) -> list[str]:
-    """Sessions of all committed trajectories up to the one of `last`."""
+    """Return the sessions of all committed trajectories up to `last`."""
     reader = Reader(kafka, "trainer")
     reader.assign({(TRAJECTORIES.name, n): BEGINNING for n in range(TRAJECTORIES.partitions)})
     found: list[str] = []

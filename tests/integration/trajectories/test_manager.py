@@ -26,14 +26,14 @@ def tokenizer_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def system(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[ManagerSystem]:
-    """Topics of its own and no manager yet."""
+    """Yield new topics and no manager yet."""
     with manager_system(broker, tokenizer_directory) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def served(broker: KafkaSettings, tokenizer_directory: Path) -> Iterator[ManagerSystem]:
-    """A manager that serves, and the worker w0 on slot 3."""
+    """Yield a manager that serves, and the worker w0 on slot 3."""
     with manager_system(broker, tokenizer_directory) as made:
         made.start_manager()
         made.announce("w0", 3)

@@ -44,13 +44,13 @@ class Crowd:
             self.system.open_session(session_id)
 
     def ask(self) -> None:
-        """Every agent that is not waiting asks for its next turn."""
+        """Request the next turn of every agent that does not wait."""
         for session_id, history in self.histories.items():
             if session_id not in self.asked.values() and self.done[session_id] < TURNS:
                 self.asked[self.system.request(session_id, history).turn_id] = session_id
 
     def step(self) -> None:
-        """Answers what the worker is asked and takes what the gateway gets."""
+        """Complete the worker's turns and apply the gateway's replies."""
         for record in self.system.take("prompts"):
             if isinstance(record, r.GenerateTurn) and record.turn_id in self.asked:
                 self.system.complete(record, f"code {record.session_id[1:]}")
@@ -63,7 +63,7 @@ class Crowd:
                 self.done[session_id] += 1
 
     def until(self, turns: int) -> None:
-        """Goes on until all agents together have had this many turns."""
+        """Continue until all agents together have had this many turns."""
         deadline = time.monotonic() + 3 * DEADLINE_S
         while self.done.total() < turns:
             assert time.monotonic() < deadline, self.done

@@ -1,4 +1,4 @@
-"""What requests may ask of a manager beyond one conversation in an opened session."""
+"""Requests beyond one conversation in an opened session: names, modules, counts, retries."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ TERMS = r.SessionTerms(policy=POLICY, agent="harness/1")
 def served(
     broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ManagerSystem]:
-    """A manager that serves the policy on w0, and policy `thinker` on w1."""
+    """Yield a manager with the policy on w0, and the policy `thinker` on w1."""
     with manager_system(broker, tmp_path_factory.mktemp("tokenizer")) as made:
         made.publish_policy("thinker")
         made.publish_policy("broken", tokenizer=Path("/nowhere"))
@@ -38,7 +38,7 @@ def served(
 def answered(
     system: ManagerSystem, command: r.RequestTurn, text: str
 ) -> tuple[r.GenerateTurn, bytes]:
-    """What was asked of the worker, and the answer's message."""
+    """Complete a turn; return the worker's prompt and the message of the answer."""
     asked = system.generate(command.turn_id)
     system.complete(asked, text)
     reply = system.finished(command.turn_id)

@@ -1,4 +1,4 @@
-"""What agents were told, against what is trained: whole, without a gap, word for word."""
+"""The replies to agents compared with the log: complete, without a gap, word for word."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from tests.properties.simulation.gateway import Call, Gateway
 
 
 def check_answers(gateway: Gateway, told: Mapping[str, LoggedSession]) -> None:
-    """That every call got its end, and every answer is what the log accepted."""
+    """Check that every call has ended, and that every answer is what the log accepted."""
     for call in gateway.calls.values():
         assert call.end is not None, f"I8: nobody answered {call.command}"
         if call.answer is not None:

@@ -1,4 +1,4 @@
-"""Where a prompt leaves the tokens of its session, and where a plain prompt goes on."""
+"""The place at which a prompt leaves the tokens of its session, by comparing all of them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from tests.properties.oracle.sessions import KnownSession
 
 
 def answer_of(turn: ExpectedTurn) -> bytes:
-    """The message that a completed turn came to."""
+    """Return the assistant message of a completed turn."""
     completed = turn.outputs[-1]
     assert isinstance(completed, r.TurnCompleted)
     return completed.message
@@ -25,9 +25,9 @@ def check_fork(
     session: ExpectedSession,
     stops: Sequence[int] | None,
 ) -> None:
-    """That a prompt forks behind the longest beginning that any branch has, or is a root where that
-    ends no message; `stops` end messages, None: any beginning counts. What was asked before in the
-    same tokens is told apart from what was edited."""
+    """Check that a prompt forks after the longest prefix that any branch has, or is a root if that
+    prefix ends no message. `stops` are tokens that end messages; with None any prefix counts. A
+    prompt with the same tokens as an earlier one is not taken for an edited one."""
     shared = max(
         (
             _common(prompt, known.path(node, len(known.node(node))))
@@ -55,7 +55,7 @@ def check_raw(
     requests: Mapping[str, r.RequestTurn],
     renderer: Renderer,
 ) -> None:
-    """That a plain text goes on from the longest earlier text and answer it begins with."""
+    """Check that a plain text continues the longest earlier text and answer it begins with."""
     asked = orjson.loads(request.messages[0])
     text = asked.get("content")
     before = _texts(known.session, requests) if text is not None else []
@@ -77,8 +77,8 @@ def check_raw(
 def _meant(
     fitting: list[tuple[ExpectedTurn, str]], text: str, renderer: Renderer
 ) -> tuple[ExpectedTurn, str, str] | None:
-    """The latest of those that say most of the text, with what they say and the stop string behind
-    it; that was sampled, so the text has to say it as well."""
+    """Return the latest turn that has most of the text, counting the stop string after its answer,
+    which was sampled and so must be in the text."""
     for turn, begun in sorted(reversed(fitting), key=lambda one: -len(one[1])):
         completed = turn.outputs[-1]
         sampled = [one.token for one in turn.sampled]
@@ -96,7 +96,7 @@ def _meant(
 def _texts(
     known: ExpectedSession, requests: Mapping[str, r.RequestTurn]
 ) -> list[tuple[ExpectedTurn, str]]:
-    """Plain turns that were completed, each with its text and the answer's."""
+    """Return the completed plain turns, each with its text and its answer's."""
     found = []
     for turn in known.turns:
         request = requests[turn.started.turn_id]

@@ -1,4 +1,4 @@
-"""Which turn each retry had to get, worked out from the log alone."""
+"""The turn that each retry must get, computed from the log alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ _WINDOW_MS = 60_000
 
 
 def check_joins(told: LoggedSession, log: Sequence[Record], requests: Requests) -> None:
-    """That each join is of a turn which its retry can mean."""
+    """Check that each join is of a turn that its retry can mean."""
     for offset, event in told.events:
         if isinstance(event, r.TurnJoined) and event in told.joins:
             known = told.until(offset).session
@@ -32,7 +32,7 @@ def check_joins(told: LoggedSession, log: Sequence[Record], requests: Requests) 
 
 
 def check_start(turn: ExpectedTurn, known: ExpectedSession, requests: Requests) -> None:
-    """That a turn was not begun where its request had one to join."""
+    """Check that no turn was started by a request that had one to join."""
     request = requests[turn.started.turn_id]
     if request.idempotency_key is None:
         latest = [one.end for one in _tried(known, request, requests) if one.end != "completed"]
@@ -46,7 +46,7 @@ def check_start(turn: ExpectedTurn, known: ExpectedSession, requests: Requests) 
 
 
 def _tried(known: ExpectedSession, retry: r.RequestTurn, requests: Requests) -> list[ExpectedTurn]:
-    """Turns that earlier tries of the same call may have begun, in the order of the log."""
+    """Return the turns that earlier tries of the same call may have started, in log order."""
     firsts = [(turn, requests[turn.started.turn_id]) for turn in known.turns]
     return [
         turn
@@ -60,7 +60,7 @@ def _question(request: r.RequestTurn) -> tuple[object, ...]:
 
 
 def _check_missed(joined: ExpectedTurn, retry: r.RequestTurn, log: Sequence[Record]) -> None:
-    """That the client of an answered turn may lack the answer."""
+    """Check that the client of an answered turn may lack the answer."""
     turn_id = joined.started.turn_id
     further = [event for event in log if isinstance(event, r.TurnStarted)]
     successors = {event.parent_turn for event in further}

@@ -1,6 +1,6 @@
-"""Where each turn had to go on, by comparing whole histories and whole token lists.
+"""The turn that each turn must continue, by comparing whole histories and whole token lists.
 
-What counts is what its manager had read when it decided.
+Only events that the manager had read when it decided count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def check_match(
     renderer: Renderer,
     strictness: str,
 ) -> None:
-    """That a turn extends the turn its history names, else forks where its tokens leave."""
+    """Check that a turn extends the turn of its history, or else forks where its tokens differ."""
     known, started = told.until(read_to), turn.started
     request = requests[started.turn_id]
     prompt = told.session.path(started.parent_node, started.parent_end) + ids_of(started)
@@ -55,7 +55,7 @@ def check_match(
 
 
 def _whole(request: r.RequestTurn, session: ExpectedSession) -> list[bytes]:
-    """All messages of a request, with those of the turn that it names."""
+    """Return all messages of a request, with those of the turn that it names."""
     previous = session.turn(request.previous_turn or "")
     if previous is None:
         return list(request.messages)
@@ -65,7 +65,7 @@ def _whole(request: r.RequestTurn, session: ExpectedSession) -> list[bytes]:
 
 
 def _history(turn: ExpectedTurn, session: ExpectedSession) -> list[bytes]:
-    """Messages through a turn's answer, as they are stored."""
+    """Return the stored messages up to and with a turn's answer."""
     parent = session.turn(turn.started.parent_turn or "")
     before = _history(parent, session) if parent is not None else []
     return [*before, *turn.started.new_messages, answer_of(turn)]
@@ -78,7 +78,7 @@ def _longest_known(
     requests: Requests,
     strictness: str,
 ) -> tuple[int, list[ExpectedTurn]]:
-    """Completed turns that end behind the longest beginning of the messages, as they ended."""
+    """Return the completed turns with the longest prefix of the messages, in log order."""
     shown = [_compared(message, strictness) for message in messages]
     found: dict[int, list[ExpectedTurn]] = {}
     for turn in known.completed:
@@ -98,8 +98,9 @@ def _longest_known(
 def _meant(
     candidates: list[ExpectedTurn], answer: Mapping[str, Any], previous: str | None
 ) -> tuple[ExpectedTurn, bool]:
-    """The turn that the request or the ids in its answer name, else the latest; and whether that
-    is a guess."""
+    """Return the turn that the request or the ids in its answer name, or else the latest.
+
+    The second value is True if that is a guess."""
     said = [one for one in candidates if one.started.turn_id == previous]
     if len(candidates) == 1 or said:
         return (said or candidates)[0], False

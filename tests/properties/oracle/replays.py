@@ -13,7 +13,7 @@ from tests.properties.choices import Choices
 def read(
     events: list[Record], number: int, strictness: Strictness, metadata: str = ""
 ) -> dict[str, Trajectory]:
-    """Trajectories of a log, read from where the committed metadata says, by session."""
+    """Return a log's trajectories by session, read from the place in the committed metadata."""
     progress = PartitionProgress.decode(metadata)
     partition = Partition(number, progress, "reader")
     made: dict[str, Trajectory] = {}
@@ -27,7 +27,7 @@ def read(
 
 
 def repeated(events: list[Record], choices: Choices) -> list[Record]:
-    """The log with every event twice, and some of them once more later."""
+    """Return the log with every event twice, and some of them once more later."""
     twice: list[Record] = []
     late: list[Record] = []
     for event in events:
@@ -40,11 +40,11 @@ def repeated(events: list[Record], choices: Choices) -> list[Record]:
 
 
 def as_bytes(made: Trajectory) -> bytes:
-    """A trajectory as it stands on its topic."""
+    """Return the bytes of a trajectory."""
     return encode(made)
 
 
 def without_places(made: Trajectory) -> bytes:
-    """A trajectory without what repeats must change: offsets, and how many were ignored."""
+    """Return the bytes of a trajectory without offsets and ignored events, which repeats change."""
     nodes = tuple(replace(node, log_offset=0) for node in made.nodes)
     return encode(replace(made, nodes=nodes, first_offset=0, last_offset=0, ignored_events={}))

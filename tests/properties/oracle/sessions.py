@@ -1,4 +1,4 @@
-"""What the logs say of each session, read by `ExpectedSession`, which knows nothing of the fold."""
+"""The sessions of a log, read by `ExpectedSession`, which shares no code with the fold."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from tests.builders.trajectories.oracle import ExpectedSession, ExpectedTurn
 
 @dataclass
 class KnownSession:
-    """A session as somebody knew it; `completed` in the order in which they were."""
+    """A session after a part of its log; `completed` are its turns in the order of completion."""
 
     session: ExpectedSession
     completed: list[ExpectedTurn] = field(default_factory=list)
@@ -17,7 +17,7 @@ class KnownSession:
 
 @dataclass
 class LoggedSession:
-    """A session: its events with their offsets, and what they come to."""
+    """A session: its events with their offsets, and its state after them."""
 
     partition: int
     session: ExpectedSession
@@ -28,7 +28,7 @@ class LoggedSession:
     ignored: int = 0
 
     def until(self, offset: int) -> KnownSession:
-        """What the events before an offset come to."""
+        """Return the session after the events before an offset."""
         known = KnownSession(ExpectedSession(self.session.opened, self.session.offset))
         for place, event in self.events:
             if place < offset:
@@ -40,7 +40,7 @@ class LoggedSession:
 
 
 def logged_sessions(partition: int, events: list[Record]) -> dict[str, LoggedSession]:
-    """All sessions of a partition's log."""
+    """Return all sessions of a partition's log."""
     sessions: dict[str, LoggedSession] = {}
     epoch = -1
     for offset, event in enumerate(events):

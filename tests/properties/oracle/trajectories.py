@@ -1,7 +1,7 @@
-"""The oracle: what each trajectory has to be, from the engines' own record and the log.
+"""An oracle of trajectories, computed from the engines' own record and the log.
 
-Nothing of `consumers.trajectories` is used. Tokens are plain numbers, prefixes are compared list by
-list, and a sampled token is known by its log-probability, which no other has.
+It uses nothing of `consumers.trajectories`. Tokens are plain numbers, prefixes are compared list by
+list, and a sampled token is identified by its log-prob, which no other token has.
 """
 
 from collections import Counter
@@ -32,8 +32,8 @@ class Record:
         }
 
     def check(self, logprob: float, turn_id: str, version: int, before: list[int]) -> None:
-        """That an engine sampled it for this turn, under this version, behind these tokens and as
-        the last of them."""
+        """Check that an engine sampled the last of these tokens for this turn, under this version,
+        after the others."""
         assert logprob in self._found, f"I3: no engine sampled the token of {logprob}"
         generation, place = self._found[logprob]
         one = generation.sampled[place]
@@ -63,19 +63,19 @@ class Drawn:
             self.versions[span.start : end] = [span.version_min] * (end - span.start)
 
     def node(self, number: int) -> Marked:
-        """Tokens of a node."""
+        """Return the tokens of a node."""
         node = self.made.nodes[number]
         return self.tokens[node.start : node.start + node.length]
 
     def path(self, number: int, end: int) -> Marked:
-        """Tokens from the root through the first `end` of a node."""
+        """Return the tokens from the root through the first `end` of a node."""
         if number < 0:
             return []
         node = self.made.nodes[number]
         return self.path(node.parent, node.parent_end) + self.node(number)[:end]
 
     def prompt(self, node: TrajectoryNode) -> Marked:
-        """What stands before a sampled node."""
+        """Return the prompt of a sampled node."""
         return self.path(node.parent, node.parent_end)
 
 
@@ -86,7 +86,7 @@ def check(
     record: Record,
     train_inexact: bool,
 ) -> None:
-    """That a trajectory is exactly what was sampled, accepted and may be trained."""
+    """Check that a trajectory holds exactly the sampled and accepted tokens, and the right mask."""
     drawn = Drawn(made)
     sampled = [node for node in made.nodes if node.origin == "policy"]
     turns = told.session.turns
@@ -131,7 +131,7 @@ def _reasons(
     requests: Mapping[str, r.RequestTurn],
     train_inexact: bool,
 ) -> dict[str, str]:
-    """Why a turn is not trained, by its id."""
+    """Return by turn id the reason why it is not trained, or ""."""
     abandoned = _abandoned(drawn, sampled, told)
     reasons = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
@@ -148,7 +148,7 @@ def _reasons(
 
 
 def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) -> set[str]:
-    """Samples of one prompt that the agent left for others, or for the last."""
+    """Return the samples of a prompt that the agent abandoned for others, or for the last."""
     siblings: dict[tuple[tuple[int, float], ...], list[TrajectoryNode]] = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
         if turn.end == "completed":
@@ -183,7 +183,7 @@ def _check_counts(
 
 
 def _check_chains(made: Trajectory, record: Record) -> None:
-    """I6, on what the trainer makes of it."""
+    """Check I6 on the trainer's chains."""
     seen: set[float] = set()
     for chain in chains(made, made.policy).chains:
         ids = chain.tokens.ids_T.tolist()

@@ -1,4 +1,4 @@
-"""I1, looked after while things happen: what stands on the log when an engine or an agent hears."""
+"""A check of I1 at each record: an event is on the log before an engine or an agent sees it."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tests.properties.simulation.engine import Generation
 
 
 class Watch:
-    """Raises `AssertionError` at once."""
+    """The check; raises `AssertionError` at once."""
 
     def __init__(self) -> None:
         self._started: set[str] = set()
@@ -18,14 +18,14 @@ class Watch:
         self._messages: set[tuple[str, bytes]] = set()
 
     def arrived(self, received: Received) -> None:
-        """A record arrived on a topic."""
+        """Apply a record that arrived on a topic."""
         if received.topic == SESSIONS.name:
             self._logged(received.record)
         elif received.topic == REPLIES.name:
             self._replied(received.record)
 
     def asked(self, generation: Generation) -> None:
-        """An engine was asked."""
+        """Check a request to an engine."""
         turn_id, _, dispatch = generation.request_id.rpartition("/")
         assert turn_id in self._started, f"I1: {turn_id} reached an engine before the log"
         assert (turn_id, int(dispatch)) in self._dispatched, f"I1: {generation.request_id}"

@@ -1,4 +1,4 @@
-"""Agents: each has one session and does a few things in it, in an order nobody planned."""
+"""Agents, each with one session, in which it does a few random things."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from tests.properties.simulation.conversations import (
 
 @dataclass
 class Agent(Caller):
-    """`acts_left` says how much it still wants to do before it ends its session."""
+    """An agent; `acts_left` is the number of things it still does before it ends its session."""
 
     acts_left: int = 0
     lives: int = 1
@@ -33,11 +33,11 @@ class Agent(Caller):
 
     @property
     def done(self) -> bool:
-        """Whether it does nothing any more."""
+        """Return True if the agent does nothing any more."""
         return self.closed
 
     def act(self, choices: Choices) -> bool:
-        """Does one thing."""
+        """Do one random thing; return False if there was nothing to do."""
         if not self.opened:
             self.opened = True
             if self.terms is None:
@@ -66,7 +66,7 @@ class Agent(Caller):
         return [asked for asked in self.asked if not asked.used and _answers(asked)]
 
     def go_on(self, choices: Choices) -> None:
-        """Takes an answer that is there and asks further; begins where there is none."""
+        """Continue from an answer, or begin a conversation if there is none."""
         if self._ready:
             asked = choices.pick(self._ready)
             asked.used = not choices.one_in(3)  # else somebody goes on from it once more
@@ -83,11 +83,11 @@ class Agent(Caller):
             self.begin(choices)
 
     def begin(self, choices: Choices) -> None:
-        """A conversation of its own: the first, or a sub-agent's."""
+        """Begin a conversation: the first, or a sub-agent's."""
         self._ask(begun(choices), choices.pick(TOOLS), choices)
 
     def rewrite(self, choices: Choices) -> None:
-        """Asks with a history that is no longer what was sampled."""
+        """Ask with a history that differs from what was sampled."""
         chats = [asked for asked in self.asked if not asked.request.raw]
         if chats:
             asked = choices.pick(chats)
@@ -98,7 +98,7 @@ class Agent(Caller):
             self._ask(rewritten(history, choices), asked.request.tools, choices)
 
     def respond(self, choices: Choices) -> None:
-        """Names the turn it goes on from instead of sending the history."""
+        """Name the turn to continue instead of sending the history."""
         answered = [
             (asked, call.answer)
             for asked in self.asked
@@ -121,21 +121,21 @@ class Agent(Caller):
             )
 
     def complete(self, choices: Choices) -> None:
-        """A plain prompt."""
+        """Ask with a plain prompt."""
         self._ask_raw(choices.pick(PLAIN), choices)
 
     def _ask_raw(self, prompt: Message, choices: Choices) -> None:
         self._ask([prompt], None, choices, raw=True)
 
     def sample_again(self, choices: Choices) -> None:
-        """The same body once more, with nothing that says it is a retry: a new sample."""
+        """Send the same body again without a sign of a retry, which asks for a new sample."""
         if self.asked:
             asked = choices.pick(self.asked)
             request = self._turn(asked.request, idempotency_key=None, retry_count=0)
             self.asked.append(Asked(asked.history, request, [self._call(request, choices)]))
 
     def retry(self, choices: Choices) -> None:
-        """The client's connection broke, or seems to have; it asks for the same turn again."""
+        """Retry a turn, as a client does whose connection broke."""
         if not self.asked:
             return
         asked = choices.pick(self.asked)
@@ -147,14 +147,14 @@ class Agent(Caller):
         asked.calls.append(self._call(request, choices))
 
     def _give_up(self) -> None:
-        """Nothing that it asked for is waited for any longer."""
+        """Give up all calls that are not answered."""
         for asked in self.asked:
             for call in asked.calls:
                 self.gateway.give_up(call.command.command_id)  # type: ignore[attr-defined]
             asked.calls = [call for call in asked.calls if call.end is not None]
 
     def cancel(self, choices: Choices) -> None:
-        """Nobody waits for a turn any more, or nobody at one instance."""
+        """Cancel a turn, for all gateway instances or for one."""
         if self.asked:
             turn = choices.pick(self.asked).request
             command = r.CancelTurn(**self._header(), turn_id=turn.turn_id, reason="client_gone")
@@ -163,7 +163,7 @@ class Agent(Caller):
             self._send(replace(command, reply=address))
 
     def reward(self, choices: Choices) -> None:
-        """Judges the session or one of its turns."""
+        """Assign a reward to the session or to one of its turns."""
         turn_id = choices.pick(self.asked).request.turn_id if self.asked else None
         scope = choices.pick(("session", "turn")) if turn_id is not None else "session"
         reward = r.Reward(
@@ -176,7 +176,7 @@ class Agent(Caller):
         self._send(command, choices)
 
     def close(self, choices: Choices) -> None:
-        """Ends its session, with a judgement still to come or not."""
+        """Close the session, with a reward still to come or not."""
         self.lives -= 1
         self.closed, self.acts_left = self.lives == 0, 3
         await_ms = choices.pick((0, 5_000))
@@ -202,7 +202,7 @@ class Agent(Caller):
 
 
 def _answers(asked: Asked) -> list[bytes]:
-    """Messages that answered it."""
+    """Return the messages that answered a question."""
     answers = [call.answer for call in asked.calls]
     return [answer.message for answer in answers if answer is not None and answer.message]
 

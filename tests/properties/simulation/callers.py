@@ -1,4 +1,4 @@
-"""How an agent's calls become commands on the log."""
+"""Callers: the calls of an agent as commands on the log."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ _TOP_P = (None, None, None, None, 0.9)
 
 @dataclass
 class Asked:
-    """A question and the calls that carry it: one for each choice, more after retries."""
+    """A question and its calls: one for each choice, more after retries."""
 
     history: History
     request: r.RequestTurn
@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass
 class Caller:
-    """Asks in one session, by its id or its name."""
+    """A caller in one session, which commands address by id or by name."""
 
     session_id: str
     partition: int
@@ -76,7 +76,7 @@ class Caller:
         self.asked.append(asked)
 
     def _key(self, choices: Choices) -> str:
-        """A new one, but seldom that of another call."""
+        """Return a new idempotency key, or seldom one of another call."""
         known = [asked.request.idempotency_key for asked in self.asked]
         named = choices.pick([*filter(None, known), ""]) if choices.one_in(12) else ""
         return named or f"k{next(self.numbers)}"
@@ -100,7 +100,7 @@ class Caller:
         }
 
     def _send(self, command: Any, choices: Choices | None = None, for_turn: bool = False) -> Any:
-        """Appends the command; with `choices` somebody waits for its answer, at some instance."""
+        """Append the command; with `choices` a call waits for its answer at a gateway instance."""
         call = None
         if choices is not None:
             address = r.ReplyAddress(partition=0, gateway=self.instance)

@@ -1,6 +1,6 @@
-"""A small cluster in one thread: its agents, managers and workers, how they come, go and are told.
+"""A small cluster in one thread: agents, managers and workers, their starts, ends and moves.
 
-When anything of this happens is said by `world.py`.
+`simulation.py` decides when each of these happens.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.properties.simulation.agents import Agent
 from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY
 from tests.properties.simulation.engine import Generation, RecordedEngine
 from tests.properties.simulation.gateway import Gateway
-from tests.properties.simulation.managers import Group, StagedManager
+from tests.properties.simulation.managers import Group, SteppedManager
 from tests.properties.simulation.model_answers import author
 from tests.properties.simulation.topics import Topics
 from tests.properties.simulation.workers import Worker
@@ -31,15 +31,15 @@ _WORKERS = 3
 
 @dataclass
 class Parts:
-    """What the simulation is made of; faulty ones can be put in their place."""
+    """The parts of a simulation, which a fault replaces."""
 
-    manager: Callable[..., StagedManager] = StagedManager
+    manager: Callable[..., SteppedManager] = SteppedManager
     engine: Callable[..., RecordedEngine] = RecordedEngine
 
 
 @dataclass
 class Cluster:
-    """Sessions live on `partitions` partitions. `engine_heard` are told what engines are asked."""
+    """Sessions on `partitions` partitions. `engine_heard` are called with requests to engines."""
 
     choices: Choices
     renderer: Renderer
@@ -65,18 +65,18 @@ class Cluster:
             worker.acquire(next(self._numbers))
             worker.beat()
         self.managers = [self._manager(f"m{number}") for number in range(_MANAGERS)]
-        self._moving: dict[int, tuple[StagedManager, StagedManager]] = {}
+        self._moving: dict[int, tuple[SteppedManager, SteppedManager]] = {}
         """Who is to have a partition, once whom has let go of it."""
         for partition in range(self.partitions):
             self._give(partition, choices.pick(self.managers))
         self.agents = [self._agent(number) for number in range(self.agents_wanted)]
 
     def clock(self) -> int:
-        """Milliseconds."""
+        """Return the time in milliseconds."""
         return self.now_ms
 
     def events(self, partition: int) -> list[Record]:
-        """The event log of a partition."""
+        """Return the event log of a partition."""
         return [received.record for received in self.topics.records[SESSIONS.name, partition]]
 
     def _agent(self, number: int) -> Agent:
@@ -123,10 +123,10 @@ class Cluster:
         worker.acquire(next(self._numbers))
         worker.beat()
 
-    def _manager(self, name: str) -> StagedManager:
+    def _manager(self, name: str) -> SteppedManager:
         return self.parts.manager(name, self.topics, self.group, self.renderer, self.clock)
 
-    def _end_manager(self, manager: StagedManager) -> None:
+    def _end_manager(self, manager: SteppedManager) -> None:
         manager.kill(self.choices)
         number = self.managers.index(manager)
         for worker in self.workers:
@@ -135,22 +135,22 @@ class Cluster:
         self.managers[number] = self._manager(f"m{next(self._numbers)}")
         self._expel(manager)
 
-    def _expel(self, manager: StagedManager) -> None:
-        """The group gives its partitions to others without asking it."""
+    def _expel(self, manager: SteppedManager) -> None:
+        """Give its partitions to other managers without asking it."""
         others = [one for one in self.managers if one is not manager and one.awake]
         for partition, owner in list(self.group.owners.items()):
             if owner is manager and others:
                 self._moving.pop(partition, None)
                 self._give(partition, self.choices.pick(others))
 
-    def _thaw(self, manager: StagedManager) -> None:
+    def _thaw(self, manager: SteppedManager) -> None:
         if manager.frozen:
             manager.frozen = False
             for partition in list(manager.requests):
                 if self.group.owners.get(partition) is not manager:
                     manager.revoked(partition)
 
-    def _move(self, partition: int, to: StagedManager) -> None:
+    def _move(self, partition: int, to: SteppedManager) -> None:
         owner = self.group.owners.get(partition)
         if owner is None or not owner.alive:
             self._give(partition, to)
@@ -167,7 +167,7 @@ class Cluster:
                 del self._moving[partition]
                 self._give(partition, heir)
 
-    def _give(self, partition: int, to: StagedManager) -> None:
+    def _give(self, partition: int, to: SteppedManager) -> None:
         self.group.owners.pop(partition, None)
         if to.has_left(partition):
             self.group.owners[partition] = to
@@ -189,11 +189,11 @@ class Cluster:
         lost = control.lost(worker.name, at_ms=self.now_ms, incarnation=str(worker.incarnation))
         self.topics.append(CONTROL.name, 0, lost)
 
-    def _awake_manager(self) -> StagedManager | None:
+    def _awake_manager(self) -> SteppedManager | None:
         awake = [manager for manager in self.managers if manager.awake]
         return self.choices.pick(awake) if awake else None
 
-    def _some_manager(self) -> StagedManager:
+    def _some_manager(self) -> SteppedManager:
         return next(manager for manager in self.managers if manager.awake)
 
     def _worker_at_work(self) -> Worker | None:

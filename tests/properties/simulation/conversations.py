@@ -1,4 +1,4 @@
-"""What agents do to the messages they send: go on, rewrite, forget, begin anew."""
+"""Conversations, as agents continue, rewrite, shorten or begin them."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -30,12 +30,12 @@ _ASKS = ("key 7", "key 3", "more", "and <|im_end|> then?", "")
 
 
 def canonical(message: Message) -> bytes:
-    """A message as requests carry it."""
+    """Return a message as requests carry it."""
     return orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
 
 
 def begun(choices: Choices) -> History:
-    """A new conversation, with or without a system prompt of its own."""
+    """Return a new conversation, with or without a system prompt."""
     systems = ((), ("be brief",), ("you look things up",))
     return [
         *({"role": "system", "content": text} for text in choices.pick(systems)),
@@ -44,7 +44,7 @@ def begun(choices: Choices) -> History:
 
 
 def gone_on(history: History, answer: Message, choices: Choices) -> History:
-    """The history with the answer and what the agent says to it."""
+    """Return the history with the answer and the agent's reply to it."""
     calls = answer.get("tool_calls") or ()
     results = [
         {"role": "tool", "tool_call_id": call["id"], "content": f"code {choices.below(3)}"}
@@ -56,7 +56,7 @@ def gone_on(history: History, answer: Message, choices: Choices) -> History:
 
 
 def written_on(history: History, answer: Message, choices: Choices) -> Message:
-    """A plain prompt behind another one and its answer; token ids are left as they are."""
+    """Return a plain prompt that continues another one and its answer; token ids stay."""
     (prompt,) = history
     if "content" not in prompt:
         return prompt
@@ -124,5 +124,5 @@ _REWRITES: tuple[Callable[[History, Choices], History], ...] = (
 
 
 def rewritten(history: History, choices: Choices) -> History:
-    """The history as another harness would send it."""
+    """Return the history as another agent program would send it."""
     return choices.pick(_REWRITES)(deepcopy(history), choices)

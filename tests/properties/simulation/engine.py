@@ -1,8 +1,7 @@
-"""An engine that samples what it is told, and keeps what it really got and gave.
+"""An engine that samples given tokens and records its requests and answers.
 
-What it keeps is the record the oracle believes: no other part of the system writes to it. Each
-sampled token has a log-probability of its own, so that it can be told from any other wherever it
-turns up.
+The oracle trusts this record, since no other part of the system writes to it. Each sampled token
+has a log-prob of its own, by which it is identified everywhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ Heard = Callable[["Generation"], None]
 
 @dataclass(frozen=True)
 class Sampled:
-    """A token as it was sampled; `logprob` is no other token's."""
+    """A sampled token; no other token has its `logprob`."""
 
     token: int
     logprob: float
@@ -38,7 +37,7 @@ class Sampled:
 
 @dataclass
 class Generation:
-    """One request to an engine: what it got, and what it gave for it."""
+    """One request to an engine, and the tokens sampled for it."""
 
     request_id: str
     prompt: list[int]
@@ -53,12 +52,12 @@ class Generation:
 
     @property
     def length(self) -> int:
-        """Length of the completion."""
+        """Return the length of the completion."""
         return len(self.given) + len(self.sampled)
 
     @property
     def finish(self) -> FinishReason | None:
-        """Why there is nothing more to sample, if so."""
+        """Return the finish reason, or None if there is more to sample."""
         last = [*self.given[-1:], *(one.token for one in self.sampled[-1:])][-1:]
         if last and last[0] in self.sampling.stop_token_ids:
             return "stop"
@@ -66,7 +65,7 @@ class Generation:
 
 
 class RecordedEngine:
-    """One engine; `heard` is told of every generation it is asked for."""
+    """One engine; `heard` is called with every generation."""
 
     logprob_tolerance = 0.0
 
@@ -85,14 +84,14 @@ class RecordedEngine:
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
     ) -> None:
-        """Takes a generation; it does nothing until told to."""
+        """Add a generation; it samples nothing until `sample`."""
         asked = Generation(request_id, unpack(prompt), unpack(completion), sampling, on_chunk)
         asked.to_come = self._author(asked)
         self._heard(asked)
         self.running.setdefault(request_id, asked)
 
     def sample(self, asked: Generation, count: int, tell: bool) -> None:
-        """Samples some tokens; `tell` gives away all there are, as the end does by itself."""
+        """Sample tokens; with `tell`, and always at the end, deliver all that are not delivered."""
         while count and asked.finish is None:
             token = asked.to_come.pop(0) if asked.to_come else asked.sampling.stop_token_ids[0]
             logprob = -float(next(self._numbers))
@@ -104,12 +103,12 @@ class RecordedEngine:
             self._tell(asked, asked.finish)
 
     def fail(self) -> None:
-        """Ends all that runs, unasked."""
+        """Abort all generations."""
         for asked in list(self.running.values()):
             self.abort(asked.request_id)
 
     def abort(self, request_id: str | None) -> None:
-        """Ends one generation."""
+        """Abort one generation."""
         asked = self.running.pop(request_id or "", None)
         if asked is not None:
             self._tell(asked, None)
@@ -128,25 +127,25 @@ class RecordedEngine:
             asked.on_chunk(TokenChunk(start, ids, logprobs, tuple(spans), reason))
 
     def pause(self, mode: PauseMode) -> None:
-        """Nothing runs by itself."""
+        """Do nothing: nothing runs by itself."""
 
     def resume(self) -> None:
-        """Nothing runs by itself."""
+        """Do nothing: nothing runs by itself."""
 
     def load_weights(self, directory: Path, version: int) -> None:
-        """Tokens are of this version from here on."""
+        """Sample under this version from now on."""
         self.version = version
 
     def sleep(self) -> int:
-        """Holds no memory."""
+        """Do nothing: the engine holds no memory."""
         return 0
 
     def wake(self) -> None:
-        """Holds no memory."""
+        """Do nothing: the engine holds no memory."""
 
     def health(self) -> EngineHealth:
-        """Always well."""
+        """Return the health, which is always good."""
         return EngineHealth(self.version, 0, 0, 0, 0, False, False, None, 0, 0, 0, 0.0)
 
     def close(self) -> None:
-        """Holds no thread."""
+        """Do nothing: the engine has no thread."""

@@ -1,4 +1,4 @@
-"""What stands for the threads and connections of a trajectory manager."""
+"""Doubles of the threads and connections of a trajectory manager."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,8 +12,8 @@ from schemas.topics import REQUESTS, SESSIONS
 from tests.properties.simulation.topics import Topics
 
 
-class StagedReaders:
-    """Stands for the threads that read: what they are told waits for their next poll."""
+class SteppedReaders:
+    """A double of the reading threads; requests to them wait for their next poll."""
 
     def __init__(self, topics: Topics, echoes: Echoes) -> None:
         self.positions: dict[int, int] = {}
@@ -23,7 +23,7 @@ class StagedReaders:
         self._asked: list[Callable[[], None]] = []
 
     def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
-        """Reads these as well."""
+        """Read these partitions also."""
 
         def add() -> None:
             self.positions.update({number: max(0, start) for number, start in offsets.items()})
@@ -32,7 +32,7 @@ class StagedReaders:
         self._told.append(add)
 
     def remove_sessions(self, numbers: list[int]) -> None:
-        """Reads these no longer."""
+        """Stop reading these partitions."""
 
         def remove() -> None:
             for number in numbers:
@@ -41,11 +41,11 @@ class StagedReaders:
         self._told.append(remove)
 
     def ask_for_end(self, number: int, tell: Callable[[int], None]) -> None:
-        """Tells where a partition of `requests` ends."""
+        """Report the end of a partition of `requests`."""
         self._asked.append(lambda: tell(len(self._topics.records[REQUESTS.name, number])))
 
     def poll(self, most: int) -> list[Received]:
-        """What is new on `sessions`, each record made of its bytes by who wrote it or anew."""
+        """Return new records of `sessions`, decoded as the manager's reader does."""
         batch: list[Received] = []
         for number, start in self.positions.items():
             found = self._topics.read((SESSIONS.name, number), start, most)
@@ -54,13 +54,13 @@ class StagedReaders:
         return batch
 
     def obey(self) -> None:
-        """The thread of `sessions` does what it was told meanwhile."""
+        """Carry out the requests to the thread of `sessions`."""
         told, self._told = self._told, []
         for action in told:
             action()
 
     def answer(self) -> None:
-        """The thread of `requests` answers what it was asked."""
+        """Answer the requests to the thread of `requests`."""
         asked, self._asked = self._asked, []
         for action in asked:
             action()
@@ -71,22 +71,22 @@ class StagedReaders:
         return received._replace(record=record)
 
 
-class StagedRenderers:
-    """The world's renderer for every policy."""
+class SteppedRenderers:
+    """The simulation's renderer for every policy."""
 
     def __init__(self, renderer: PromptRenderer) -> None:
         self._renderer = renderer
 
     def prepare(self, policy: PolicyWeights) -> None:
-        """It is there already."""
+        """Do nothing: the renderer exists already."""
 
     def of(self, policy: PolicyWeights) -> PromptRenderer:
-        """The renderer of a policy."""
+        """Return the renderer of a policy."""
         return self._renderer
 
 
-class StagedCommitter:
-    """Stands for the thread with the transactional producer."""
+class SteppedCommitter:
+    """A double of the thread with the transactional producer."""
 
     def __init__(self, finish: Callable[[], bool]) -> None:
         self.job: Job | None = None
@@ -94,7 +94,7 @@ class StagedCommitter:
         self.idle = _Idle(finish)
 
     def submit(self, job: Job, done: Callable[[bool], None]) -> None:
-        """Keeps it until the world lets it be committed."""
+        """Keep the job until the simulation lets it be committed."""
         assert self.job is None, "one job at a time"
         self.job, self.done = job, done
 
@@ -104,5 +104,5 @@ class _Idle:
         self._finish = finish
 
     def wait(self, timeout_s: float) -> bool:
-        """The transaction needs nothing of the main loop, so it ends while that waits."""
+        """End the transaction, which needs nothing of the main loop that waits for it."""
         return self._finish()

@@ -1,7 +1,7 @@
-"""The trajectory manager without its threads and connections: the same code reads, folds, decides,
-writes and commits; the world says when.
+"""The trajectory manager without threads and connections: the same code reads, folds, decides,
+writes and commits; the simulation decides when.
 
-Everything on its way to the main loop stands in the manager's own inbox, in the order it came.
+Everything on its way to the main loop stays in the manager's own inbox, in the order it came.
 """
 
 import threading
@@ -25,9 +25,9 @@ from schemas.records import Record, Trajectory, TurnStarted
 from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices
 from tests.properties.simulation.manager_doubles import (
-    StagedCommitter,
-    StagedReaders,
-    StagedRenderers,
+    SteppedCommitter,
+    SteppedReaders,
+    SteppedRenderers,
 )
 from tests.properties.simulation.topics import Sending, Topics
 
@@ -38,18 +38,18 @@ _METRICS = Metrics()
 
 @dataclass
 class Group:
-    """What the broker knows of the group: who has which partition, what is committed."""
+    """The broker's state of the consumer group: owners of partitions, committed offsets."""
 
     committed: dict[int, tuple[int, str]] = field(default_factory=dict)
-    owners: dict[int, "StagedManager"] = field(default_factory=dict)
+    owners: dict[int, "SteppedManager"] = field(default_factory=dict)
     progress: list[tuple[int, str]] = field(default_factory=list)
     """All that was ever committed: partition and metadata."""
     decided_at: dict[tuple[str, int], int] = field(default_factory=dict)
     """How far its partition was read when a turn was matched, by turn and epoch."""
 
 
-class StagedManager(Manager):
-    """Only what it is connected to is another here."""
+class SteppedManager(Manager):
+    """The real manager with other connections."""
 
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
@@ -63,22 +63,22 @@ class StagedManager(Manager):
         """Where it reads `requests`."""
         self._leaving_done: dict[int, threading.Event] = {}
         self._inbox, self._echoes = ManagerInbox(), Echoes()
-        self.readers = StagedReaders(topics, self._echoes)
-        self.committer = StagedCommitter(self.finish_commit)
+        self.readers = SteppedReaders(topics, self._echoes)
+        self.committer = SteppedCommitter(self.finish_commit)
         self._control = len(topics.records[CONTROL.name, 0])
         self._policies = 0
         super().__init__(
             name,
             _SETTINGS,
-            self._staged(),
-            StagedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
+            self._stepped(),
+            SteppedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
             _TELEMETRY,
             _METRICS,
             clock,
         )
         self.hear(len(topics.records[FLEET.name, 0]))
 
-    def _staged(self) -> Connections:
+    def _stepped(self) -> Connections:
         return Connections(
             self._inbox,
             self._echoes,
@@ -88,38 +88,38 @@ class StagedManager(Manager):
         )
 
     def sends(self, topics: Topics) -> Sending:
-        """What its records go through."""
+        """Return the producer of its records."""
         return Sending(topics, self._note)
 
     def renders(self, renderer: Renderer) -> PromptRenderer:
-        """What it renders prompts with."""
+        """Return the renderer of its prompts."""
         return renderer
 
     @property
     def awake(self) -> bool:
-        """Whether it does anything."""
+        """Return True if the manager is neither dead nor frozen."""
         return self.alive and not self.frozen
 
     def assigned(self, partition: int) -> None:
-        """The group gave it a partition."""
+        """Assign a partition, as the broker does."""
         offset, metadata = self.group.committed.get(partition, (0, ""))
         self.requests[partition] = offset
         given = {partition: (offset, PartitionProgress.decode(metadata))}
         self._inbox.post(partial(self._ownership.assigned, given))
 
     def has_left(self, partition: int) -> bool:
-        """Whether it has let go of a partition that it was asked for."""
+        """Return True if the manager has given up a partition that was revoked."""
         done = self._leaving_done.get(partition)
         return done is None or done.is_set()
 
     def revoked(self, partition: int) -> None:
-        """The group wants a partition back, or found that it was away too long."""
+        """Revoke a partition, as the broker does."""
         self._leaving_done[partition] = done = threading.Event()
         self.requests.pop(partition, None)
         self._inbox.post(partial(self._ownership.revoked, [partition], done))
 
     def poll_requests(self, most: int) -> bool:
-        """The thread of `requests` polls; whether there was anything."""
+        """Poll `requests`, as its thread does; return True if there was anything."""
         batch: list[Received] = []
         for partition, start in self.requests.items():
             found = self.topics.read((REQUESTS.name, partition), start, most)
@@ -131,7 +131,7 @@ class StagedManager(Manager):
         return bool(batch)
 
     def poll_sessions(self, most: int) -> bool:
-        """The thread of `sessions` polls; whether there was anything."""
+        """Poll `sessions`, as its thread does; return True if there was anything."""
         batch = self.readers.poll(most)
         if batch:
             self._inbox.post(batch)
@@ -139,7 +139,7 @@ class StagedManager(Manager):
         return bool(batch)
 
     def hear(self, most: int) -> bool:
-        """Takes in records of `control` and `fleet`."""
+        """Read records of `control` and `fleet`; return True if there were any."""
         control = self.topics.read((CONTROL.name, 0), self._control, most)
         fleet = self.topics.read((FLEET.name, 0), self._policies, most)
         self._control += len(control)
@@ -149,7 +149,7 @@ class StagedManager(Manager):
         return bool(control or fleet)
 
     def handle(self, most: int) -> bool:
-        """The main loop takes in what has come; whether there was anything."""
+        """Handle batches of the inbox, as the main loop does; return True if there was any."""
         handled = False
         for _ in range(most):
             batch = self._inbox.next_batch(0)
@@ -160,29 +160,29 @@ class StagedManager(Manager):
         return handled
 
     def look(self) -> None:
-        """The rest of a turn of the main loop."""
+        """Run the rest of a round of the main loop."""
         self._actor.handle_deadlines()
         self._placement.place_waiting()
         self._placement.recount()
         self._commit_schedule.commit()
 
     def owns(self, partition: int) -> bool:
-        """Whether it acts for a partition."""
+        """Return True if the manager owns the partition."""
         held = self._partitions.get(partition)
         return held is not None and held.owned
 
     def open_sessions(self) -> list[str]:
-        """Sessions it acts for that are not finalized."""
+        """Return its sessions that are not finalized."""
         return [name for held in self._partitions.values() for name in held.sessions]
 
     def unfinished(self) -> bool:
-        """Whether there is anything it still has to do."""
+        """Return True if the manager still has something to do."""
         return bool(self.open_sessions()) or any(
             held.emitted or not held.owned for held in self._partitions.values()
         )
 
     def finish_commit(self) -> bool:
-        """The transaction ends: it takes if all of it is this member's still."""
+        """End the transaction; it commits if this manager still owns all its partitions."""
         job = self.committer.job
         if job is None:
             return False
@@ -207,16 +207,16 @@ class StagedManager(Manager):
             self.group.decided_at[record.turn_id, record.epoch] = read
 
     def publish(self, trajectory: Trajectory) -> None:
-        """A committed trajectory reaches its topic."""
+        """Write a committed trajectory to its topic."""
         self.topics.append(TRAJECTORIES.name, 0, trajectory)
 
     def kill(self, choices: Choices) -> None:
-        """Ends without a word."""
+        """End without another record."""
         self.sending.die(choices)
         self.alive = False
 
 
-def become_owner(manager: StagedManager) -> None:
+def become_owner(manager: SteppedManager) -> None:
     """Read until the manager owns partition 0; its first claim may have an epoch that is taken."""
     if 0 not in manager.requests:
         manager.assigned(0)
@@ -225,7 +225,7 @@ def become_owner(manager: StagedManager) -> None:
     assert manager.owns(0)
 
 
-def read_back(manager: StagedManager) -> None:
+def read_back(manager: SteppedManager) -> None:
     """Deliver and read what the manager sent, then what its reader was assigned meanwhile."""
     manager.handle(9)
     manager.sending.flush()

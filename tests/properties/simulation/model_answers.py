@@ -1,4 +1,4 @@
-"""What a model may say: texts of all kinds, and tokens that no tokenizer would make of them."""
+"""Completions of a model: texts of all kinds, and tokens that no tokenizer gives for them."""
 
 from infra.rendering.renderer import Renderer
 from schemas.tokens import unpack
@@ -26,7 +26,9 @@ _TEXTS = (
 
 
 def author(renderer: Renderer, choices: Choices) -> Author:
-    """Ends with a stop token, mostly; a continuation need not say what was begun."""
+    """Return an author of completions, most of which end with a stop token.
+
+    A continuation may differ from the completion it continues."""
     spelt = [unpack(renderer.encode(text)) for text in _TEXTS]
     letters = [
         [token for letter in text for token in unpack(renderer.encode(letter))]

@@ -1,6 +1,6 @@
-"""What happens in a cluster: first chance rules, then everything comes to its end in peace.
+"""Random actions in a cluster, then a calm in which everything comes to its end.
 
-Nothing here knows what ought to come of it.
+Nothing here knows the expected result.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ _WAITS_MS = (1, 7, 60, 110, 300, 2_500, 21_000)
 
 
 class Simulation(Cluster):
-    """A cluster in which things happen as its choices say."""
+    """A cluster whose actions its choices pick."""
 
     def run(self) -> None:
-        """Chance first, then peace. Raises `AssertionError` where something never ends."""
+        """Run random actions, then settle. Raises `AssertionError` if something never ends."""
         actions = self._weighted()
         while self.choices.left:
             self.choices.pick(actions)()
@@ -27,7 +27,7 @@ class Simulation(Cluster):
         self.settle()
 
     def settle(self) -> None:
-        """Everything that is still to be done is done, by whoever is left."""
+        """Finish everything that is open, without further disturbances."""
         self._come_to_rest()
         for _ in range(_PEACE_ROUNDS):
             if not self._round():

@@ -24,10 +24,10 @@ class Topics:
 
     records: defaultdict[Place, list[Received]] = field(default_factory=lambda: defaultdict(list))
     listeners: list[Callable[[Received], None]] = field(default_factory=list)
-    """LoggedSession of every record at the moment it arrives."""
+    """Called with every record at the moment it arrives."""
 
     def append(self, topic: str, partition: int, record: Record) -> int:
-        """Appends the record, as whoever reads it gets it; returns its offset."""
+        """Append the record, encoded and decoded again; return its offset."""
         there = self.records[topic, partition]
         read = decode(encode(record))
         received = Received(topic, partition, len(there), 0, None, (), read)
@@ -37,7 +37,7 @@ class Topics:
         return received.offset
 
     def read(self, place: Place, offset: int, most: int) -> list[Received]:
-        """Records from an offset on."""
+        """Return records from an offset on."""
         return self.records[place][offset : offset + most]
 
 
@@ -49,12 +49,12 @@ class _Sent:
 
 
 class Sending:
-    """What stands for a process's `Producer`."""
+    """A double of a process's `Producer`."""
 
     def __init__(
         self, topics: Topics, sending: Callable[[int, Record], None] = lambda *sent: None
     ) -> None:
-        """`sending` is told the partition and the record before it is on its way."""
+        """`sending` is called with the partition and the record before it is queued."""
         self.sent = 0
         self._sending = sending
         self._topics = topics
@@ -70,7 +70,7 @@ class Sending:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queues the record."""
+        """Queue the record."""
         self._sending(partition or 0, record)
         self.sent += 1
         self._queues[topic, partition or 0].append(_Sent(self.sent, record, on_delivery))
@@ -84,15 +84,15 @@ class Sending:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queues a record that was encoded already."""
+        """Queue a record that is encoded already."""
         self.send(topic, decode(value), partition=partition, on_delivery=on_delivery)
 
     def settled(self, number: int) -> bool:
-        """Whether the first `number` records sent have all arrived."""
+        """Return True if the first `number` records sent have all arrived."""
         return all(queue[0].number > number for queue in self._queues.values() if queue)
 
     def deliver(self, choices: Choices, most: int = 1) -> bool:
-        """Lets up to `most` records of one queue arrive; whether there was one."""
+        """Deliver up to `most` records of one queue; return True if there was one."""
         places = [place for place, queue in self._queues.items() if queue]
         if not places:
             return False
@@ -102,7 +102,7 @@ class Sending:
         return True
 
     def flush(self) -> bool:
-        """Lets all arrive, and what is sent upon arrivals; whether there was anything."""
+        """Deliver all records, also those sent upon deliveries; return True if there were any."""
         any_arrived = False
         while places := [place for place, queue in self._queues.items() if queue]:
             any_arrived = True
@@ -111,7 +111,7 @@ class Sending:
         return any_arrived
 
     def lose(self, choices: Choices) -> None:
-        """The next record of a queue never arrives, and its sender hears so."""
+        """Lose the next record of a queue; its sender gets the error."""
         places = [place for place, queue in self._queues.items() if queue]
         if places:
             place = choices.pick(places)
@@ -120,7 +120,7 @@ class Sending:
                 sent.on_delivery(DeliveryFailed(*place, None, "lost"), -1)
 
     def die(self, choices: Choices) -> None:
-        """The process is killed: of each queue a beginning still arrives, without its knowing."""
+        """Kill the process: a prefix of each queue still arrives, unknown to the sender."""
         for place, queue in self._queues.items():
             for _ in range(choices.below(len(queue) + 1)):
                 self._topics.append(*place, queue.popleft().record)

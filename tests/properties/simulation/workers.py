@@ -1,6 +1,6 @@
-"""A rollout worker without its threads and connections: the real `Serving` over a recorded engine.
+"""A rollout worker without threads and connections: the real `Serving` over a recorded engine.
 
-The world says when it reads its slot, samples, looks after its turns, changes role or dies.
+The simulation decides when it reads its slot, samples, advances its turns, changes role or dies.
 """
 
 from collections.abc import Callable
@@ -63,11 +63,11 @@ class Worker:
 
     @property
     def serves(self) -> bool:
-        """Whether it holds its role."""
+        """Return True if the worker has its role."""
         return self.alive and self.serving.service is not None
 
     def acquire(self, assignment: int) -> None:
-        """Takes the role."""
+        """Acquire the role."""
         self.assignment = assignment
         self._service.version = self.engine.version
         self.serving.service = self._service
@@ -87,7 +87,7 @@ class Worker:
         )
 
     def leave(self, assignment: int) -> None:
-        """Trains instead; hands its turns back."""
+        """Release the role and hand back the turns."""
         self.assignment = assignment
         self.serving.leave("preempted", self._clock())
         released = control.released(
@@ -96,7 +96,7 @@ class Worker:
         self._topics.append(CONTROL.name, 0, released)
 
     def load(self, version: int) -> None:
-        """Takes new weights in the middle of whatever it samples."""
+        """Load new weights in the middle of turns."""
         self.engine.version = version
         self.serving.adopt(version, self._clock())
         loaded = control.loaded(
@@ -109,7 +109,7 @@ class Worker:
         self._topics.append(CONTROL.name, 0, loaded)
 
     def beat(self) -> None:
-        """Says how it is."""
+        """Send a heartbeat."""
         self._topics.append(
             FLEET.name,
             0,
@@ -126,7 +126,7 @@ class Worker:
         )
 
     def read(self, most: int) -> bool:
-        """Acts on records of its slot; whether there were any."""
+        """Handle records of the slot; return True if there were any."""
         found = self._topics.read((PROMPTS.name, self.slot), self._position, most)
         self._position += len(found)
         for received in found:
@@ -135,7 +135,7 @@ class Worker:
         return bool(found)
 
     def sample(self, choices: Choices, count: int, tell: bool) -> bool:
-        """Samples tokens of one of its turns; whether it has any."""
+        """Sample tokens of one turn; return True if there is one."""
         if not self.engine.running:
             return False
         self.engine.sample(choices.pick(list(self.engine.running.values())), count, tell)
@@ -143,12 +143,12 @@ class Worker:
         return True
 
     def look(self) -> None:
-        """Looks after the turns that are due."""
+        """Advance the turns that are due."""
         self._look_after_woken()
         self.serving.advance_due(self._clock())
 
     def break_engine(self) -> None:
-        """The engine fails, so that the process ends; what it wrote about that still arrives."""
+        """Let the engine fail, so that the process ends; its last records still arrive."""
         self.engine.fail()
         self._look_after_woken()
         self.serving.leave("engine_failed", self._clock())
@@ -156,7 +156,7 @@ class Worker:
         self.alive = False
 
     def kill(self, choices: Choices) -> None:
-        """Ends without a word."""
+        """End without another record."""
         self.sending.die(choices)
         self.engine.running.clear()
         self.alive = False

@@ -18,7 +18,7 @@ NOBODY = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": f"{HOST}:1"}
 
 
 def started(process: str, settings: Mapping[str, str], *arguments: str) -> str:
-    """What a process told that ended at once."""
+    """Return the output of a process that ended at once."""
     done = subprocess.run(
         [sys.executable, "-m", process, *arguments],
         capture_output=True,

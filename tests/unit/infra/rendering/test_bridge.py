@@ -1,4 +1,4 @@
-"""What a bridge reads of the turn before. What it makes of it is in `test_rendering.py`."""
+"""Tokens that a bridge reads of the turn before; its result is tested in `test_renderer.py`."""
 
 from collections.abc import Sequence
 

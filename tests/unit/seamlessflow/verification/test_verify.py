@@ -1,4 +1,4 @@
-"""What was trained against what the log says was sampled."""
+"""Trained tokens compared with the tokens that the log says were sampled."""
 
 from collections.abc import Sequence
 from typing import Any

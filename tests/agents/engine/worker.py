@@ -1,4 +1,4 @@
-"""A rollout process with the acting engine: `python -m tests.agents.acting_worker`."""
+"""A rollout process with the acting engine: `python -m tests.agents.engine.worker`."""
 
 import os
 from pathlib import Path
@@ -9,15 +9,15 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from producers.rollout.bootstrap import build
 from producers.rollout.settings import RolloutSettings
-from tests.agents.acting_engine import ActingEngines
-from tests.agents.scripts import SCRIPTS, line
+from tests.agents.engine.engine import ActingEngines
+from tests.agents.engine.scripts import SCRIPTS, line
 
 RECORD = "SAMPLED_TURNS"
-"""The variable that names the file of `sampled_turns.py`."""
+"""The variable that names the file of `record.py`."""
 
 
 def main() -> None:
-    """Serves until asked to end."""
+    """Serve until SIGTERM."""
     settings = load(RolloutSettings)
     traces = telemetry(settings.telemetry, "rollout", settings.rollout.worker)
     engines = ActingEngines(lambda prompt: line(prompt, SCRIPTS), Path(os.environ[RECORD]))

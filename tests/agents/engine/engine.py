@@ -1,8 +1,8 @@
-"""An engine that answers by the prompt: the lines of `scripts.py` instead of a model.
+"""An engine that answers with the lines of `scripts.py` instead of a model's.
 
-Its tokens are deliberately not those a tokenizer would give for the text: it spells each line in
-short pieces, as a sampler may. Log-probs differ from token to token. So whoever tokenises text
-again, or makes up a number, is found out by the record it keeps (`sampled_turns.py`).
+Its tokens are deliberately not those that a tokenizer gives for the text: each line is split into
+short pieces, as a sampler may do. Log-probs differ from token to token. So a process that tokenizes
+text again, or invents a number, differs from the engine's own record (`record.py`).
 """
 
 import re
@@ -19,8 +19,8 @@ from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.script import Script
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.tokens import pack, unpack
-from tests.agents.acted_turn import ActedTurn, logprobs
-from tests.agents.sampled_turns import append
+from tests.agents.engine.record import append
+from tests.agents.engine.turn import ActedTurn, logprobs
 
 DEADLINE_S = 30.0
 STEP_S = 0.002
@@ -33,8 +33,8 @@ Act = Callable[[str], str]
 
 
 class ActingEngine(ThreadedEngine):
-    """See `Engine`. It passes a worker's probe: the same prompt gets the
-    same answer, half-way too."""
+    """An `Engine` that passes a worker's probe: the same prompt gets the same answer, also when it
+    begins in the middle."""
 
     def __init__(self, tokenizer: Tokenizer, act: Act, record: Path, version: int) -> None:
         self._tokenizer = tokenizer
@@ -135,16 +135,16 @@ class ActingEngine(ThreadedEngine):
 
 
 class ActingEngines:
-    """What the rollout worker makes its engine with; weights are a number to it."""
+    """The worker's factory of its engine; weights are only a version number."""
 
     def __init__(self, act: Act, record: Path) -> None:
         self._act = act
         self._record = record
 
     def verify(self, weights: PublishedWeights) -> None:
-        """Nothing to look at."""
+        """Accept all weights."""
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> ActingEngine:
-        """Reads and spells with the tokenizer in the weights' directory."""
+        """Return an engine with the tokenizer of the weights' directory."""
         tokenizer = Tokenizer.load(Path(weights.directory))
         return ActingEngine(tokenizer, self._act, self._record, weights.version)

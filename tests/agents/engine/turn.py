@@ -1,4 +1,4 @@
-"""A turn that the acting engine says: its tokens, cut into chunks, and what it reports of them."""
+"""A turn of the acting engine: its tokens in chunks, with log-probs and alternatives."""
 
 import random
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from producers.rollout.engine.contract import ChunkCallback, ChunkSpan, FinishReason, TokenChunk
-from tests.agents.sampled_turns import SampledTurn
+from tests.agents.engine.record import SampledTurn
 
 TOKENS_A_STEP = 3
 
 
 @dataclass(eq=False)
 class ActedTurn:
-    """A turn being said: `ids` and `logprobs` of all that follows `offset`, `said` of it given."""
+    """A turn under way: `ids` and `logprobs` of all tokens from `offset`, `said` of them sent."""
 
     request_id: str
     prompt: bytes
@@ -40,7 +40,7 @@ class ActedTurn:
         )
 
     def sampled(self) -> SampledTurn:
-        """For the record."""
+        """Return the turn for the engine's record."""
         return SampledTurn(
             self.request_id,
             self.prompt.hex(),
@@ -51,13 +51,13 @@ class ActedTurn:
 
 
 def logprobs(prompt: bytes, count: int) -> bytes:
-    """As many as there are tokens, different for each, none of a certain one."""
+    """Return a different log-prob for each token, none of them 0."""
     source = random.Random(prompt)
     return np.array([-0.01 - source.expovariate(2.0) for _ in range(count)], "<f4").tobytes()
 
 
 def _likeliest(ids: bytes, logprobs: bytes, count: int) -> tuple[bytes, bytes]:
-    """Each token and behind it others, which are less likely and share some of what is left."""
+    """Return rows of token ids and log-probs: each token, then others that are less likely."""
     sampled_N1 = np.frombuffer(ids, "<i4")[:, None]
     others_K = np.arange(count - 1, dtype="<i4")
     rows_NK = np.concatenate([sampled_N1, others_K + (others_K >= sampled_N1)], axis=1)

@@ -22,18 +22,18 @@ class SampledTurn:
 
     @property
     def turn_id(self) -> str:
-        """The worker names a request `turn/dispatch`."""
+        """Return the turn of a request, whose id is `turn/dispatch`."""
         return self.request_id.rpartition("/")[0]
 
 
 def append(record: Path, turn: SampledTurn) -> None:
-    """Adds a line."""
+    """Add a line."""
     with record.open("ab") as file:
         file.write(orjson.dumps(asdict(turn), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def read(record: Path) -> list[SampledTurn]:
-    """All lines so far, in the order in which the turns ended."""
+    """Return all turns so far, in the order in which they ended."""
     if not record.exists():
         return []
     return [SampledTurn(**orjson.loads(line)) for line in record.read_bytes().splitlines()]
