@@ -1,8 +1,14 @@
 """Errors that several parts raise, all below `SeamlessFlowError`. Each carries facts to act on."""
 
+from typing import Any
+
 
 class SeamlessFlowError(Exception):
     """Base of everything this project raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by attributes: `args` is the message, not what the subclass's `__init__` takes."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class SettingsRejected(SeamlessFlowError):

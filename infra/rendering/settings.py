@@ -28,9 +28,6 @@ class RendererError(SeamlessFlowError):
         self.reason = reason
         super().__init__(f"renderer {renderer}: {reason}")
 
-    def __reduce__(self) -> tuple[type["RendererError"], tuple[str, str]]:
-        return RendererError, (self.renderer, self.reason)
-
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class RendererSettings:

@@ -32,9 +32,6 @@ class TokenizerError(SeamlessFlowError):
         self.reason = reason
         super().__init__(f"no tokenizer in {directory}: {reason}")
 
-    def __reduce__(self) -> tuple[type["TokenizerError"], tuple[str, str]]:
-        return TokenizerError, (self.directory, self.reason)
-
 
 class TextStream(Protocol):
     """Text of ids that arrive one after the other.

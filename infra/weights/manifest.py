@@ -31,9 +31,6 @@ class WeightsInvalid(SeamlessFlowError):
         self.reason = reason
         super().__init__(f"weights in {directory}: {file}: {reason}")
 
-    def __reduce__(self) -> tuple[type["WeightsInvalid"], tuple[str, str, str]]:
-        return WeightsInvalid, (self.directory, self.file, self.reason)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:

@@ -23,9 +23,6 @@ class UnknownChoice(SeamlessFlowError):
         self.known = tuple(known)
         super().__init__(f"{setting} cannot be {name!r}; there are {', '.join(sorted(known))}")
 
-    def __reduce__(self) -> tuple[type["UnknownChoice"], tuple[str, str, tuple[str, ...]]]:
-        return UnknownChoice, (self.setting, self.name, self.known)
-
 
 class ModelUnusable(SeamlessFlowError):
     """A model or checkpoint that cannot be trained with these settings."""
@@ -34,9 +31,6 @@ class ModelUnusable(SeamlessFlowError):
         self.directory = directory
         self.reason = reason
         super().__init__(f"{directory}: {reason}")
-
-    def __reduce__(self) -> tuple[type["ModelUnusable"], tuple[str, str]]:
-        return ModelUnusable, (self.directory, self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,6 @@ class TrajectoryMalformed(SeamlessFlowError):
         self.reason = reason
         super().__init__(f"trajectory of session {session}: {reason}")
 
-    def __reduce__(self) -> tuple[type["TrajectoryMalformed"], tuple[str, str]]:
-        return TrajectoryMalformed, (self.session, self.reason)
-
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -26,9 +26,6 @@ class SinkUnavailable(SeamlessFlowError):
         self.package = package
         super().__init__(f"{setting} is set, but {package} is not installed: pip install {package}")
 
-    def __reduce__(self) -> tuple[type["SinkUnavailable"], tuple[str, str]]:
-        return SinkUnavailable, (self.setting, self.package)
-
 
 class Sink(Protocol):
     """A destination of metrics. Called by the loop's thread once per step."""

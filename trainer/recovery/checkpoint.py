@@ -68,9 +68,6 @@ class CheckpointForeign(SeamlessFlowError):
             "set trainer.checkpoints_dir (or data_dir) to another directory"
         )
 
-    def __reduce__(self) -> tuple[type["CheckpointForeign"], tuple[str, str, str]]:
-        return CheckpointForeign, (self.directory, self.log, self.asked)
-
 
 def initial(policy: str, log: str) -> Checkpoint:
     """Return the checkpoint of a new run: the initial model and the start of the log."""

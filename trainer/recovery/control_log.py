@@ -26,9 +26,6 @@ class LogUnreadable(SeamlessFlowError):
         self.reason = reason
         super().__init__(f"control at offset {offset} of {end}: {reason}")
 
-    def __reduce__(self) -> tuple[type["LogUnreadable"], tuple[int, int, str]]:
-        return LogUnreadable, (self.offset, self.end, self.reason)
-
 
 def read_recorded(reader: Reader, control_state: ControlState, roles: TrainerRoles) -> None:
     """Fold `control` from the checkpoint's offset to its present end into both states.

@@ -24,9 +24,6 @@ class StepNotRecorded(SeamlessFlowError):
             "continue from a newer checkpoint or with another topic_prefix"
         )
 
-    def __reduce__(self) -> tuple[type["StepNotRecorded"], tuple[int, int]]:
-        return StepNotRecorded, (self.step, self.checkpoint_step)
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -14,9 +14,6 @@ class GangBroken(SeamlessFlowError):
         self.worker = worker
         super().__init__(f"the trainer process of worker {worker} was lost; all ranks start again")
 
-    def __reduce__(self) -> tuple[type["GangBroken"], tuple[str]]:
-        return GangBroken, (self.worker,)
-
 
 class GangMismatch(SeamlessFlowError):
     """A gang of the scheduler with another size than the back end's `trainer.ranks`."""
@@ -29,9 +26,6 @@ class GangMismatch(SeamlessFlowError):
             "scheduler.gang_size and trainer.ranks to the number of workers that can train"
         )
 
-    def __reduce__(self) -> tuple[type["GangMismatch"], tuple[tuple[str, ...], int]]:
-        return GangMismatch, (self.workers, self.ranks)
-
 
 class AnotherTrainer(SeamlessFlowError):
     """A second leader on this log; this one may have been suspended and replaced."""
@@ -43,9 +37,6 @@ class AnotherTrainer(SeamlessFlowError):
             f"a step of lineage {lineage} was committed, this process's is {own}: only one trainer "
             "process may lead (trainer.rank 0) on a topic_prefix"
         )
-
-    def __reduce__(self) -> tuple[type["AnotherTrainer"], tuple[str, str]]:
-        return AnotherTrainer, (self.lineage, self.own)
 
 
 def check_gang(roles: TrainerRoles, started: StepStarted | None, ranks: int) -> None:

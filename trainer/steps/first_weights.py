@@ -25,9 +25,6 @@ class WeightsDirectoryInUse(SeamlessFlowError):
             "another directory"
         )
 
-    def __reduce__(self) -> tuple[type["WeightsDirectoryInUse"], tuple[str]]:
-        return WeightsDirectoryInUse, (self.directory,)
-
 
 @dataclass(frozen=True, slots=True)
 class FirstWeights:

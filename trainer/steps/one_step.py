@@ -41,9 +41,6 @@ class StepFenced(SeamlessFlowError):
         self.step = step
         super().__init__(f"step {step} is not committed: another trainer leads")
 
-    def __reduce__(self) -> tuple[type["StepFenced"], tuple[int]]:
-        return StepFenced, (self.step,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOrder:
