@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Event
 
 from infra.clock import now_ms
@@ -25,17 +26,8 @@ from scheduler.journal import Clock, Journal
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
 from scheduler.state.ledger import EVAL
-from schemas.records import (
-    AssignmentTimedOut,
-    GroupAdmitted,
-    PlanWarning,
-    ProgressStalled,
-    Record,
-    SchedulerClaimed,
-    SchedulerSnapshot,
-    Task,
-    WorkerLost,
-)
+from schemas import records as r
+from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, fleet_key
 
 TICK_S = 0.1
@@ -57,27 +49,21 @@ class Superseded(SeamlessFlowError):
         )
 
 
+@dataclass(eq=False)
 class Controller:
     """One life of a scheduler. `name` is different at each start."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        producer: Producer,
-        journal: Journal,
-        clock: Clock,
-        name: str,
-        metrics: Metrics,
-    ) -> None:
-        self.name = name
-        self._metrics = metrics
-        self.epoch = 0
-        self._settings = settings
-        self._rules = rules_of(settings)
-        self._producer = producer
-        self._journal = journal
-        self._clock = clock
-        self._snapshot_due = 0.0
+    _settings: SchedulerSettings
+    _producer: Producer
+    _journal: Journal
+    _clock: Clock
+    name: str
+    _metrics: Metrics
+    epoch: int = 0
+    _snapshot_due: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._rules = rules_of(self._settings)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Claim an epoch, then decide until `stopped` or the end of the run.
@@ -106,7 +92,7 @@ class Controller:
             self.epoch = self._journal.view.state.epoch + 1
             # Another scheduler may claim the same epoch: the log decides which claim came first,
             # and the second claims the next epoch.
-            claim = SchedulerClaimed(epoch=self.epoch, scheduler=self.name, at_ms=self._clock())
+            claim = r.SchedulerClaimed(epoch=self.epoch, scheduler=self.name, at_ms=self._clock())
             self._write([(CONTROL.name, claim)])
             while not self._journal.complete:
                 if stopped():
@@ -135,14 +121,14 @@ class Controller:
 
     def _write(self, decided: list[Outgoing]) -> None:
         control: list[Record] = []
-        tasks: list[Task] = []
+        tasks: list[r.Task] = []
         for topic, record in decided:
             self._producer.send(topic, record, key=_key(topic, record))
             self._metrics.counter(_DECISIONS, type=type(record).__name__).inc()
             if topic == CONTROL.name:
                 control.append(record)
                 _log.log(_level(record), "%s", record)
-            elif isinstance(record, Task):
+            elif isinstance(record, r.Task):
                 tasks.append(record)
         # Only own records on `control` change the state, so only these are waited for.
         if control:
@@ -153,7 +139,7 @@ class Controller:
     def _write_snapshot(self) -> None:
         """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
         stored = state.to_json(self._journal.view.state)
-        snapshot = SchedulerSnapshot(
+        snapshot = r.SchedulerSnapshot(
             epoch=self.epoch,
             control_offset=self._journal.offset,
             # A larger one would exceed the size of a Kafka message; a successor then reads all
@@ -201,9 +187,9 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 def _level(record: Record) -> int:
     match record:
-        case PlanWarning() | ProgressStalled() | AssignmentTimedOut() | WorkerLost():
+        case r.PlanWarning() | r.ProgressStalled() | r.AssignmentTimedOut() | r.WorkerLost():
             return logging.WARNING
-        case GroupAdmitted():
+        case r.GroupAdmitted():
             return logging.DEBUG
     return logging.INFO
 
@@ -212,4 +198,4 @@ def _key(topic: str, record: Record) -> str | None:
     if topic == FLEET.name:
         return fleet_key(record)
     # `control` has one partition, so its records need no key.
-    return record.group_id if isinstance(record, Task) else None
+    return record.group_id if isinstance(record, r.Task) else None

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from infra.errors import KafkaUnavailable, TopicMissing
@@ -56,30 +56,24 @@ class JournalReader(Protocol):
         """Return the records that arrived, waiting at most `timeout_s` for the first."""
 
 
+@dataclass(eq=False)
 class Journal:
     """The records read so far, folded into `view`."""
 
-    def __init__(
-        self,
-        kafka: KafkaSettings,
-        reader: JournalReader,
-        clock: Clock,
-        read_back_s: float = READ_BACK_S,
-    ) -> None:
-        self.view = View()
-        self.offset = -1
-        """Offset of the last record of `control` in the view."""
-        self.leader_seen_ms = 0
-        """Time of the newest record of the scheduler that holds the newest claim."""
-        self._kafka = kafka
-        self._reader = reader
-        self._clock = clock
-        self._read_back_s = read_back_s
-        self._live = False
-        self._snapshot: SchedulerSnapshot | None = None
-        self._unread: deque[Record] = deque()
-        self._unread_since_ms = 0
-        self._outage_logged = False
+    _kafka: KafkaSettings
+    _reader: JournalReader
+    _clock: Clock
+    _read_back_s: float = READ_BACK_S
+    view: View = field(default_factory=View)
+    offset: int = -1
+    """Offset of the last record of `control` in the view."""
+    leader_seen_ms: int = 0
+    """Time of the newest record of the scheduler that holds the newest claim."""
+    _live: bool = False
+    _snapshot: SchedulerSnapshot | None = None
+    _unread: deque[Record] = field(default_factory=deque)
+    _unread_since_ms: int = 0
+    _outage_logged: bool = False
 
     def catch_up(self) -> None:
         """Read both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""

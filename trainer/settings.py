@@ -32,8 +32,7 @@ class PolicySection(Section):
     top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off")
     max_tokens: int | None = Field(None, ge=1, description="Most tokens of a turn; none: no limit")
     train_inexact: bool = Field(
-        False,
-        description="Whether to train also inexact turns, as those sampled with a grammar",
+        False, description="Whether to train also inexact turns, as those sampled with a grammar"
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",

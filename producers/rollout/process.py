@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from infra.clock import NEVER_MS
 from infra.errors import SeamlessFlowError
@@ -55,34 +56,22 @@ class StopTimedOut(SeamlessFlowError):
         super().__init__(f"not ended in order within {waited_ms} ms")
 
 
+@dataclass(eq=False)
 class RolloutProcess:
     """A rollout process; `run` is its main thread."""
 
-    def __init__(
-        self,
-        inbox: WorkerInbox,
-        keeper: RoleKeeper,
-        serving: Serving,
-        device: RolloutDevice,
-        reporter: Reporter,
-        counts: Counts,
-        slot: SlotReader,
-        fleet: FleetReader,
-        producer: Producer,
-        clock: Callable[[], int],
-    ) -> None:
-        self._inbox = inbox
-        self._keeper = keeper
-        self._serving = serving
-        self._device = device
-        self._reporter = reporter
-        self._counts = counts
-        self._slot = slot
-        self._fleet = fleet
-        self._producer = producer
-        self._clock = clock
-        self._stop_asked_ms = NEVER_MS
-        self._end_ms = NEVER_MS
+    _inbox: WorkerInbox
+    _keeper: RoleKeeper
+    _serving: Serving
+    _device: RolloutDevice
+    _reporter: Reporter
+    _counts: Counts
+    _slot: SlotReader
+    _fleet: FleetReader
+    _producer: Producer
+    _clock: Callable[[], int]
+    _stop_asked_ms: int = NEVER_MS
+    _end_ms: int = NEVER_MS
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set. Raises whatever makes it impossible to continue."""

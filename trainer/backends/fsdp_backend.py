@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from trainer.backends.backend import StepInput
 from trainer.backends.gang import Arrays, GangRank, Op
-from trainer.backends.model import DTYPES, write_model
+from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full, gathered
 from trainer.backends.step_message import from_arrays, shares, to_arrays
 from trainer.backends.token_sums import TokenSums
@@ -44,9 +44,7 @@ class FsdpBackend(TorchBackend):
 
     def write_weights(self, directory: Path) -> None:
         self._ask(Op.WRITE)
-        weights = self._whole_weights()
-        dtype = self._settings.weights_dtype or self._settings.dtype
-        write_model(self._model, weights, dtype, directory)
+        super().write_weights(directory)
 
     def save(self, directory: Path) -> None:
         self._ask(Op.SAVE)

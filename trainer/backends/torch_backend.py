@@ -23,7 +23,7 @@ from trainer.backends.older_weights import OlderWeights
 from trainer.backends.optimizer_state import full, gathered, load_state, move_state, save_state
 from trainer.backends.token_sums import TokenSums
 from trainer.data.packing import MicroBatch
-from trainer.settings import TrainerSection
+from trainer.settings import Dtype, TrainerSection
 
 _log = logging.getLogger(__name__)
 _MEGABYTE = 1024 * 1024
@@ -32,7 +32,7 @@ _MEGABYTE = 1024 * 1024
 class TorchBackend:
     """A `Backend` (see `backend.py`) on one device.
 
-    `_ranks`, `_placed` and `_merged` are for `FsdpBackend` to override.
+    `_ranks`, `_placed`, `_whole_weights` and `_merged` are for `FsdpBackend` to override.
     """
 
     _ranks = 1
@@ -67,7 +67,7 @@ class TorchBackend:
         )
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> Dtype:
         return self._settings.weights_dtype or self._settings.dtype
 
     def train(self, step: StepInput) -> dict[str, float]:
@@ -93,8 +93,7 @@ class TorchBackend:
         return self._older.versions()
 
     def write_weights(self, directory: Path) -> None:
-        dtype = self._settings.weights_dtype or self._settings.dtype
-        write_model(self._model, self._model.state_dict(), dtype, directory)
+        write_model(self._model, self._whole_weights(), self.dtype, directory)
 
     def save(self, directory: Path) -> None:
         save_state(directory, gathered(self._model, self._optimizer))
@@ -123,6 +122,10 @@ class TorchBackend:
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""
         return model
+
+    def _whole_weights(self) -> dict[str, Tensor]:
+        """Return the tensors to publish, by name."""
+        return self._model.state_dict()
 
     def _merged(self, sums: TokenSums) -> TokenSums:
         """Return the sums over all ranks."""

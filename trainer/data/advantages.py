@@ -52,8 +52,4 @@ def varied(returns_S: Returns) -> bool:
     return bool(np.ptp(returns_S) > EQUAL) if len(returns_S) else False
 
 
-ESTIMATORS: Mapping[str, Estimator] = {
-    "grpo": grpo,
-    "grpo_unscaled": grpo_unscaled,
-    "rloo": rloo,
-}
+ESTIMATORS: Mapping[str, Estimator] = {"grpo": grpo, "grpo_unscaled": grpo_unscaled, "rloo": rloo}

@@ -7,7 +7,7 @@ after it. Pure; called by `sessions.py`. `_T` counts the tokens of a chain.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -54,14 +54,7 @@ class Tokens:
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
         """Return the tokens of these (start, end) runs, joined."""
-        return Tokens(
-            _joined(self.ids_T, pieces),
-            _joined(self.trained_T, pieces),
-            _joined(self.logprobs_T, pieces),
-            _joined(self.versions_T, pieces),
-            _joined(self.turns_T, pieces),
-            _joined(self.offsets_T, pieces),
-        )
+        return Tokens(*(_joined(getattr(self, column.name), pieces) for column in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)

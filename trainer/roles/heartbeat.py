@@ -6,7 +6,7 @@ or when it saves at the end.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.kafka.producer import Producer
 from infra.worker.activity import ActivityAccount
@@ -28,26 +28,20 @@ class TrainerStatus:
     """Policy version in memory."""
 
 
+@dataclass(eq=False)
 class Heartbeat:
     """The thread that sends `WorkerHeartbeat` to `fleet` and `WorkerUsage` to `control`."""
 
-    def __init__(
-        self,
-        settings: TrainerSettings,
-        producer: Producer,
-        roles: TrainerRoles,
-        status: TrainerStatus,
-        activity: ActivityAccount,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._settings = settings
-        self._producer = producer
-        self._roles = roles
-        self._status = status
-        self._activity = activity
-        self._now_ms = now_ms
-        self._ending = threading.Event()
-        self._reported_ms = now_ms()
+    _settings: TrainerSettings
+    _producer: Producer
+    _roles: TrainerRoles
+    _status: TrainerStatus
+    _activity: ActivityAccount
+    _now_ms: Callable[[], int]
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._reported_ms = self._now_ms()
         self._thread = threading.Thread(target=self._run, name="trainer heartbeat", daemon=True)
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ new one as soon as enough groups are ready.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Trajectory
 from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
@@ -50,29 +50,24 @@ class BatchLimits:
     """Number of ready groups at which no more sessions are read."""
 
 
+@dataclass(eq=False)
 class Dataloader:
     """All sessions between `trajectories` and an optimizer step."""
 
-    def __init__(
-        self,
-        resume: Resume,
-        control_state: ControlState,
-        policy: str,
-        rules: BatchRules,
-        limits: BatchLimits,
-        now_ms: int,
-    ) -> None:
-        self._resume = resume
-        self._control_state = control_state
-        self._policy = policy
-        self._rules = rules
-        self._limits = limits
-        self._grouping = Grouping(resume.settled, resume.fixed)
-        self._positions: dict[int, int] = {}
-        self._expiring = dict.fromkeys(control_state.expired, now_ms)
-        self._added_ms = now_ms
-        self._dropped: Counter[str] = Counter()
-        self._failed = 0
+    _resume: Resume
+    _control_state: ControlState
+    _policy: str
+    _rules: BatchRules
+    _limits: BatchLimits
+    _added_ms: int
+    """Time of the newest session; of the start before the first one."""
+    _positions: dict[int, int] = field(default_factory=dict)
+    _dropped: Counter[str] = field(default_factory=Counter)
+    _failed: int = 0
+
+    def __post_init__(self) -> None:
+        self._grouping = Grouping(self._resume.settled, self._resume.fixed)
+        self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
 
     @property
     def ready(self) -> int:

@@ -9,7 +9,7 @@ checkpoint covers it. Runs in the thread of `work.py`.
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -69,29 +69,21 @@ class StepDone:
     at_ms: int
 
 
+@dataclass(eq=False)
 class StepRunner:
     """The executor of steps, one at a time.
 
     `fence` and `end_soon` are called by the loop's thread while `run` is in the work thread.
     """
 
-    def __init__(
-        self,
-        settings: TrainerSettings,
-        backend: Backend,
-        publication: Publication,
-        producer: Producer,
-        telemetry: Telemetry,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._settings = settings
-        self._backend = backend
-        self._publication = publication
-        self._producer = producer
-        self._telemetry = telemetry
-        self._now_ms = now_ms
-        self._fenced = threading.Event()
-        self._ending = threading.Event()
+    _settings: TrainerSettings
+    _backend: Backend
+    _publication: Publication
+    _producer: Producer
+    _telemetry: Telemetry
+    _now_ms: Callable[[], int]
+    _fenced: threading.Event = field(default_factory=threading.Event)
+    _ending: threading.Event = field(default_factory=threading.Event)
 
     def fence(self) -> None:
         """Commit nothing from now on, not even a step under way."""

@@ -7,6 +7,7 @@ steps, at start, and by evaluations without a trainer (`seamlessflow/runs/chosen
 
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 from infra.rendering.renderer import Renderer
@@ -76,13 +77,7 @@ class Publication:
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
         """Return the record of published weights for `control`."""
         return WeightsPublished(
-            at_ms=now_ms,
-            policy=self._settings.run.policy,
-            version=published.version,
-            step=published.step,
-            lineage=lineage,
-            directory=published.directory,
-            manifest_sha256=published.manifest_sha256,
+            at_ms=now_ms, policy=self._settings.run.policy, lineage=lineage, **asdict(published)
         )
 
     def policy_weights(self, published: Published, now_ms: int) -> PolicyWeights:
@@ -90,10 +85,7 @@ class Publication:
         policy = self._settings.policy
         return PolicyWeights(
             policy=self._settings.run.policy,
-            version=published.version,
-            step=published.step,
-            directory=published.directory,
-            manifest_sha256=published.manifest_sha256,
+            **asdict(published),
             tokenizer_directory=str(self._tokenizer),
             tokenizer_hash=rendering_hash(self._tokenizer, self._renderer),
             renderer=self._renderer.to_json(),

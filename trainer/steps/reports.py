@@ -79,10 +79,7 @@ def evaluation(groups: Sequence[Group]) -> dict[str, float]:
     returns = [value for group in groups for value in group.returns()]
     if not returns:
         return {}
-    return {
-        "eval_reward_mean": sum(returns) / len(returns),
-        "eval_sessions": float(len(returns)),
-    }
+    return {"eval_reward_mean": sum(returns) / len(returns), "eval_sessions": float(len(returns))}
 
 
 def _line(metrics: Metrics) -> str:

@@ -6,7 +6,7 @@ Holds where training stands. Called by the loop while no other work is under way
 import copy
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas import records as r
@@ -33,36 +33,28 @@ class Announced:
     ready_ms: int
 
 
+@dataclass(eq=False)
 class StepSequence:
     """The steps of a run, from where this process resumes it."""
 
-    def __init__(
-        self,
-        process: TrainerProcess,
-        checkpoint: Checkpoint,
-        resume: Resume,
-        dataloader: Dataloader,
-        runner: StepRunner,
-        reports: Reports,
-    ) -> None:
-        """`checkpoint` is the one that this process began with; its control state is kept up to
-        date by the loop.
-        """
-        self._process = process
-        self._checkpoint = checkpoint
-        self._control_state = checkpoint.control_state
-        self._resume = resume
-        self._dataloader = dataloader
-        self._runner = runner
-        self._reports = reports
-        self.origin = resume.origin
+    _process: TrainerProcess
+    _checkpoint: Checkpoint
+    """The checkpoint that this process began with; the loop keeps its control state up to date."""
+    _resume: Resume
+    _dataloader: Dataloader
+    _runner: StepRunner
+    _reports: Reports
+    _announced: Announced | None = None
+    _started: r.StepStarted | None = None
+    _evaluated: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._control_state = self._checkpoint.control_state
+        self.origin = self._resume.origin
         """The weights in memory."""
-        self._next_version = resume.next_version
-        self._saved = resume.origin
-        self._announced: Announced | None = None
-        self._started: r.StepStarted | None = None
-        self._evaluated: dict[str, float] = {}
-        process.status.version = self.origin.version
+        self._next_version = self._resume.next_version
+        self._saved = self.origin
+        self._process.status.version = self.origin.version
 
     @property
     def all_done(self) -> bool:

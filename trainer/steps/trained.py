@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 
 from trainer.data.chains import Chain
-from trainer.data.packing import Int32s, Int64s, MicroBatch
+from trainer.data.packing import Int32s, MicroBatch
 
 FORMAT = 1
 
@@ -81,42 +81,25 @@ def read_trained(path: Path) -> tuple[Header, list[TrainedRun]]:
     return Header(**first), [TrainedRun(**run) for run in rest]
 
 
-@dataclass(frozen=True, slots=True)
-class _Provenance:
-    """Turn and offset of all S tokens of all C chains, joined."""
-
-    starts_C: Int64s
-    turns_S: Int32s
-    offsets_S: Int32s
-
-
-def _provenance(chains: Sequence[Chain]) -> _Provenance:
-    lengths_C = np.array([len(chain) for chain in chains], np.int64)
-    empty = np.zeros(0, np.int32)
-    return _Provenance(
-        np.cumsum(lengths_C) - lengths_C,
-        np.concatenate([empty, *(chain.tokens.turns_T for chain in chains)]),
-        np.concatenate([empty, *(chain.tokens.offsets_T for chain in chains)]),
-    )
-
-
 def _runs(chains: Sequence[Chain], batches: Sequence[MicroBatch]) -> Iterator[dict[str, Any]]:
-    flat = _provenance(chains)
+    starts_C = np.cumsum([0, *map(len, chains)])
+    empty = np.zeros(0, np.int32)
+    turns_S = np.concatenate([empty, *(chain.tokens.turns_T for chain in chains)])
+    offsets_S = np.concatenate([empty, *(chain.tokens.offsets_T for chain in chains)])
     for batch in batches:
         if len(batch):
-            yield from _runs_of(chains, flat, batch)
+            sources_N = starts_C[batch.chains_N] + batch.places_N
+            yield from _runs_of(chains, batch, turns_S[sources_N], offsets_S[sources_N])
 
 
 def _runs_of(
-    chains: Sequence[Chain], flat: _Provenance, batch: MicroBatch
+    chains: Sequence[Chain], batch: MicroBatch, turns_N: Int32s, offsets_N: Int32s
 ) -> Iterator[dict[str, Any]]:
-    """Return the runs of a micro-batch.
+    """Yield the runs of a micro-batch; its tokens have these turns and offsets.
 
     A run ends where the chain changes, where a token is left out, and where the turn changes.
     """
     owners_N, places_N = batch.chains_N, batch.places_N
-    turns_N = flat.turns_S[flat.starts_C[owners_N] + places_N]
-    offsets_N = flat.offsets_S[flat.starts_C[owners_N] + places_N]
     breaks = (np.diff(owners_N) != 0) | (np.diff(places_N) != 1) | (np.diff(turns_N) != 0)
     starts = [0, *(np.flatnonzero(breaks) + 1).tolist()]
     for start, end in zip(starts, [*starts[1:], len(batch)], strict=True):

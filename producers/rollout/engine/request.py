@@ -16,11 +16,7 @@ from producers.rollout.engine.contract import (
     SamplingParams,
     TokenChunk,
 )
-from producers.rollout.engine.errors import (
-    PromptTooLong,
-    RequestInvalid,
-    no_structured_output,
-)
+from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
 from schemas.tokens import TOKEN_BYTES
 
 TopTokens = tuple[bytes, bytes]

@@ -44,11 +44,7 @@ class EngineThread:
     """A thread that runs from construction until `close`."""
 
     def __init__(
-        self,
-        name: str,
-        timeout_s: float,
-        run: Callable[[], None],
-        put: Callable[[Command], object],
+        self, name: str, timeout_s: float, run: Callable[[], None], put: Callable[[Command], object]
     ) -> None:
         """Start the thread on `run`, which must run the commands given to `put`, in that order."""
         self._timeout_s = timeout_s

@@ -11,22 +11,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.questions import PROMPT_TEXT
+from producers.rollout.roles import outcomes
 from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Release
-from producers.rollout.roles.outcomes import (
-    Acquired,
-    Loaded,
-    MoveFailed,
-    NotStarted,
-    Outcome,
-    Paused,
-    Released,
-)
+from producers.rollout.roles.outcomes import Outcome
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
 
@@ -51,26 +45,23 @@ class EngineCheck(Protocol):
         """Check an idle engine that was asleep, or has other weights."""
 
 
+@dataclass(eq=False)
 class RolloutDevice:
     """The device thread and its engine; outcomes go to `report`, called on this thread."""
 
-    def __init__(
-        self,
-        engines: EngineFactory,
-        load_parser: Callable[[PolicyWeights], MessageParser],
-        follow_slot: Callable[[int], int],
-        report: Callable[[Outcome], None],
-        check: EngineCheck,
-    ) -> None:
-        self._engines = engines
-        self._check = check
-        self._load_parser = load_parser
-        self._follow_slot = follow_slot
-        self._report = report
-        self._engine: Engine | None = None
-        self._asleep = False
-        self._parser: tuple[tuple[str, bytes], MessageParser] | None = None
-        self._moves: queue.SimpleQueue[Acquire | Load | Release | None] = queue.SimpleQueue()
+    _engines: EngineFactory
+    _load_parser: Callable[[PolicyWeights], MessageParser]
+    _follow_slot: Callable[[int], int]
+    _report: Callable[[Outcome], None]
+    _check: EngineCheck
+    _engine: Engine | None = None
+    _asleep: bool = False
+    _parser: tuple[tuple[str, bytes], MessageParser] | None = None
+    _moves: queue.SimpleQueue[Acquire | Load | Release | None] = field(
+        default_factory=queue.SimpleQueue
+    )
+
+    def __post_init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
@@ -90,31 +81,31 @@ class RolloutDevice:
             try:
                 self._report(self._carry_out(move))
             except Exception as error:  # the main loop raises it and ends the process
-                self._report(MoveFailed(move, error))
+                self._report(outcomes.MoveFailed(move, error))
 
     def _carry_out(self, move: Acquire | Load | Release) -> Outcome:
         started = time.monotonic()
         if isinstance(move, Release):
-            return Released(move, self._free(), _since(started))
+            return outcomes.Released(move, self._free(), _since(started))
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
             self._engines.verify(move.weights)
             parser = self._parser_of(move.policy)
         except SeamlessFlowError as error:
-            return NotStarted(move, error)
+            return outcomes.NotStarted(move, error)
         if isinstance(move, Load):
             return self._load(move, parser)
         engine = self._engine_with(move.weights, parser)
         offset = self._follow_slot(move.slot)
-        return Acquired(move, engine, parser, offset, _since(started))
+        return outcomes.Acquired(move, engine, parser, offset, _since(started))
 
-    def _load(self, move: Load, parser: MessageParser) -> Loaded:
+    def _load(self, move: Load, parser: MessageParser) -> outcomes.Loaded:
         engine, started = self._running(), time.monotonic()
         engine.pause("keep")
         # Before the load, which takes long: turns pinned to the old version are handed back now.
-        self._report(Paused(move))
+        self._report(outcomes.Paused(move))
         self._change(engine, move.weights)
-        return Loaded(move, parser, _since(started))
+        return outcomes.Loaded(move, parser, _since(started))
 
     def _engine_with(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         prompt = parser.encode(PROMPT_TEXT)

@@ -6,23 +6,17 @@ sleeps.
 """
 
 import logging
+from dataclasses import dataclass
 
 from infra.telemetry.tracing import Span, Telemetry
 from infra.worker.activity import Activity
 from infra.worker.roles import new_incarnation
 from producers.rollout.roles import announcements as records
+from producers.rollout.roles import outcomes
 from producers.rollout.roles.announcements import State
 from producers.rollout.roles.device import RolloutDevice
 from producers.rollout.roles.moves import Load, Rejoin, Release
-from producers.rollout.roles.outcomes import (
-    Acquired,
-    Loaded,
-    MoveFailed,
-    NotStarted,
-    Outcome,
-    Paused,
-    Released,
-)
+from producers.rollout.roles.outcomes import Outcome
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
 from producers.rollout.turns.admission import Admission
@@ -32,24 +26,17 @@ from schemas.records import Record
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class RoleKeeper:
     """The link between the decisions (`RolloutRoles`), the device and the turns (`Serving`)."""
 
-    def __init__(
-        self,
-        roles: RolloutRoles,
-        serving: Serving,
-        device: RolloutDevice,
-        reporter: Reporter,
-        telemetry: Telemetry,
-    ) -> None:
-        self._roles = roles
-        self._serving = serving
-        self._device = device
-        self._reporter = reporter
-        self._telemetry = telemetry
-        self._handed_back = 0
-        self._loading: Span | None = None
+    _roles: RolloutRoles
+    _serving: Serving
+    _device: RolloutDevice
+    _reporter: Reporter
+    _telemetry: Telemetry
+    _handed_back: int = 0
+    _loading: Span | None = None
 
     @property
     def name(self) -> str:
@@ -106,22 +93,22 @@ class RoleKeeper:
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
         """Act on what the device reports of a move. Raises the error of a failed one."""
         match outcome:
-            case Acquired():
+            case outcomes.Acquired():
                 self._serve(outcome, now_ms)
-            case Paused(move):
+            case outcomes.Paused(move):
                 self._pause(move, now_ms)
-            case Loaded():
+            case outcomes.Loaded():
                 self._resume(outcome, now_ms)
-            case Released():
+            case outcomes.Released():
                 self._released(outcome, now_ms)
-            case NotStarted(move, error):
+            case outcomes.NotStarted(move, error):
                 if not self._roles.reject(move):
                     raise error
                 _log.warning("version %d is skipped: %s", move.weights.version, error)
-            case MoveFailed(_, error):
+            case outcomes.MoveFailed(_, error):
                 raise error
 
-    def _serve(self, outcome: Acquired, now_ms: int) -> None:
+    def _serve(self, outcome: outcomes.Acquired, now_ms: int) -> None:
         if not self._roles.acquired(outcome.move):
             return  # given up meanwhile: the next move frees the device again
         policy, version = outcome.move.policy, outcome.move.weights.version
@@ -145,7 +132,7 @@ class RoleKeeper:
         running = len(self._serving.running)
         self._reporter.announce(records.generation_paused(self._roles, running, now_ms))
 
-    def _resume(self, outcome: Loaded, now_ms: int) -> None:
+    def _resume(self, outcome: outcomes.Loaded, now_ms: int) -> None:
         if self._loading is not None:
             self._loading.end()
             self._loading = None
@@ -155,7 +142,7 @@ class RoleKeeper:
         self._reporter.announce(records.weights_loaded(self._roles, outcome, now_ms))
         self._reporter.announce(records.generation_resumed(self._roles, outcome, now_ms))
 
-    def _released(self, outcome: Released, now_ms: int) -> None:
+    def _released(self, outcome: outcomes.Released, now_ms: int) -> None:
         record = records.role_released(self._roles, outcome, self._handed_back, now_ms)
         self._roles.released()
         _log.info(

@@ -38,9 +38,7 @@ class RolloutRoles(WorkerRoles):
     def apply(self, record: Record) -> None:
         """Fold one record in, in the order of its topic."""
         match record:
-            case r.SchedulerClaimed() | r.SchedulerSnapshot():
-                self.epoch = max(self.epoch, record.epoch)
-            case r.WorkerAssignment():
+            case r.SchedulerClaimed() | r.SchedulerSnapshot() | r.WorkerAssignment():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAssigned() if record.worker == self.worker:
                 self._assign(record)

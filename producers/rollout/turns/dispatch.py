@@ -5,6 +5,7 @@ after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py`
 """
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import xxhash
 
@@ -12,15 +13,9 @@ from infra.rendering.completion import MessageStream
 from producers.rollout.engine.contract import FinishReason, TokenChunk
 from producers.rollout.turns.assistant_message import message_json
 from producers.rollout.turns.message import TurnMessage
-from producers.rollout.turns.refusal import PAST_DEADLINE, failed, unsupported_value
+from producers.rollout.turns.refusal import PAST_DEADLINE, failed, turn_fields, unsupported_value
 from producers.rollout.turns.unwritten import Unwritten
-from schemas.records import (
-    GenerateTurn,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    TurnProgressed,
-)
+from schemas import records as r
 from schemas.tokens import TOKEN_BYTES
 
 STREAMED_EVERY_MS = 100
@@ -28,7 +23,7 @@ UNSTREAMED_EVERY_MS = 2_000
 SILENCE_MS = 5_000
 """Time without a record after which an empty `TurnProgressed` shows that the turn is not lost."""
 
-Output = TurnProgressed | TurnCompleted | TurnInterrupted | TurnFailed
+Output = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted | r.TurnFailed
 
 
 class Dispatch:
@@ -40,7 +35,7 @@ class Dispatch:
 
     def __init__(
         self,
-        request: GenerateTurn,
+        request: r.GenerateTurn,
         stream: MessageStream,
         now_ms: int,
         ends: Collection[int] = (),
@@ -78,7 +73,7 @@ class Dispatch:
 
     def end(
         self, chunks: Iterable[TokenChunk], reason: str, now_ms: int
-    ) -> TurnCompleted | TurnInterrupted:
+    ) -> r.TurnCompleted | r.TurnInterrupted:
         """Return the last record of a dispatch that stops now, with all tokens not yet written."""
         # It may be finished already: then its completion is worth more than a new dispatch.
         finish = self._add(chunks)
@@ -86,23 +81,8 @@ class Dispatch:
             return self._completed(finish, now_ms)
         return self._interrupted(reason, now_ms)
 
-    def _interrupted(self, reason: str, now_ms: int) -> TurnInterrupted:
-        request, new = self.request, self._unwritten
-        return TurnInterrupted(
-            session_id=request.session_id,
-            turn_id=request.turn_id,
-            dispatch=request.dispatch,
-            worker=request.worker,
-            incarnation=request.incarnation,
-            token_offset=new.offset,
-            token_ids=new.ids,
-            logprobs=new.logprobs,
-            spans=tuple(new.spans),
-            tensors=new.tensors,
-            at_ms=now_ms,
-            delta=self._new_delta(),
-            reason=reason,
-        )
+    def _interrupted(self, reason: str, now_ms: int) -> r.TurnInterrupted:
+        return r.TurnInterrupted(**self._new_fields(now_ms), reason=reason)
 
     def _add(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
         new = list(chunks)
@@ -115,7 +95,7 @@ class Dispatch:
         self._unwritten.cut(end)
         return "stop"
 
-    def _progressed(self, now_ms: int) -> TurnProgressed | None:
+    def _progressed(self, now_ms: int) -> r.TurnProgressed | None:
         new = self._unwritten
         # The first token of a streamed turn does not wait: the agent measures the time to it.
         if now_ms < self.due_ms and not (self._first and self.request.stream and new.ids):
@@ -123,44 +103,20 @@ class Dispatch:
         self.due_ms = min(now_ms + self._every_ms, self.request.deadline_ms)
         if not new.ids and now_ms < self._written_ms + SILENCE_MS:
             return None
-        request, self._written_ms = self.request, now_ms
+        self._written_ms = now_ms
         if new.ids:
             self._first, self.urgent = False, self._message.may_end
-        record = TurnProgressed(
-            session_id=request.session_id,
-            turn_id=request.turn_id,
-            dispatch=request.dispatch,
-            worker=request.worker,
-            incarnation=request.incarnation,
-            token_offset=new.offset,
-            token_ids=new.ids,
-            logprobs=new.logprobs,
-            spans=tuple(new.spans),
-            tensors=new.tensors,
-            at_ms=now_ms,
-            delta=self._new_delta(),
-        )
+        record = r.TurnProgressed(**self._new_fields(now_ms))
         new.clear()
         return record
 
-    def _completed(self, reason: FinishReason, now_ms: int) -> TurnCompleted:
-        message, request, new = self._message.finish(), self.request, self._unwritten
+    def _completed(self, reason: FinishReason, now_ms: int) -> r.TurnCompleted:
+        message, request = self._message.finish(), self.request
         if self._message.stop_sequence is not None:
             reason = "stop"  # found only now, in text that was held back
         called = reason == "stop" and message.tool_calls
-        return TurnCompleted(
-            session_id=request.session_id,
-            turn_id=request.turn_id,
-            dispatch=request.dispatch,
-            worker=request.worker,
-            incarnation=request.incarnation,
-            token_offset=new.offset,
-            token_ids=new.ids,
-            logprobs=new.logprobs,
-            spans=tuple(new.spans),
-            tensors=new.tensors,
-            at_ms=now_ms,
-            delta=self._new_delta(),
+        return r.TurnCompleted(
+            **self._new_fields(now_ms),
             finish_reason="tool_calls" if called else reason,
             message=message_json(message, request.turn_id),
             well_formed=message.well_formed,
@@ -170,21 +126,15 @@ class Dispatch:
             reasoning_tokens=message.reasoning_tokens,
         )
 
-    def _new_delta(self) -> bytes | None:
-        return self._message.take_delta() if self.request.stream else None
-
-
-def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:
-    """Return the record that hands back a turn that no engine here was given."""
-    return TurnInterrupted(
-        session_id=request.session_id,
-        turn_id=request.turn_id,
-        dispatch=request.dispatch,
-        worker=request.worker,
-        incarnation=request.incarnation,
-        token_offset=len(request.completion_ids) // TOKEN_BYTES,
-        token_ids=b"",
-        logprobs=b"",
-        at_ms=now_ms,
-        reason=reason,
-    )
+    def _new_fields(self, now_ms: int) -> dict[str, Any]:
+        """Return the fields of all records with tokens; the delta in them is taken once."""
+        new = self._unwritten
+        return {
+            **turn_fields(self.request, now_ms),
+            "token_offset": new.offset,
+            "token_ids": new.ids,
+            "logprobs": new.logprobs,
+            "spans": tuple(new.spans),
+            "tensors": new.tensors,
+            "delta": self._message.take_delta() if self.request.stream else None,
+        }

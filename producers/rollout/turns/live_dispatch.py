@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from infra.kafka.client import Headers
 from infra.telemetry.tracing import Span
@@ -9,6 +10,7 @@ from producers.rollout.engine.contract import TokenChunk
 from producers.rollout.turns.dispatch import Dispatch
 
 
+@dataclass(eq=False, slots=True)
 class LiveDispatch:
     """A dispatch and its chunks. The engine's thread calls `on_chunk`, the main loop all else.
 
@@ -16,34 +18,20 @@ class LiveDispatch:
     the main loop a wake-up.
     """
 
-    __slots__ = (
-        "_chunks",
-        "_wake",
-        "dispatch",
-        "ended",
-        "finished",
-        "headers",
-        "request_id",
-        "span",
-    )
+    dispatch: Dispatch
+    headers: Headers
+    span: Span
+    _wake: Callable[["LiveDispatch"], None]
+    request_id: str = field(init=False)
+    ended: bool = False
+    """True once the last record is written."""
+    finished: bool = False
+    """True once the engine has delivered the last chunk."""
+    _chunks: deque[TokenChunk] = field(default_factory=deque)
 
-    def __init__(
-        self,
-        dispatch: Dispatch,
-        headers: Headers,
-        span: Span,
-        wake: Callable[["LiveDispatch"], None],
-    ) -> None:
-        self.dispatch = dispatch
-        self.request_id = f"{dispatch.request.turn_id}/{dispatch.request.dispatch}"
-        self.headers = headers
-        self.span = span
-        self.ended = False
-        """True once the last record is written."""
-        self.finished = False
-        """True once the engine has delivered the last chunk."""
-        self._chunks: deque[TokenChunk] = deque()
-        self._wake = wake
+    def __post_init__(self) -> None:
+        request = self.dispatch.request
+        self.request_id = f"{request.turn_id}/{request.dispatch}"
 
     def on_chunk(self, chunk: TokenChunk) -> None:
         """Keep a chunk; wake the main loop if it must act now. On the engine's thread."""

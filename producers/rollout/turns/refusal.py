@@ -1,13 +1,14 @@
-"""Reasons why a worker does not sample a turn, and the `TurnFailed` that reports them. Pure.
+"""Reasons why a worker does not sample a turn, and the records that report them. Pure.
 
 Only a prompt that has grown too long is the policy's own failure (`cause`). For any other reason
 the session leaves its group and the sample is tried again.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from schemas.records import GenerateTurn, Sampling, TurnFailed
+from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, SamplingUnsupported
+from schemas.records import GenerateTurn, Sampling, TurnFailed, TurnInterrupted
 from schemas.tokens import TOKEN_BYTES
 
 Cause = Literal["policy", "environment", "infrastructure"]
@@ -36,19 +37,31 @@ class Refusal:
 PAST_DEADLINE = Refusal(504, "deadline", "not sampled to its end in time", "infrastructure")
 
 
+def turn_fields(request: GenerateTurn, now_ms: int) -> dict[str, Any]:
+    """Return the fields that all records of a turn share."""
+    names = ("session_id", "turn_id", "dispatch", "worker", "incarnation")
+    return {"at_ms": now_ms, **{name: getattr(request, name) for name in names}}
+
+
+def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:
+    """Return the record that hands back a turn that no engine here was given."""
+    return TurnInterrupted(
+        **turn_fields(request, now_ms),
+        token_offset=len(request.completion_ids) // TOKEN_BYTES,
+        token_ids=b"",
+        logprobs=b"",
+        reason=reason,
+    )
+
+
 def failed(request: GenerateTurn, refusal: Refusal, now_ms: int) -> TurnFailed:
     """Return the record that ends the turn."""
     return TurnFailed(
-        session_id=request.session_id,
-        turn_id=request.turn_id,
-        dispatch=request.dispatch,
-        worker=request.worker,
-        incarnation=request.incarnation,
+        **turn_fields(request, now_ms),
         status=refusal.status,
         reason=refusal.reason,
         detail=refusal.detail,
         cause=refusal.cause,
-        at_ms=now_ms,
     )
 
 
@@ -81,6 +94,15 @@ def unsupported(sampling: Sampling) -> tuple[str, ...]:
     return tuple(
         name for name, values in _NOT_BENT.items() if getattr(sampling, name) not in values
     )
+
+
+def refused(error: RequestInvalid) -> Refusal:
+    """Return the refusal of a request that the engine refused."""
+    if isinstance(error, PromptTooLong):
+        return too_long(error.length, error.limit)
+    if isinstance(error, SamplingUnsupported):
+        return unsupported_value(error.reason)
+    return bad_request(error.reason)
 
 
 def too_long(length: int, limit: int) -> Refusal:

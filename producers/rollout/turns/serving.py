@@ -5,7 +5,7 @@ sends, so that the turn continues elsewhere before its deadline.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import orjson
@@ -17,14 +17,9 @@ from infra.kafka.producer import OnDelivery
 from infra.rendering.completion import MessageStream
 from infra.telemetry.tracing import Telemetry
 from producers.rollout.engine.contract import Engine
-from producers.rollout.engine.errors import (
-    EngineStateInvalid,
-    PromptTooLong,
-    RequestInvalid,
-    SamplingUnsupported,
-)
+from producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
 from producers.rollout.turns.admission import Admission
-from producers.rollout.turns.dispatch import Dispatch, Output, unstarted
+from producers.rollout.turns.dispatch import Dispatch, Output
 from producers.rollout.turns.live_dispatch import LiveDispatch
 from producers.rollout.turns.message import template_prompt
 from producers.rollout.turns.message_parser import MessageParser
@@ -33,17 +28,11 @@ from producers.rollout.turns.refusal import (
     bad_request,
     failed,
     refusal,
-    too_long,
-    unsupported_value,
+    refused,
+    unstarted,
 )
 from producers.rollout.turns.sampling import sampling_params
-from schemas.records import (
-    CancelGeneration,
-    GenerateTurn,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-)
+from schemas import records as r
 from schemas.tokens import TOKEN_BYTES
 
 SCAN_MS = 20
@@ -65,38 +54,31 @@ class Service:
     version: int
 
 
+@dataclass(eq=False)
 class Serving:
     """The dispatches under way. `service` is None while the role is not held."""
 
-    def __init__(
-        self,
-        admission: Admission,
-        write: Write,
-        wake: Callable[[LiveDispatch], None],
-        undelivered: Callable[[LiveDispatch, DeliveryFailed], None],
-        telemetry: Telemetry,
-    ) -> None:
-        self.admission = admission
-        self.service: Service | None = None
-        self.running: dict[str, LiveDispatch] = {}
-        self.tokens = 0
-        """Tokens written since the process began."""
-        self.engine_failed = False
-        """True once the engine ended a request by itself."""
-        self.due_ms = NEVER_MS
-        self._away_reason = "preempted"
-        self._write = write
-        self._wake = wake
-        self._undelivered = undelivered
-        self._telemetry = telemetry
+    admission: Admission
+    _write: Write
+    _wake: Callable[[LiveDispatch], None]
+    _undelivered: Callable[[LiveDispatch, DeliveryFailed], None]
+    _telemetry: Telemetry
+    service: Service | None = None
+    running: dict[str, LiveDispatch] = field(default_factory=dict)
+    tokens: int = 0
+    """Tokens written since the process began."""
+    engine_failed: bool = False
+    """True once the engine ended a request by itself."""
+    due_ms: int = NEVER_MS
+    _away_reason: str = "preempted"
 
     def receive(self, received: Received, now_ms: int) -> None:
         """Act on a record of the slot."""
         match received.record:
-            case GenerateTurn() as request:
+            case r.GenerateTurn() as request:
                 if self.admission.admits(request):
                     self._start(request, received.headers, now_ms)
-            case CancelGeneration() as cancel:
+            case r.CancelGeneration() as cancel:
                 self._cancel(cancel, now_ms)
 
     def advance(self, live: LiveDispatch, now_ms: int) -> None:
@@ -104,7 +86,7 @@ class Serving:
         if live.ended:  # a chunk woke the main loop before it ended the dispatch
             return
         record = live.dispatch.advance(live.new_chunks(), now_ms)
-        if isinstance(record, TurnInterrupted):
+        if isinstance(record, r.TurnInterrupted):
             self.engine_failed = True
         if record is not None:
             self._put(live, record)
@@ -141,7 +123,7 @@ class Serving:
         if not live.ended:
             self._end(live)
 
-    def _start(self, request: GenerateTurn, headers: Headers, now_ms: int) -> None:
+    def _start(self, request: r.GenerateTurn, headers: Headers, now_ms: int) -> None:
         older = self.running.get(request.turn_id)
         if older is not None:  # the manager ignores the records of all but the newest dispatch
             self.drop(older)
@@ -157,7 +139,7 @@ class Serving:
             self._write(failed(request, why, now_ms), request.partition, headers, _ignore_delivery)
 
     def _submit(
-        self, service: Service, request: GenerateTurn, headers: Headers, now_ms: int
+        self, service: Service, request: r.GenerateTurn, headers: Headers, now_ms: int
     ) -> Refusal | None:
         parser = service.parser
         try:
@@ -173,7 +155,7 @@ class Serving:
             )
         except RequestInvalid as error:
             self._forget(live)
-            return _refused(error)
+            return refused(error)
         except EngineStateInvalid:  # the main loop ends the process after this round
             self.engine_failed = True
             self._hand_back(live, "engine_failed", now_ms)
@@ -190,7 +172,7 @@ class Serving:
         self.running[request.turn_id] = live
         return live
 
-    def _cancel(self, cancel: CancelGeneration, now_ms: int) -> None:
+    def _cancel(self, cancel: r.CancelGeneration, now_ms: int) -> None:
         live = self.running.get(cancel.turn_id)
         if live is None or live.dispatch.request.dispatch != cancel.dispatch:
             return
@@ -201,7 +183,7 @@ class Serving:
         """Write the last record; return False if the turn had just been sampled to its end."""
         record = live.dispatch.end(live.new_chunks(), reason, now_ms)
         self._put(live, record)
-        return isinstance(record, TurnInterrupted)
+        return isinstance(record, r.TurnInterrupted)
 
     def _put(self, live: LiveDispatch, record: Output) -> None:
         # Called on the producer's thread, so it only reports to the main loop.
@@ -209,16 +191,16 @@ class Serving:
             if error is not None:
                 self._undelivered(live, error)
 
-        if not isinstance(record, TurnFailed):
+        if not isinstance(record, r.TurnFailed):
             self.tokens += len(record.token_ids) // TOKEN_BYTES
         self._write(record, live.dispatch.request.partition, live.headers, delivered)
-        if isinstance(record, TurnCompleted):
+        if isinstance(record, r.TurnCompleted):
             live.span.set(
                 input_tokens=record.prompt_length,
                 output_tokens=record.token_offset + len(record.token_ids) // TOKEN_BYTES,
                 finish_reason=record.finish_reason,
             )
-        elif isinstance(record, TurnInterrupted | TurnFailed):
+        elif isinstance(record, r.TurnInterrupted | r.TurnFailed):
             live.span.fail(record.reason)
         else:
             return
@@ -235,15 +217,7 @@ class Serving:
         del self.running[live.dispatch.request.turn_id]
 
 
-def _refused(error: RequestInvalid) -> Refusal:
-    if isinstance(error, PromptTooLong):
-        return too_long(error.length, error.limit)
-    if isinstance(error, SamplingUnsupported):
-        return unsupported_value(error.reason)
-    return bad_request(error.reason)
-
-
-def _stream(parser: MessageParser, request: GenerateTurn) -> MessageStream:
+def _stream(parser: MessageParser, request: r.GenerateTurn) -> MessageStream:
     """Return the parser of the turn's completion. Raises `ValueError`."""
     if request.raw:
         return parser.raw_stream()

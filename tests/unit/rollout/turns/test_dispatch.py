@@ -13,7 +13,8 @@ from infra.rendering.completion import MessageDelta, ParsedMessage
 from infra.rendering.tool_calls import ToolCall
 from producers.rollout.engine.contract import FinishReason
 from producers.rollout.scripted_engine.script import logprobs
-from producers.rollout.turns.dispatch import Dispatch, unstarted
+from producers.rollout.turns.dispatch import Dispatch
+from producers.rollout.turns.refusal import unstarted
 from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder
 from schemas.records import (
     Sampling,

@@ -32,7 +32,7 @@ class FedDataloader:
         for offset, record in enumerate(recorded):
             self.control_state.apply(record, offset)
         todo = resume_from(self.control_state, origin or Origin(), "b")
-        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, now_ms=0)
+        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, 0)
         self.returned: list[Record] = []
         self.offset = 0
 
