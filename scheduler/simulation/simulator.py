@@ -7,8 +7,8 @@ log, as in the scheduler process. Times in milliseconds. Called by
 """
 
 import heapq
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from scheduler.decisions import strategies
@@ -66,27 +66,24 @@ def simulate(
     return Simulation(settings, cluster, longest_ms, on_step).run()
 
 
+@dataclass(eq=False)
 class Simulation:
     """One run: an agenda of coming events, and the log that they leave."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        cluster: ClusterModel,
-        longest_ms: float,
-        on_step: Callable[[int], None],
-    ) -> None:
-        self.now = 0.0
-        self._longest_ms = longest_ms
-        self._on_step = on_step
-        self._cluster = cluster
-        self._rules = simulated_rules(settings, longest_ms)
-        self._view = View()
-        self._log: list[Record] = []
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
-        self._fleet = SimulatedFleet(cluster, self)
-        self._trainer = SimulatedTrainer(settings.run, cluster, self, self._fleet)
+    _settings: SchedulerSettings
+    _cluster: ClusterModel
+    _longest_ms: float
+    _on_step: Callable[[int], None]
+    now: float = 0.0
+    _order: Iterator[int] = field(default_factory=count)
+    _view: View = field(default_factory=View)
+    _log: list[Record] = field(default_factory=list)
+    _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._rules = simulated_rules(self._settings, self._longest_ms)
+        self._fleet = SimulatedFleet(self._cluster, self)
+        self._trainer = SimulatedTrainer(self._settings.run, self._cluster, self, self._fleet)
 
     def after(self, delay: float, happen: Callable[[], None]) -> None:
         """Call `happen` after `delay` milliseconds."""

@@ -3,6 +3,8 @@
 Driven by `scheduler/simulation/simulator.py`.
 """
 
+from dataclasses import dataclass, field
+
 from scheduler.settings import RunSection
 from scheduler.simulation.fleet import (
     ClusterModel,
@@ -14,30 +16,26 @@ from schemas import records as r
 from schemas.records import Record
 
 
+@dataclass(eq=False)
 class SimulatedTrainer:
     """A trainer that writes the same records to `control` as the real one."""
 
-    def __init__(
-        self,
-        run: RunSection,
-        cluster: ClusterModel,
-        simulation: RunningSimulation,
-        fleet: SimulatedFleet,
-    ) -> None:
-        self.staleness: list[int] = []
-        """Age in optimizer steps of each group's oldest sample, when it was trained."""
-        self._run = run
-        self._cluster = cluster
-        self._append = simulation.append
-        self._simulation = simulation
-        self._fleet = fleet
-        self._version = 0
-        self._step = 0
-        self._samples: dict[str, set[int]] = {}
-        self._born: dict[str, int] = {}
-        self._ready: list[str] = []
-        self._batch: list[str] = []
-        fleet.on_sample = self._sampled
+    _run: RunSection
+    _cluster: ClusterModel
+    _simulation: RunningSimulation
+    _fleet: SimulatedFleet
+    staleness: list[int] = field(default_factory=list)
+    """Age in optimizer steps of each group's oldest sample, when it was trained."""
+    _version: int = 0
+    _step: int = 0
+    _samples: dict[str, set[int]] = field(default_factory=dict)
+    _born: dict[str, int] = field(default_factory=dict)
+    _ready: list[str] = field(default_factory=list)
+    _batch: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._append = self._simulation.append
+        self._fleet.on_sample = self._sampled
 
     def react(self, record: Record) -> None:
         """React to a record of the scheduler."""

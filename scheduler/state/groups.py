@@ -11,24 +11,21 @@ MOST_TRIES = 3
 drawn in a later pass over the tasks."""
 
 
+_GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
+"""Records that change an admitted group."""
+
+
 def apply(ledger: Ledger, record: Record) -> Ledger:
     """Return the ledger after a record of `control`; a repeated record changes nothing."""
+    if isinstance(record, _GroupRecord):
+        group = ledger.groups.get(record.group_id)
+        return ledger if group is None else _group_changed(ledger, group, record)
     match record:
         case r.GroupAdmitted():
             return _admitted(ledger, record)
-        case r.GroupReady():
-            return _ready(ledger, record)
-        case r.SampleFailed():
-            return _sample_failed(ledger, record)
-        case r.GroupExpired():
-            return _expired(ledger, record)
-        case r.GroupDropped():
-            return _dropped(ledger, record)
         case r.StepCommitted():
             names = {group.group_id for group in record.groups}
             return _committed(ledger, names, record.version)
-        case r.GroupConsumed():
-            return _consumed(ledger, record)
         case r.WeightsPublished() | r.StepCompleted():
             ended = replace(ledger, dropped_in_step=0)
             return _published(ended, record.version, record.at_ms)
@@ -60,9 +57,22 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
 
 
-def _ready(ledger: Ledger, record: r.GroupReady) -> Ledger:
-    group = ledger.groups.get(record.group_id)
-    if group is None or group.ready:
+def _group_changed(ledger: Ledger, group: AdmittedGroup, record: _GroupRecord) -> Ledger:
+    match record:
+        case r.GroupReady():
+            return _ready(ledger, group, record)
+        case r.SampleFailed():
+            return _sample_failed(ledger, group, record)
+        case r.GroupExpired():
+            return _expired(ledger, group, record)
+        case r.GroupDropped():
+            return _dropped(ledger, group, record)
+        case r.GroupConsumed():
+            return _consumed(ledger, group, record)
+
+
+def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger:
+    if group.ready:
         return ledger
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
@@ -70,10 +80,7 @@ def _ready(ledger: Ledger, record: r.GroupReady) -> Ledger:
     return _with_group(ledger, record.group_id, replace(group, ready=True))
 
 
-def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
-    group = ledger.groups.get(record.group_id)
-    if group is None:
-        return ledger
+def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed) -> Ledger:
     known = group.failures.get(record.sample)
     if known is not None and known.attempt >= record.attempt:
         return ledger
@@ -82,19 +89,13 @@ def _sample_failed(ledger: Ledger, record: r.SampleFailed) -> Ledger:
     return _with_group(ledger, record.group_id, replace(group, failures=failures))
 
 
-def _expired(ledger: Ledger, record: r.GroupExpired) -> Ledger:
-    group = ledger.groups.get(record.group_id)
-    if group is None:
-        return ledger
+def _expired(ledger: Ledger, group: AdmittedGroup, record: r.GroupExpired) -> Ledger:
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
     return _with_group(ledger, record.group_id, replace(group, expired=True))
 
 
-def _dropped(ledger: Ledger, record: r.GroupDropped) -> Ledger:
-    group = ledger.groups.get(record.group_id)
-    if group is None:
-        return ledger
+def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Ledger:
     ended = _ended(ledger, [record.group_id], record.at_ms)
     if group.purpose == EVAL:
         return ended
@@ -116,10 +117,9 @@ def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
     return replace(ledger, groups=groups)
 
 
-def _consumed(ledger: Ledger, record: r.GroupConsumed) -> Ledger:
-    group = ledger.groups.get(record.group_id)
+def _consumed(ledger: Ledger, group: AdmittedGroup, record: r.GroupConsumed) -> Ledger:
     # With a commit before it the group ends when the weights are published.
-    if group is None or group.trained_version is not None:
+    if group.trained_version is not None:
         return ledger
     ended = _ended(ledger, [record.group_id], record.at_ms)
     return replace(ended, trained=ledger.trained + 1)

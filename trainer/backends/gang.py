@@ -60,11 +60,10 @@ class GangRank:
         """Return whether this is rank 0."""
         return self.rank == 0
 
-    def send(self, op: Op, messages: Sequence[Arrays] | None = None) -> None:
+    def send(self, op: Op, messages: Sequence[Arrays]) -> None:
         """Send a call to every other rank; `messages` has one for each. For the leader."""
         # The length goes first: gloo receives into a tensor of known size.
-        for rank in range(1, self.ranks):
-            arrays = messages[rank - 1] if messages else {}
+        for rank, arrays in enumerate(messages, 1):
             body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
             dist.send(torch.tensor([op, len(body)]), rank)
             dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), rank)

@@ -14,7 +14,6 @@ from torch import Tensor
 from trainer.backends.losses import LARGEST_LOG_RATIO, Losses, ratio
 
 Reduce = Callable[[Tensor], Tensor]
-_LARGEST = "mismatch_max"
 _SUMS = (
     "tokens",
     "loss",
@@ -31,10 +30,10 @@ _SUMS = (
 
 @dataclass(slots=True)
 class TokenSums:
-    """Sums and maxima over tokens, by name."""
+    """Sums over tokens, by name, and the largest mismatch."""
 
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    largest: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    mismatch_max: float = 0.0
 
     def add_losses(self, losses: Losses, log_ratios_N: Tensor, entropies_N: Tensor) -> None:
         """Add the trained tokens of a micro-batch."""
@@ -56,8 +55,7 @@ class TokenSums:
         self._add("mismatch_tokens", torch.ones_like(distances_N))
         self._add("mismatch", distances_N)
         self._add("mismatch_kl", divergence(differences_N))
-        largest = float(distances_N.max().item())
-        self.largest[_LARGEST] = max(self.largest[_LARGEST], largest)
+        self.mismatch_max = max(self.mismatch_max, float(distances_N.max().item()))
 
     def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
         """Return the sums over all ranks.
@@ -66,9 +64,9 @@ class TokenSums:
         """
         found = TokenSums()
         sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
-        most = largest(torch.tensor([self.largest[_LARGEST]], dtype=torch.float64))
+        most = largest(torch.tensor([self.mismatch_max], dtype=torch.float64))
         found.sums.update(zip(_SUMS, sums.tolist(), strict=True))
-        found.largest[_LARGEST] = most.item()
+        found.mismatch_max = most.item()
         return found
 
     def metrics(self) -> dict[str, float]:
@@ -86,7 +84,7 @@ class TokenSums:
         if measured := sums["mismatch_tokens"]:
             found["mismatch_mean"] = sums["mismatch"] / measured
             found["mismatch_kl"] = sums["mismatch_kl"] / measured
-            found["mismatch_max"] = self.largest[_LARGEST]
+            found["mismatch_max"] = self.mismatch_max
         return found
 
     def _add(self, name: str, values_N: Tensor) -> None:

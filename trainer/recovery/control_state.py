@@ -77,9 +77,8 @@ class ControlState:
         match record:
             case r.GroupAdmitted() if not self._decided(record.group_id):
                 self._admit(record)
-            case r.GroupExpired():
-                if not self._decided(record.group_id):
-                    self.expired.add(record.group_id)
+            case r.GroupExpired() if not self._decided(record.group_id):
+                self.expired.add(record.group_id)
             case r.GroupReady() if record.group_id in self.evaluating:
                 self._end(record.group_id)
             case r.GroupReady() if record.group_id not in self.over:
@@ -109,15 +108,11 @@ class ControlState:
                 [one.step, one.version, one.lineage, dict(one.groups)]
                 for one in self.commits.values()
             ],
-            "skipped": sorted(self.skipped),
             "ready": self.ready,
             "under_way": {
                 name: [one.version, one.deadline_ms] for name, one in self.under_way.items()
             },
-            "evaluating": sorted(self.evaluating),
-            "expired": sorted(self.expired),
-            "over": sorted(self.over),
-            "consumed": sorted(self.consumed),
+            **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
             "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
             "finished": self.finished,
@@ -135,13 +130,9 @@ class ControlState:
             policy=values["policy"],
             offset=values["offset"],
             commits={one.step: one for one in commits},
-            skipped=set(values["skipped"]),
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
-            evaluating=set(values["evaluating"]),
-            expired=set(values["expired"]),
-            over=set(values["over"]),
-            consumed=set(values["consumed"]),
+            **{name: set(values[name]) for name in _SETS},
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
@@ -197,4 +188,5 @@ class ControlState:
         self.expired.discard(group_id)
 
 
+_SETS = ("skipped", "evaluating", "expired", "over", "consumed")
 _PUBLISHED = ("version", "step", "directory", "manifest_sha256")

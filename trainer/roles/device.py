@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from infra.worker.roles import new_incarnation
 from schemas import records as r
@@ -65,32 +66,28 @@ class TrainerDevice:
                 self.backend.release()
             return
         process.roles.acquired()
-        acquired = r.RoleAcquired(
-            at_ms=process.now_ms(),
-            worker=process.roles.worker,
-            incarnation=process.roles.incarnation,
-            role="train",
-            assignment=assignment,
-            version=process.status.version,
-            took_ms=process.now_ms() - began_ms,
-        )
+        change = self._change(began_ms, assignment)
+        acquired = r.RoleAcquired(**change, version=process.status.version)
         _log.info("role train acquired in %d ms", acquired.took_ms)
         self._report(acquired)
 
     def _released(self, free_bytes: int, began_ms: int, assignment: int) -> None:
-        process = self.process
-        process.roles.released()
-        released = r.RoleReleased(
-            at_ms=process.now_ms(),
-            worker=process.roles.worker,
-            incarnation=process.roles.incarnation,
-            role="train",
-            assignment=assignment,
-            free_bytes=free_bytes,
-            took_ms=process.now_ms() - began_ms,
-        )
+        self.process.roles.released()
+        released = r.RoleReleased(**self._change(began_ms, assignment), free_bytes=free_bytes)
         _log.info("role train released in %d ms", released.took_ms)
         self._report(released)
+
+    def _change(self, began_ms: int, assignment: int) -> dict[str, Any]:
+        """Return the fields of both records of a change of role that ends now."""
+        roles, now_ms = self.process.roles, self.process.now_ms()
+        return {
+            "at_ms": now_ms,
+            "worker": roles.worker,
+            "incarnation": roles.incarnation,
+            "role": "train",
+            "assignment": assignment,
+            "took_ms": now_ms - began_ms,
+        }
 
     def _report(self, record: r.RoleAcquired | r.RoleReleased) -> None:
         self.process.send(record)

@@ -1,10 +1,8 @@
-"""Errors between the trainer processes of a gang, and the check that raises them."""
+"""Errors between the trainer processes of a gang."""
 
 from collections.abc import Sequence
 
 from infra.errors import SeamlessFlowError
-from schemas.records import StepStarted
-from trainer.roles.roles import TrainerRoles
 
 
 class GangBroken(SeamlessFlowError):
@@ -37,11 +35,3 @@ class AnotherTrainer(SeamlessFlowError):
             f"a step of lineage {lineage} was committed, this process's is {own}: only one trainer "
             "process may lead (trainer.rank 0) on a topic_prefix"
         )
-
-
-def check_gang(roles: TrainerRoles, started: StepStarted | None, ranks: int) -> None:
-    """Raise `GangBroken` if a rank was lost, `GangMismatch` if `started` is for another size."""
-    if ranks > 1 and roles.broken_by:
-        raise GangBroken(roles.broken_by)
-    if started is not None and len(started.workers) != ranks:
-        raise GangMismatch(started.workers, ranks)

@@ -15,7 +15,7 @@ from infra.kafka.reader_thread import ReaderThread
 from infra.worker.activity import Activity, ActivityAccount
 from schemas.records import Record, StepStarted
 from schemas.topics import CONTROL
-from trainer.roles import gang_errors
+from trainer.roles.gang_errors import GangBroken, GangMismatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
@@ -50,7 +50,11 @@ class TrainerProcess:
 
     def check_gang(self, started: StepStarted | None = None) -> None:
         """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has the wrong size."""
-        gang_errors.check_gang(self.roles, started, self.settings.trainer.ranks)
+        ranks = self.settings.trainer.ranks
+        if ranks > 1 and self.roles.broken_by:
+            raise GangBroken(self.roles.broken_by)
+        if started is not None and len(started.workers) != ranks:
+            raise GangMismatch(started.workers, ranks)
 
     @contextmanager
     def running(self, *readers: ReaderThread) -> Iterator[None]:

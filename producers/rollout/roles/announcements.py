@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.outcomes import Acquired, Loaded, Released
@@ -45,12 +45,15 @@ def heartbeat(
     )
 
 
+def _origin(roles: RolloutRoles, now_ms: int) -> dict[str, Any]:
+    """Return the time and the writer of an event."""
+    return {"at_ms": now_ms, "worker": roles.worker, "incarnation": roles.incarnation}
+
+
 def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
     """Return the record from which on the manager may route turns here."""
     return r.RoleAcquired(
-        at_ms=now_ms,
-        worker=roles.worker,
-        incarnation=roles.incarnation,
+        **_origin(roles, now_ms),
         role="rollout",
         assignment=outcome.move.assignment,
         slot=outcome.move.slot,
@@ -66,9 +69,7 @@ def role_released(
 ) -> r.RoleReleased:
     """Return the record from which on the device's memory is free for another role."""
     return r.RoleReleased(
-        at_ms=now_ms,
-        worker=roles.worker,
-        incarnation=roles.incarnation,
+        **_origin(roles, now_ms),
         role="rollout",
         assignment=outcome.move.assignment,
         free_bytes=outcome.free_bytes,
@@ -80,9 +81,7 @@ def role_released(
 def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.GenerationPaused:
     """Return the record that turns stand still for new weights."""
     return r.GenerationPaused(
-        at_ms=now_ms,
-        worker=roles.worker,
-        incarnation=roles.incarnation,
+        **_origin(roles, now_ms),
         mode="keep",
         running=running,
         reason="weights",
@@ -92,11 +91,9 @@ def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.Gener
 def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
     """Return the record from which on tokens are of the new version."""
     return r.WeightsLoaded(
-        at_ms=now_ms,
+        **_origin(roles, now_ms),
         policy=roles.policy,
         version=outcome.move.weights.version,
-        worker=roles.worker,
-        incarnation=roles.incarnation,
         took_ms=outcome.paused_ms,
     )
 
@@ -104,9 +101,7 @@ def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.Weigh
 def generation_resumed(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
     """Return the record that turns go on."""
     return r.GenerationResumed(
-        at_ms=now_ms,
-        worker=roles.worker,
-        incarnation=roles.incarnation,
+        **_origin(roles, now_ms),
         version=outcome.move.weights.version,
         paused_ms=outcome.paused_ms,
     )

@@ -14,16 +14,8 @@ import httpx
 from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import SamplingParams
 from producers.rollout.engine.errors import EngineError
-from producers.rollout.vllm_engine.protocol import (
-    GENERATE,
-    AnswerInvalid,
-    EventSplitter,
-    RequestRefused,
-    TokenEvent,
-    explanation,
-    generate,
-    token_event,
-)
+from producers.rollout.vllm_engine import protocol
+from producers.rollout.vllm_engine.protocol import TokenEvent
 
 _CONNECT_S = 10.0
 _IDLE_S = 2.0
@@ -100,12 +92,12 @@ class VllmClient:
 
     async def probe(self) -> None:
         """Sample one token. Raises `ServerFailed`, at once for a model that vLLM cannot run."""
-        body = generate("probe", [0], 0, 1, SamplingParams(1), "probe")
+        body = protocol.generate("probe", [0], 0, 1, SamplingParams(1), "probe")
         try:
             async with self.generate(body, 0) as answer:
                 async for _ in answer:
                     pass
-        except (RequestRefused, AnswerInvalid) as error:
+        except (protocol.RequestRefused, protocol.AnswerInvalid) as error:
             raise ServerFailed("the probe", str(error)) from error
 
     async def health(self) -> None:
@@ -123,13 +115,13 @@ class VllmClient:
         """
         try:
             async with self._http.stream(
-                "POST", GENERATE, content=body, headers=_JSON, timeout=self._stream_timeout
+                "POST", protocol.GENERATE, content=body, headers=_JSON, timeout=self._stream_timeout
             ) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise _error(GENERATE, response, await response.aread())
+                    raise _error(protocol.GENERATE, response, await response.aread())
                 yield _token_events(response, top)
         except httpx.HTTPError as error:
-            raise ServerFailed(GENERATE, f"{type(error).__name__} {error}") from error
+            raise ServerFailed(protocol.GENERATE, f"{type(error).__name__} {error}") from error
 
     async def _call(
         self,
@@ -143,19 +135,19 @@ class VllmClient:
         except httpx.HTTPError as error:
             raise ServerFailed(path, f"{type(error).__name__} {error}") from error
         if response.status_code != httpx.codes.OK:
-            raise ServerFailed(path, explanation(response.status_code, response.content))
+            raise ServerFailed(path, protocol.explanation(response.status_code, response.content))
         return response
 
 
 async def _token_events(response: httpx.Response, top: int) -> AsyncIterator[list[TokenEvent]]:
-    splitter = EventSplitter()
+    splitter = protocol.EventSplitter()
     async for data in response.aiter_raw():
-        if events := [token_event(event, top) for event in splitter.feed(data)]:
+        if events := [protocol.token_event(event, top) for event in splitter.feed(data)]:
             yield events
 
 
 def _error(path: str, response: httpx.Response, body: bytes) -> SeamlessFlowError:
-    reason = explanation(response.status_code, body)
+    reason = protocol.explanation(response.status_code, body)
     if response.is_client_error:
-        return RequestRefused(reason)
+        return protocol.RequestRefused(reason)
     return ServerFailed(path, reason)

@@ -51,25 +51,21 @@ class VllmEngine:
         self._settings = settings
         self._capacity = capacity
         self._model = model
-        self._server: VllmServer | None = None
+        self.server: VllmServer | None = None
+        """The child process, or None if the server was not started here."""
         self._kept = log_file.with_suffix(".model")
         if settings.url is None:
             keep(directory, self._kept)
-            self._server = VllmServer(settings, capacity, self._kept, log_file)
+            self.server = VllmServer(settings, capacity, self._kept, log_file)
         self._thread = EventLoopThread("vllm-engine", settings.call_timeout_s)
         try:
-            if self._server is not None:
-                self._server.await_ready()
+            if self.server is not None:
+                self.server.await_ready()
             self._loop = self._thread.ask("start", lambda: self._start(directory, version))
         except BaseException:  # also Ctrl-C: no server may be left behind
             self._thread.close(_nothing)
             self._stop_server()
             raise
-
-    @property
-    def server(self) -> VllmServer | None:
-        """The child process, or None if the server was not started here."""
-        return self._server
 
     @property
     def logprob_tolerance(self) -> float:
@@ -138,7 +134,7 @@ class VllmEngine:
 
     async def _start(self, directory: Path, version: int) -> VllmLoop:
         """Make the server serve the version and sample one token. On the event loop."""
-        settings, server = self._settings, self._server
+        settings, server = self._settings, self.server
         url = server.url if server else settings.url or ""
         client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
         try:
@@ -163,8 +159,8 @@ class VllmEngine:
         await self._loop.stop()
 
     def _stop_server(self) -> None:
-        if self._server is not None:
-            self._server.stop()
+        if self.server is not None:
+            self.server.stop()
             shutil.rmtree(self._kept, ignore_errors=True)
 
 
