@@ -156,6 +156,16 @@ class RolloutSystem:
         assignment = self.assign(name, "rollout", slot, incarnation)
         return self.wait(r.RoleAcquired, lambda got: got.assignment == assignment)
 
+    def publish_unread(self, name: str, version: int) -> None:
+        """Publish weights for a worker whose engine does not read them."""
+        self.publish(f"policy-{name}", version, Path("nowhere"), "none")
+
+    def serve_scripted(self, name: str, slot: int, script: dict[str, object]) -> r.RoleAcquired:
+        """Start a worker with a script; return its role."""
+        self.publish_unread(name, 0)
+        self.start(name, f"policy-{name}", engine="scripted", scripted=script)
+        return self.serve(name, slot)
+
     def generate(
         self,
         role: r.RoleAcquired,

@@ -23,6 +23,7 @@ from producers.agents.runner import serve
 from producers.agents.settings import AgentsSettings
 from schemas.records import Task
 from schemas.topics import TASKS
+from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import ScriptedGateway, on_uvloop
 
 GROUP = "agents"
@@ -66,8 +67,7 @@ def issue(kafka: KafkaSettings, groups: Sequence[str]) -> None:
 
 def a_task(sample: int, group: str = "run-1") -> Task:
     now = round(time.time() * 1000)
-    return Task(
-        policy="policy",
+    return task(
         group_id=group,
         sample=sample,
         payload=orjson.dumps({"n": sample}),

@@ -1,8 +1,6 @@
 """The rollout worker with the scripted engine on a real broker."""
 
 import logging
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -12,27 +10,14 @@ import xxhash
 from infra.clock import now_ms
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
-from infra.settings import KafkaSettings
-from producers.rollout.engine.contract import Engine
-from producers.rollout.probe.answers import EngineProbeFailed
-from producers.rollout.process import EngineBroke
-from producers.rollout.roles.moves import PublishedWeights
-from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import Script
-from producers.rollout.turns.message_parser import MessageParser
 from schemas import records as r
-from schemas.tokens import pack, unpack
+from schemas.tokens import unpack
 from schemas.topics import CONTROL, PROMPTS
 from seamlessflow.demo.task import LOOKUP
-from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.builders.engines.broken import Altered, of_another_version
 from tests.builders.records import control
 from tests.builders.records.prompts import cancel
 from tests.builders.rollout.rollout_system import (
-    DEADLINE_S,
-    OTHER_PARTITION,
     RolloutSystem,
-    rollout_system,
 )
 
 pytestmark = pytest.mark.kafka
@@ -44,36 +29,10 @@ CALL = (
 SLOWLY = {"text": "code 3", "tokens": 400, "tokens_per_second": 200}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("tokenizer")
-    make_tokenizer(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def system(broker: KafkaSettings, tokenizer: Path) -> Iterator[RolloutSystem]:
-    with rollout_system(broker, tokenizer) as made:
-        yield made
-
-
-def scripted(
-    system: RolloutSystem, name: str, slot: int, script: dict[str, object]
-) -> r.RoleAcquired:
-    """Start a worker with a script; return its role."""
-    publish(system, name, 0)
-    system.start(name, f"policy-{name}", engine="scripted", scripted=script)
-    return system.serve(name, slot)
-
-
-def publish(system: RolloutSystem, name: str, version: int) -> None:
-    system.publish(f"policy-{name}", version, Path("nowhere"), "none")
-
-
 def test_a_turn_is_sampled_parsed_and_written_with_its_trace(
     system: RolloutSystem, tokenizer: Path
 ) -> None:
-    role = scripted(system, "one", 1, AT_ONCE)
+    role = system.serve_scripted("one", 1, AT_ONCE)
     trace = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     asked = system.generate(role, "t-one", headers=trace)
     done = system.completed("t-one")
@@ -90,7 +49,7 @@ def test_a_turn_is_sampled_parsed_and_written_with_its_trace(
 
 
 def test_a_streamed_turn_comes_in_pieces_that_are_the_message(system: RolloutSystem) -> None:
-    role = scripted(system, "streams", 2, SLOWLY | {"tokens": 60})
+    role = system.serve_scripted("streams", 2, SLOWLY | {"tokens": 60})
     system.generate(role, "t-streams", stream=True)
     done = system.completed("t-streams")
     pieces = [record for record in system.outputs("t-streams") if record != done]
@@ -106,7 +65,7 @@ def test_a_streamed_turn_comes_in_pieces_that_are_the_message(system: RolloutSys
 
 
 def test_what_is_not_meant_for_it_is_ignored(system: RolloutSystem) -> None:
-    role = scripted(system, "ignores", 3, AT_ONCE)
+    role = system.serve_scripted("ignores", 3, AT_ONCE)
     system.generate(role, "t-newest", epoch=4)
     system.generate(role, "t-other-worker", worker="another")
     system.generate(role, "t-earlier-incarnation", incarnation="an earlier one")
@@ -123,7 +82,7 @@ def test_what_is_not_meant_for_it_is_ignored(system: RolloutSystem) -> None:
 
 
 def test_a_cancelled_turn_hands_its_tokens_back(system: RolloutSystem) -> None:
-    role = scripted(system, "cancels", 4, SLOWLY)
+    role = system.serve_scripted("cancels", 4, SLOWLY)
     asked = system.generate(role, "t-cancelled", stream=True)
     system.progressed("t-cancelled", 1)
     asked_to_stop = cancel(
@@ -140,7 +99,7 @@ def test_the_device_goes_to_the_trainer_and_comes_back(
     system: RolloutSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    role = scripted(system, "shares", 6, SLOWLY)
+    role = system.serve_scripted("shares", 6, SLOWLY)
     system.generate(role, "t-preempted", stream=True)
     system.progressed("t-preempted", 1)
     assignment = system.assign("shares", "train")
@@ -173,10 +132,10 @@ def test_the_device_goes_to_the_trainer_and_comes_back(
 def test_new_weights_in_the_middle_of_a_turn_show_in_its_version_spans(
     system: RolloutSystem,
 ) -> None:
-    role = scripted(system, "updates", 7, SLOWLY)
+    role = system.serve_scripted("updates", 7, SLOWLY)
     system.generate(role, "t-updated", stream=True)
     system.progressed("t-updated", 10)
-    publish(system, "updates", 1)
+    system.publish_unread("updates", 1)
     system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "updates")
     system.completed("t-updated")
     versions = [
@@ -196,67 +155,8 @@ def test_new_weights_in_the_middle_of_a_turn_show_in_its_version_spans(
     assert [name for name in said if name in order] == order
 
 
-def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(system: RolloutSystem) -> None:
-    role = scripted(system, "returns", 8, SLOWLY)
-    system.generate(role, "t-lost", stream=True)
-    system.progressed("t-lost", 1)
-    lost = control.lost("returns", incarnation=role.incarnation, at_ms=now_ms())
-    system.producer.send(CONTROL.name, lost, partition=0)
-    incarnation = system.incarnation("returns", other_than=role.incarnation)
-    again = system.serve("returns", 8, incarnation)
-    assert again.incarnation == incarnation
-    system.generate(again, "t-returned", sampling=r.Sampling(max_tokens=3))
-    assert system.completed("t-returned").incarnation == incarnation
-
-
-class Breaking:
-    """Engines that break at the twentieth token."""
-
-    def verify(self, weights: PublishedWeights) -> None:
-        pass
-
-    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        return ScriptedEngine(Script(pack([65]), 400, tokens_per_second=400.0, breaks_at=20))
-
-
-def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(system: RolloutSystem) -> None:
-    publish(system, "breaks", 0)
-    worker = system.start("breaks", "policy-breaks", Breaking())
-    role = system.serve("breaks", 9)
-    system.generate(role, "t-broken", stream=True)
-    assert system.interrupted("t-broken").reason == "engine_failed"
-    worker.join()
-    assert isinstance(worker.error, EngineBroke)
-    assert "ArithmeticError" in str(worker.error)
-    system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("breaks", "failed"))
-
-
-class Untrue:
-    """Engines that sample under another version than was loaded."""
-
-    def verify(self, weights: PublishedWeights) -> None:
-        pass
-
-    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        return Altered(ScriptedEngine(Script(pack([65]), 400)), of_another_version)
-
-
-def test_an_engine_that_fails_its_probe_never_gets_the_role(system: RolloutSystem) -> None:
-    publish(system, "untrue", 0)
-    worker = system.start("untrue", "policy-untrue", Untrue())
-    system.assign("untrue", "rollout", 12)
-    worker.join()
-    assert isinstance(worker.error, EngineProbeFailed)
-    assert (worker.error.field, worker.error.expected, worker.error.got) == ("version", 0, 9)
-    system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("untrue", "failed"))
-    assert not any(
-        isinstance(item.record, r.RoleAcquired) and item.record.worker == "untrue"
-        for item in system.log
-    )
-
-
 def test_a_raw_turn_is_answered_by_its_text(system: RolloutSystem, tokenizer: Path) -> None:
-    role = scripted(system, "raw", 13, {"text": " <think> 3\n", "tokens": 20})
+    role = system.serve_scripted("raw", 13, {"text": " <think> 3\n", "tokens": 20})
     system.generate(role, "t-raw", raw=True, stream=True)
     done = system.completed("t-raw")
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
@@ -274,7 +174,7 @@ def test_a_forced_call_is_one_message_with_its_beginning(
     beginning = renderer.forced_call(prompt, messages, [LOOKUP], "lookup")
     rest = CALL[len(renderer.decode(beginning)) :]
     tokens = len(renderer.encode(rest)) // 4
-    role = scripted(system, "forced", 14, {"text": rest, "tokens": tokens})
+    role = system.serve_scripted("forced", 14, {"text": rest, "tokens": tokens})
     forced = unpack(beginning)
     system.generate(
         role,
@@ -289,55 +189,3 @@ def test_a_forced_call_is_one_message_with_its_beginning(
     assert done.prompt_length == len(prompt) // 4 + len(forced)
     (call,) = orjson.loads(done.message)["tool_calls"]
     assert call["function"] == {"name": "lookup", "arguments": '{"key": 3}'}
-
-
-def test_a_record_that_is_lost_ends_its_dispatch_and_nothing_else(
-    broker: KafkaSettings, tokenizer: Path
-) -> None:
-    with rollout_system(broker, tokenizer, max_record_bytes=2_000) as small:
-        role = scripted(small, "loses", 1, {"text": "code 3", "tokens": 1_000})
-        large = r.Sampling(max_tokens=500)
-        small.generate(role, "t-large", sampling=large, partition=OTHER_PARTITION)
-        small.generate(role, "t-small", sampling=r.Sampling(max_tokens=5))
-        small.completed("t-small")
-        assert small.outputs("t-large") == []
-
-
-def test_the_process_killed_leaves_whole_records_and_a_successor_goes_on(
-    system: RolloutSystem,
-) -> None:
-    publish(system, "dies", 0)
-    script = orjson.dumps(SLOWLY).decode()
-    process = system.start_process("dies", "policy-dies", engine="scripted", scripted=script)
-    role = system.serve("dies", 10)
-    system.generate(role, "t-orphan", stream=True)
-    system.progressed("t-orphan", 20)
-    process.kill()
-    process.wait(DEADLINE_S)
-
-    system.start("dies", "policy-dies", engine="scripted", scripted=SLOWLY)
-    incarnation = system.incarnation("dies", other_than=role.incarnation)
-    again = system.serve("dies", 10, incarnation)
-    written = system.outputs("t-orphan")
-    ids = b""
-    for record in written:
-        assert isinstance(record, r.TurnProgressed)
-        assert record.token_offset == len(ids) // 4
-        ids += record.token_ids
-    system.generate(again, "t-orphan", dispatch=2, completion_ids=ids)
-    done = system.completed("t-orphan")
-    assert (done.dispatch, done.token_offset) == (2, len(ids) // 4)
-
-
-def test_the_process_asked_to_end_hands_its_turns_back(system: RolloutSystem) -> None:
-    publish(system, "ends", 0)
-    script = orjson.dumps(SLOWLY).decode()
-    process = system.start_process("ends", "policy-ends", engine="scripted", scripted=script)
-    role = system.serve("ends", 11)
-    system.generate(role, "t-shutdown", stream=True)
-    system.progressed("t-shutdown", 1)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(DEADLINE_S) == 0
-    assert system.interrupted("t-shutdown").reason == "shutdown"
-    released = system.wait(r.RoleReleased, lambda gone: gone.worker == "ends")
-    assert released.handed_back == 1

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,15 +14,15 @@ from infra.kafka.producer import TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
 from infra.ports import free_port
-from infra.settings import KafkaSettings, TelemetrySettings
-from infra.telemetry.tracing import telemetry
+from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
 from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.records import control
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S, ScriptedScheduler, environment
-from trainer.bootstrap import build
 from trainer.recovery.resume import surviving
 from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
 from trainer.settings import TrainerSettings
@@ -70,39 +69,12 @@ def scheduler(log: KafkaSettings) -> Iterator[ScriptedScheduler]:
     scheduler.close()
 
 
-class Running:
-    """A trainer in a thread of the test."""
-
-    def __init__(self, settings: TrainerSettings) -> None:
-        self._stop = threading.Event()
-        self.error: BaseException | None = None
-        self._settings = settings
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join(TIMEOUT_S)
-        if self.error is not None:
-            raise self.error
-        assert not self._thread.is_alive()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self.join()
-
-    def _run(self) -> None:
-        try:
-            build(self._settings, telemetry(TelemetrySettings(), "trainer", "w")).run(self._stop)
-        except BaseException as error:
-            self.error = error
-
-
 def started(
     monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings, model: Path, data: Path, **more: object
-) -> Running:
+) -> RunningTrainer:
     for name, value in environment(kafka, model, data, **more).items():
         monkeypatch.setenv(name, value)
-    return Running(TrainerSettings())
+    return RunningTrainer(TrainerSettings())
 
 
 def test_a_recorded_topic_is_learned_from_to_the_last_step(
@@ -265,9 +237,8 @@ def test_two_trainer_processes_train_as_a_gang(
     assert [one.version for one in completed] == [1, 2, 3]
     assert completed[0].metrics["mismatch_max"] < 1e-4
     assert {one.worker for one in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
-    assert bandit_return(Path(scheduler.of(r.WeightsPublished)[-1].directory)) > bandit_return(
-        model
-    )
+    last = Path(scheduler.of(r.WeightsPublished)[-1].directory)
+    assert bandit_return(last) > bandit_return(model)
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
 
 
@@ -280,7 +251,7 @@ def test_a_second_leader_on_the_same_log_ends_with_an_error(
 ) -> None:
     running = started(monkeypatch, log, model, tmp_path)
     scheduler.wait_for_count(r.RoleAcquired, 1)
-    scheduler.send(r.StepCommitted(at_ms=0, step=0, lineage="another", version=1))
+    scheduler.send(control.committed(lineage="another"))
     with pytest.raises(AnotherTrainer, match="another"):
         running.join()
     assert scheduler.of(r.WorkerHeartbeat)[-1].worker == "w"
