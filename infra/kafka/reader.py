@@ -41,6 +41,14 @@ _NO_LEADER_YET = {
 }
 """Errors of a topic that was created a moment ago, or of a broker that has just restarted."""
 _NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+_NO_COORDINATOR_YET = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+}
+"""Errors of a cluster that has just started, or that moves the group's coordinator.
+`KafkaError.retriable` knows them for transactions only."""
 _ASK_S = 5.0
 """Longest single request: signals are handled between two of them."""
 _TOPIC_PATIENCE_S = 4.0
@@ -147,7 +155,7 @@ class Reader:
         return received
 
     def committed(
-        self, partitions: Sequence[Partition], timeout_s: float = 10
+        self, partitions: Sequence[Partition], timeout_s: float = 30
     ) -> dict[Partition, tuple[int, str]]:
         """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
@@ -157,11 +165,12 @@ class Reader:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                found = self._consumer.committed(asked, timeout_s)
+                found = self._consumer.committed(asked, min(_ASK_S, timeout_s))
                 break
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
-                if not reason.retriable() or time.monotonic() > deadline:
+                passing = reason.code() in _NO_COORDINATOR_YET | _NO_ANSWER
+                if not passing or time.monotonic() > deadline:
                     servers = self._settings.bootstrap_servers
                     raise KafkaUnavailable(servers, timeout_s, reason.str()) from error
             time.sleep(_POLL_S)
