@@ -81,7 +81,7 @@ class CancelGeneration(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CancelTurn(Record):
-    """Command: nobody waits for this turn any more."""
+    """Command: no client waits for this turn any more."""
 
     command_id: str
     session_id: str
@@ -783,7 +783,7 @@ class Trajectory(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnCancelled(Record):
-    """Event: a turn was ended because nobody waits for it."""
+    """Event: a turn was ended because no client waits for it."""
 
     session_id: str
     epoch: int

@@ -31,7 +31,7 @@ class Follower:
     started: r.StepStarted | None = None
     """The newest start of a step that this rank has not followed yet."""
     finished: bool = False
-    """Whether the last step of the run is on `control`."""
+    """True if the last step of the run is on `control`."""
 
     def run(self, stop: threading.Event) -> None:
         """Run until the run is finished or `stop` is set.

@@ -24,7 +24,7 @@ class Bridge:
         self.from_tail = probes.bridge_needs_only_tail(
             self._try, prompts, template.from_last_stop, samples
         )
-        """Whether a bridge needs only the last turn of a prompt."""
+        """True if a bridge needs only the last turn of a prompt."""
 
     def tail(self, prompt: bytes) -> bytes:
         """Return the part of a prompt that `suffix` reads."""

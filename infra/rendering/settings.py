@@ -37,7 +37,7 @@ class RendererSettings:
     """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ..."""
 
     thinking_retention: ThinkingRetention | None = None
-    """Whether earlier thinking stays when a new user message comes.
+    """Rule for earlier thinking when a new user message comes.
 
     None: as in the model's own template. `tool_cycle`: a new user message removes it, so the
     trajectory forks there. `all`: it stays, so one session remains one chain, but the policy then

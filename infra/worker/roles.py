@@ -25,9 +25,9 @@ class WorkerRoles:
     held: RoleAssigned | None = None
     """The assignment whose role the process has."""
     leaving: bool = False
-    """Whether the role is to be given up."""
+    """True if the role must be given up."""
     lost: bool = False
-    """Whether the scheduler counts this incarnation as lost."""
+    """True if the scheduler counts this incarnation as lost."""
 
     @property
     def assignment(self) -> int:

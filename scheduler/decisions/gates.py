@@ -8,7 +8,7 @@ the gang's size. A change that a ready batch needs is never held up here. Called
 from scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
-"""How long a worker stays for a batch that is complete, before any switch was measured."""
+"""Time a worker stays for a batch that is complete, before any switch was measured."""
 
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:

@@ -28,11 +28,13 @@ RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
 def docstrings(path: Path) -> list[tuple[int, str]]:
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    """Line and text of each docstring, those under an attribute or a constant too."""
     return [
-        (getattr(node, "lineno", 1), text)
+        (node.lineno, node.value.value.strip())
         for node in ast.walk(parsed(path))
-        if isinstance(node, documented) and (text := ast.get_docstring(node))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     ]
 
 

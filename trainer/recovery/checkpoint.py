@@ -39,7 +39,7 @@ class Checkpoint:
     epoch: int
     """Epoch of the newest scheduler on `control`."""
     rollout_holds: bool
-    """Whether the worker's rollout process had the device."""
+    """True if the worker's rollout process had the device."""
     log: str = ""
     """Cluster and topic prefix that the offsets belong to."""
     directory: Path | None = None

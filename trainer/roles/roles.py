@@ -21,7 +21,7 @@ class TrainerRoles(WorkerRoles):
     """State of a trainer process as far as its role is concerned."""
 
     rollout_holds: bool = False
-    """Whether the worker's rollout process holds the device."""
+    """True if the worker's rollout process holds the device."""
     gang: dict[str, str] = field(default_factory=dict)
     """Incarnations of all trainer processes of the newest gang, by worker."""
     gang_epoch: int = 0

@@ -32,7 +32,7 @@ class FirstWeights:
 
     published: Published
     new: bool
-    """Whether they must still be announced on `control`."""
+    """True if they must still be announced on `control`."""
     resume: Resume
 
 
