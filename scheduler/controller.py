@@ -85,8 +85,9 @@ class Controller:
 
     def _claim(self, stopped: Callable[[], bool]) -> bool:
         """Claim epochs until a claim is the first of its epoch; return False if stopped before."""
+        standby_ms = milliseconds(self._settings.scheduler.standby_s)
         while not stopped():
-            if not self._leader_is_absent():
+            if self._journal.leader_absent_ms < standby_ms:
                 self._journal.poll(TICK_S)
                 continue
             self.epoch = self._journal.view.state.epoch + 1
@@ -103,10 +104,6 @@ class Controller:
                 ready(_log, "%s acts as of epoch %d", self.name, self.epoch)
                 return True
         return False
-
-    def _leader_is_absent(self) -> bool:
-        standby_ms = milliseconds(self._settings.scheduler.standby_s)
-        return self._journal.leader_absent_ms >= standby_ms
 
     def _check_claim(self) -> None:
         present = self._journal.view.state

@@ -18,7 +18,7 @@ from infra.telemetry.tracing import Telemetry
 from infra.worker.activity import ActivityAccount
 from infra.worker.roles import new_incarnation
 from schemas.topics import TRAJECTORIES
-from trainer.backends.backend import Backend, UnknownChoice
+from trainer.backends.backend import UnknownChoice
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.advantages import ESTIMATORS
@@ -62,15 +62,17 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     process, control_state = _process(settings, found), found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
-    backend = _backend(settings)
+    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
+    backend = kind(settings.policy.model, settings.trainer)
     backend.load(found.directory, found.origin.version)
     first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
     announce(first, publication, process.producer, now_ms())
     # Followers return from `follow` now, and no rank keeps its device before it has the role.
     backend.rest()
     backend.release()
-    policy, limits = settings.run.policy, _limits(settings)
-    dataloader = Dataloader(first.resume, control_state, policy, rules, limits, now_ms())
+    run, pacing = settings.run, settings.pacing
+    limits = BatchLimits(run.groups_per_step, run.lag, pacing.refill, settings.window)
+    dataloader = Dataloader(first.resume, control_state, run.policy, rules, limits, now_ms())
     runner = StepRunner(settings, backend, publication, process.producer, telemetry, now_ms)
     reports = Reports(settings.trainer, open_sinks(settings))
     return Loop(
@@ -144,11 +146,6 @@ def _rules(settings: TrainerSettings) -> BatchRules:
     return BatchRules(estimator, trainer.filters, trainer.on_stale, settings.run.lag)
 
 
-def _limits(settings: TrainerSettings) -> BatchLimits:
-    run = settings.run
-    return BatchLimits(run.groups_per_step, run.lag, settings.pacing.refill, settings.window)
-
-
 def _log_resume(resume: Resume) -> None:
     if resume.origin.step or resume.again:
         _log.info(
@@ -157,8 +154,3 @@ def _log_resume(resume: Resume) -> None:
             resume.origin.version,
             len(resume.again),
         )
-
-
-def _backend(settings: TrainerSettings) -> Backend:
-    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
-    return kind(settings.policy.model, settings.trainer)

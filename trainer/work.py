@@ -16,28 +16,27 @@ class Work:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "trainer work")
-        self._running: Future[Any] | None = None
-        self._after: Callable[[Any], None] | None = None
+        self._pending: tuple[Future[Any], Callable[[Any], None]] | None = None
 
     @property
     def idle(self) -> bool:
         """Return whether no piece is under way."""
-        return self._running is None
+        return self._pending is None
 
     def begin(self, work: Callable[[], T], after: Callable[[T], None]) -> None:
         """Run `work` in the work thread; `collect` or `finish` call `after` with its result."""
-        self._running, self._after = self._pool.submit(work), after
+        self._pending = self._pool.submit(work), after
 
     def collect(self) -> bool:
         """Collect a finished piece; return whether none is under way then. Raise its error."""
-        if self._running is not None and self._running.done():
+        if self._pending is not None and self._pending[0].done():
             self._collect_result()
         return self.idle
 
     def finish(self) -> None:
         """Wait for the piece under way. Raise its error."""
         # What follows from a piece may begin another one.
-        while self._running is not None:
+        while self._pending is not None:
             self._collect_result()
 
     def close(self) -> None:
@@ -45,9 +44,9 @@ class Work:
         self._pool.shutdown(cancel_futures=True)
 
     def _collect_result(self) -> None:
-        running, after = self._running, self._after
-        if running is not None and after is not None:
+        if self._pending is not None:
+            running, after = self._pending
             result = running.result()
             # Before `after`, which may begin the next piece.
-            self._running, self._after = None, None
+            self._pending = None
             after(result)

@@ -36,23 +36,20 @@ def lost(
 
 def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerJoined]:
     """Return the live processes that are not members yet."""
-    found = []
-    for (name, process), latest in fleet.heartbeats.items():
-        worker = state.workers.get(name)
-        counted = worker is not None and process in worker.processes
-        # A replaced incarnation is lost first; the new one joins once that was read back.
-        if not counted and latest.alive(now_ms, timeout_ms):
-            found.append(
-                WorkerJoined(
-                    epoch=state.epoch,
-                    at_ms=now_ms,
-                    worker=name,
-                    incarnation=latest.heartbeat.incarnation,
-                    process=process,
-                    tags=latest.heartbeat.tags,
-                )
-            )
-    return found
+    members = {(name, process) for name, of in state.workers.items() for process in of.processes}
+    # A replaced incarnation is lost first; the new one joins once that was read back.
+    return [
+        WorkerJoined(
+            epoch=state.epoch,
+            at_ms=now_ms,
+            worker=name,
+            incarnation=latest.heartbeat.incarnation,
+            process=process,
+            tags=latest.heartbeat.tags,
+        )
+        for (name, process), latest in fleet.heartbeats.items()
+        if (name, process) not in members and latest.alive(now_ms, timeout_ms)
+    ]
 
 
 def _reason_lost(

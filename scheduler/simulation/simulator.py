@@ -91,9 +91,8 @@ class Simulation:
 
     def append(self, record: Record) -> None:
         """Append a record to `control`; scheduler, workers and trainer read it at once."""
-        if isinstance(
-            record, r.StepCompleted
-        ):  # costs are folded at the step, so usage comes first
+        # Costs are folded at the step, so usage comes first.
+        if isinstance(record, r.StepCompleted):
             self._append_usage(record.at_ms)
         self._log.append(record)
         self._view = replace(self._view, state=state.apply(self._view.state, record))

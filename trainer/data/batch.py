@@ -109,13 +109,9 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     Advantages are computed over all its sessions, whether or not any of their tokens is trained.
     """
     returns = group.returns()
-    advantage_of = dict(
-        zip(
-            (session.source.session_id for session in group.sessions),
-            rules.estimator(np.asarray(returns)).tolist(),
-            strict=True,
-        )
-    )
+    names = (session.source.session_id for session in group.sessions)
+    values = rules.estimator(np.asarray(returns)).tolist()
+    advantage_of = dict(zip(names, values, strict=True))
     chains = [chain for session in group.sessions for chain in session.chains]
     screened = _screened(chains, clock, rules)
     dropped = _dropped(group, chains, screened, rules)
@@ -134,6 +130,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
     returns = np.array([value for one in groups for value in one.group.returns()])
     spread = [float(np.std(one.group.returns())) for one in groups]
     masked = _masked(groups)
+    filtered = Counter(one.filtered for one in groups if one.filtered)
     found = {
         "groups": len(groups),
         "sessions": len(returns),
@@ -142,7 +139,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         "tokens_trained": batch.trained(),
         "tokens_masked": sum(masked.values()),
         "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
-        **{f"filtered/{name}": n / len(groups) for name, n in _filtered(groups).items()},
+        **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
     }
     return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
@@ -174,10 +171,6 @@ def _why(rule: str, group: Group) -> str:
 def _age(group: Group, clock: StepClock) -> int:
     version = group.version_min()
     return clock.now + 1 if version is None else clock.age(version)
-
-
-def _filtered(groups: Sequence[Prepared]) -> Counter[str]:
-    return Counter(one.filtered for one in groups if one.filtered)
 
 
 def _masked(groups: Sequence[Prepared]) -> Counter[str]:

@@ -188,19 +188,15 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
     return versions_T
 
 
-def _of_other_policies(trajectory: Trajectory, policy: str) -> Bools | None:
-    others = [node for node in trajectory.nodes if (node.policy or trajectory.policy) != policy]
-    if not others:
-        return None
+def _of_other_policies(trajectory: Trajectory, policy: str) -> Bools:
     foreign_T = np.zeros(len(trajectory.loss_mask), np.bool_)
-    for node in others:
-        foreign_T[node.start : node.start + node.length] = True
+    for node in trajectory.nodes:
+        if (node.policy or trajectory.policy) != policy:
+            foreign_T[node.start : node.start + node.length] = True
     return foreign_T
 
 
-def _mask(tokens: Tokens, reason: str, masked_T: Bools | None, counts: Counter[str]) -> None:
-    if masked_T is None:
-        return
+def _mask(tokens: Tokens, reason: str, masked_T: Bools, counts: Counter[str]) -> None:
     if count := int(np.count_nonzero(tokens.trained_T & masked_T)):
         counts[reason] += count
         tokens.trained_T[masked_T] = False

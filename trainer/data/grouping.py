@@ -104,14 +104,9 @@ class Grouping:
 
     def held(self) -> list[SessionSource]:
         """Return the sessions of groups that are not over; a restart must read them again."""
-        groups = [*self._open, *self.ready]
-        return [session.source for group in groups for session in self._held_of(group)]
-
-    def _held_of(self, group_id: str) -> Iterable[ValidSession]:
-        if group_id in self.ready:
-            return self.ready[group_id].sessions
-        group = self._open.get(group_id)
-        return group.by_sample.values() if group else ()
+        sessions = [one for group in self._open.values() for one in group.by_sample.values()]
+        sessions += [session for one in self.ready.values() for session in one.sessions]
+        return [session.source for session in sessions]
 
     def _reason_to_ignore(self, source: SessionSource) -> str:
         """Return the reason to ignore a session, or an empty string."""

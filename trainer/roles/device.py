@@ -26,15 +26,11 @@ class TrainerDevice:
         self.rest()
         match self.process.roles.due():
             case "acquire":
-                began_ms, assignment = self._begin_move()
-                self.process.work.begin(
-                    self.backend.acquire, lambda _: self._acquired(began_ms, assignment)
-                )
+                move = self._begin_move()
+                self.process.work.begin(self.backend.acquire, lambda _: self._acquired(*move))
             case "release":
-                began_ms, assignment = self._begin_move()
-                self.process.work.begin(
-                    self.backend.release, lambda free: self._released(free, began_ms, assignment)
-                )
+                move = self._begin_move()
+                self.process.work.begin(self.backend.release, lambda n: self._released(n, *move))
             case "rejoin":
                 self.process.roles.rejoined(new_incarnation())
                 self.process.heartbeat.send()

@@ -172,11 +172,8 @@ class Dataloader:
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
     def _waits(self, clock: StepClock, now_ms: int) -> bool:
-        if self._rules.on_stale != "wait":
-            return False
-        return bool(
-            awaited(self._control_state.under_way, clock, self._rules.max_staleness, now_ms)
-        )
+        under_way, limit = self._control_state.under_way, self._rules.max_staleness
+        return self._rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
 
     def _give_up(self, prepared: Prepared, now_ms: int) -> Record:
         reason, detail = prepared.dropped or ("filtered", prepared.filtered)
