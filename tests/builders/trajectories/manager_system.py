@@ -158,7 +158,7 @@ class ManagerSystem:
             "body_hash": body,
             **more,
         }
-        command = r.RequestTurn(**_sent(session_id), messages=tuple(messages), **fields)
+        command = commands.request_turn(**_sent(session_id), messages=tuple(messages), **fields)
         self.command(command)
         return command
 

@@ -16,7 +16,8 @@ from infra.clock import now_ms
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.builders.records import control
-from tests.integration.scheduler.doubles import FakeWorker, Log
+from tests.builders.scheduler.control_log import ControlLog
+from tests.builders.scheduler.fake_worker import FakeWorker
 from tests.waiting import until
 
 END_S = 60.0
@@ -63,7 +64,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
     tmp_path: Path,
 ) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
-        log, port = Log(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
+        log, port = ControlLog(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
         worker = FakeWorker(broker.settings, "a", ("rollout", "train"))
         with scheduler(broker.settings, tmp_path) as running:
             until(lambda: "acts as of epoch 1" in running.words, "the claim")
@@ -86,7 +87,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
 @pytest.mark.slow
 def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
-        Log(broker.settings).close()
+        ControlLog(broker.settings).close()
         with scheduler(broker.settings, tmp_path) as running:
             running.says("acts as of epoch 1")
             broker.stop()

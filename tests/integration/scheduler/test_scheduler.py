@@ -18,12 +18,13 @@ from scheduler.controller import Superseded, serve
 from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
 from schemas import records as r
 from tests.builders.records import control
-from tests.integration.scheduler.doubles import LIMIT_S, FakeWorker, Log
+from tests.builders.scheduler.control_log import LIMIT_S, ControlLog
+from tests.builders.scheduler.fake_worker import FakeWorker
 
 B, SIZE = 2, 2
 
 
-class Running:
+class RunningScheduler:
     """A scheduler in a thread."""
 
     def __init__(self, settings: SchedulerSettings) -> None:
@@ -56,14 +57,14 @@ class Running:
             self.error = error
 
 
-Start = Callable[..., Running]
+Start = Callable[..., RunningScheduler]
 Join = Callable[..., FakeWorker]
 
 
 @pytest.fixture
-def log(kafka: KafkaSettings) -> Iterator[Log]:
+def log(kafka: KafkaSettings) -> Iterator[ControlLog]:
     """Return the log, with weights published."""
-    log = Log(kafka)
+    log = ControlLog(kafka)
     log.write(control.published(at_ms=now_ms()))
     yield log
     log.close()
@@ -74,16 +75,16 @@ def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Start]:
     """Return a function that starts a scheduler with tasks; all are stopped at the end."""
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(f'{{"id": "task-{number}"}}\n' for number in range(10)))
-    begun: list[Running] = []
+    begun: list[RunningScheduler] = []
 
-    def start(**scheduler: object) -> Running:
+    def start(**scheduler: object) -> RunningScheduler:
         settings = SchedulerSettings(
             kafka=kafka,
             run=RunSection(groups_per_step=B, group_size=SIZE, lag=1, steps=10),
             scheduler=SchedulerSection.model_validate({"min_dwell_s": 0, **scheduler}),
             pacing=PacingSection(tasks=path),
         )
-        begun.append(Running(settings))
+        begun.append(RunningScheduler(settings))
         return begun[-1]
 
     yield start
@@ -105,7 +106,7 @@ def join(kafka: KafkaSettings) -> Iterator[Join]:
 
 
 def test_a_run_goes_from_rollout_through_training_back_to_rollout(
-    log: Log, start: Start, join: Join
+    log: ControlLog, start: Start, join: Join
 ) -> None:
     join("a", "rollout")
     join("b", "rollout", "train")
@@ -130,7 +131,7 @@ def test_a_run_goes_from_rollout_through_training_back_to_rollout(
 
 
 def test_of_two_schedulers_at_once_one_acts_and_the_other_stops(
-    log: Log, start: Start, join: Join
+    log: ControlLog, start: Start, join: Join
 ) -> None:
     join("a", "rollout")
     both = start(), start()
@@ -145,7 +146,7 @@ def test_of_two_schedulers_at_once_one_acts_and_the_other_stops(
     assert (newest.epoch, newest.scheduler) == (loser.error.newer, loser.error.scheduler)
 
 
-def first_to_end(schedulers: Sequence[Running]) -> Running:
+def first_to_end(schedulers: Sequence[RunningScheduler]) -> RunningScheduler:
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         for running in schedulers:
@@ -156,7 +157,7 @@ def first_to_end(schedulers: Sequence[Running]) -> Running:
 
 @pytest.mark.parametrize("snapshot", [True, False], ids=["from a snapshot", "from the beginning"])
 def test_a_scheduler_that_starts_again_goes_on_and_sends_the_tasks_again(
-    log: Log, start: Start, join: Join, snapshot: bool
+    log: ControlLog, start: Start, join: Join, snapshot: bool
 ) -> None:
     join("a", "rollout")
     first = start()
@@ -176,7 +177,9 @@ def test_a_scheduler_that_starts_again_goes_on_and_sends_the_tasks_again(
     assert len(log.all(r.RoleAssigned)) == 1
 
 
-def test_a_stand_by_acts_once_the_other_is_silent(log: Log, start: Start, join: Join) -> None:
+def test_a_stand_by_acts_once_the_other_is_silent(
+    log: ControlLog, start: Start, join: Join
+) -> None:
     join("a", "rollout")
     first = start(snapshot_s=0.1)
     log.wait(r.Task, count=2 * B * SIZE)
@@ -190,7 +193,7 @@ def test_a_stand_by_acts_once_the_other_is_silent(log: Log, start: Start, join: 
 
 
 def test_a_gang_that_is_not_complete_in_time_is_released(
-    log: Log, start: Start, join: Join
+    log: ControlLog, start: Start, join: Join
 ) -> None:
     join("a", "rollout")
     join("b", "rollout", "train")
@@ -211,7 +214,7 @@ def test_a_gang_that_is_not_complete_in_time_is_released(
     assert not log.all(r.StepStarted)
 
 
-def test_a_worker_without_a_sign_of_life_is_lost(log: Log, start: Start, join: Join) -> None:
+def test_a_worker_without_a_sign_of_life_is_lost(log: ControlLog, start: Start, join: Join) -> None:
     worker = join("a", "rollout")
     start(heartbeat_timeout_s=1)
     log.wait(r.RoleAcquired)
@@ -221,7 +224,7 @@ def test_a_worker_without_a_sign_of_life_is_lost(log: Log, start: Start, join: J
     assert (lost.worker, lost.process, lost.reason) == ("a", "rollout", "no_heartbeat")
 
 
-def test_the_process_ends_in_order_when_asked_to(log: Log, kafka: KafkaSettings) -> None:
+def test_the_process_ends_in_order_when_asked_to(log: ControlLog, kafka: KafkaSettings) -> None:
     environment = {
         **os.environ,
         "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,

@@ -188,25 +188,11 @@ def test_the_device_goes_to_rollout_and_comes_back(
     assert "role train acquired" in caplog.text
     scheduler.assign("rollout")
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
-    scheduler.send(
-        r.RoleAcquired(
-            at_ms=0, worker="w", incarnation="x", role="rollout", assignment=2, took_ms=0
-        )
-    )
+    scheduler.send(control.acquired(incarnation="x", assignment=2))
     scheduler.assign()
     scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].assignment == 3)
     assert len(scheduler.of(r.RoleAcquired)) == 2
-    scheduler.send(
-        r.RoleReleased(
-            at_ms=0,
-            worker="w",
-            incarnation="x",
-            role="rollout",
-            assignment=3,
-            free_bytes=1,
-            took_ms=0,
-        )
-    )
+    scheduler.send(control.released(incarnation="x", assignment=3))
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
     running.stop()
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from schemas import records as r
+from tests.builders.records import commands
 from tests.properties.choices import Choices
 from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY, Asked, Caller
 from tests.properties.simulation.conversations import (
@@ -157,7 +158,7 @@ class Agent(Caller):
         """Cancel a turn, for all gateway instances or for one."""
         if self.asked:
             turn = choices.pick(self.asked).request
-            command = r.CancelTurn(**self._header(), turn_id=turn.turn_id, reason="client_gone")
+            command = commands.cancel_turn(turn.turn_id, **self._header())
             instance = choices.pick(("", "g0", "g1"))
             address = r.ReplyAddress(partition=0, gateway=instance) if instance else None
             self._send(replace(command, reply=address))
@@ -172,7 +173,7 @@ class Agent(Caller):
             turn_id=turn_id if scope == "turn" else None,
             name=choices.pick(("reward", "style")),
         )
-        command = r.AssignReward(**self._header(), reward=reward, final=choices.one_in(4))
+        command = commands.assign_reward(reward, **self._header(), final=choices.one_in(4))
         self._send(command, choices)
 
     def close(self, choices: Choices) -> None:
@@ -180,7 +181,7 @@ class Agent(Caller):
         self.lives -= 1
         self.closed, self.acts_left = self.lives == 0, 3
         await_ms = choices.pick((0, 5_000))
-        self._send(r.CloseSession(**self._header(), await_reward_ms=await_ms), choices)
+        self._send(commands.close_session(**self._header(), await_reward_ms=await_ms), choices)
         if choices.one_in(2):
             self.reward(choices)
 
@@ -191,7 +192,7 @@ class Agent(Caller):
             self.close(choices)
 
     def _open(self, choices: Choices) -> None:
-        command = r.OpenSession(
+        command = commands.open_session(
             **self._header(),
             policy=POLICY,
             purpose="eval" if choices.one_in(12) else "train",

@@ -8,6 +8,7 @@ import xxhash
 
 from schemas import records as r
 from schemas.topics import REQUESTS
+from tests.builders.records import commands
 from tests.properties.choices import Choices
 from tests.properties.simulation.conversations import History, canonical
 from tests.properties.simulation.gateway import Call, Gateway
@@ -51,10 +52,10 @@ class Caller:
 
     def _ask(self, history: History, tools: bytes | None, choices: Choices, **more: Any) -> None:
         sent: dict[str, Any] = {"messages": tuple(map(canonical, history)), **more}
-        request = r.RequestTurn(
+        request = commands.request_turn(
+            "",
             **self._header(),
             **sent,
-            turn_id="",
             body_hash=xxhash.xxh3_128_digest(repr((tools, sent)).encode()),
             tools=tools,
             terms=self.terms,
@@ -97,6 +98,7 @@ class Caller:
             "session_id": self.session_id,
             "issued_at_ms": self.clock(),
             "expires_at_ms": self.clock() + _PATIENCE_MS,
+            "reply": None,
         }
 
     def _send(self, command: Any, choices: Choices | None = None, for_turn: bool = False) -> Any:
