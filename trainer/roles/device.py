@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from infra.worker.roles import new_incarnation
 from schemas import records as r
@@ -10,6 +10,15 @@ from trainer.backends.backend import Backend
 from trainer.roles.process import TrainerProcess
 
 _log = logging.getLogger(__name__)
+
+
+class _RoleChange(TypedDict):
+    at_ms: int
+    worker: str
+    incarnation: str
+    role: str
+    assignment: int
+    took_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,7 @@ class TrainerDevice:
         _log.info("role train released in %d ms", released.took_ms)
         self._report(released)
 
-    def _change(self, began_ms: int, assignment: int) -> dict[str, Any]:
+    def _change(self, began_ms: int, assignment: int) -> _RoleChange:
         """Return the fields of both records of a change of role that ends now."""
         roles, now_ms = self.process.roles, self.process.now_ms()
         return {

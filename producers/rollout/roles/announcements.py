@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.outcomes import Acquired, Loaded, Released
@@ -45,7 +45,13 @@ def heartbeat(
     )
 
 
-def _origin(roles: RolloutRoles, now_ms: int) -> dict[str, Any]:
+class _Origin(TypedDict):
+    at_ms: int
+    worker: str
+    incarnation: str
+
+
+def _origin(roles: RolloutRoles, now_ms: int) -> _Origin:
     """Return the time and the writer of an event."""
     return {"at_ms": now_ms, "worker": roles.worker, "incarnation": roles.incarnation}
 

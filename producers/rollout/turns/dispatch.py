@@ -5,7 +5,6 @@ after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`. Called by `serving.py`
 """
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import xxhash
 
@@ -13,7 +12,13 @@ from infra.rendering.completion import MessageStream
 from producers.rollout.engine.contract import FinishReason, TokenChunk
 from producers.rollout.turns.assistant_message import message_json
 from producers.rollout.turns.message import TurnMessage
-from producers.rollout.turns.refusal import PAST_DEADLINE, failed, turn_fields, unsupported_value
+from producers.rollout.turns.refusal import (
+    PAST_DEADLINE,
+    TurnFields,
+    failed,
+    turn_fields,
+    unsupported_value,
+)
 from producers.rollout.turns.unwritten import Unwritten
 from schemas import records as r
 from schemas.tokens import TOKEN_BYTES
@@ -24,6 +29,15 @@ SILENCE_MS = 5_000
 """Time without a record after which an empty `TurnProgressed` shows that the turn is not lost."""
 
 Output = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted | r.TurnFailed
+
+
+class _TokenFields(TurnFields):
+    token_offset: int
+    token_ids: bytes
+    logprobs: bytes
+    spans: tuple[r.VersionSpan, ...]
+    tensors: tuple[r.TokenTensor, ...]
+    delta: bytes | None
 
 
 class Dispatch:
@@ -126,7 +140,7 @@ class Dispatch:
             reasoning_tokens=message.reasoning_tokens,
         )
 
-    def _new_fields(self, now_ms: int) -> dict[str, Any]:
+    def _new_fields(self, now_ms: int) -> _TokenFields:
         """Return the fields of all records with tokens; the delta in them is taken once."""
         new = self._unwritten
         return {

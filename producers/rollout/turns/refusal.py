@@ -5,7 +5,7 @@ the session leaves its group and the sample is tried again.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, SamplingUnsupported
 from schemas.records import GenerateTurn, Sampling, TurnFailed, TurnInterrupted
@@ -37,10 +37,27 @@ class Refusal:
 PAST_DEADLINE = Refusal(504, "deadline", "not sampled to its end in time", "infrastructure")
 
 
-def turn_fields(request: GenerateTurn, now_ms: int) -> dict[str, Any]:
+class TurnFields(TypedDict):
+    """Fields that all records of a turn share."""
+
+    session_id: str
+    turn_id: str
+    dispatch: int
+    worker: str
+    incarnation: str
+    at_ms: int
+
+
+def turn_fields(request: GenerateTurn, now_ms: int) -> TurnFields:
     """Return the fields that all records of a turn share."""
-    names = ("session_id", "turn_id", "dispatch", "worker", "incarnation")
-    return {"at_ms": now_ms, **{name: getattr(request, name) for name in names}}
+    return {
+        "session_id": request.session_id,
+        "turn_id": request.turn_id,
+        "dispatch": request.dispatch,
+        "worker": request.worker,
+        "incarnation": request.incarnation,
+        "at_ms": now_ms,
+    }
 
 
 def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:

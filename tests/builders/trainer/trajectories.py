@@ -51,7 +51,7 @@ NOTHING = Trajectory(
     finalized_at_ms=2,
     fold_version=1,
 )
-"""What is the same in all of them."""
+"""Fields that are the same in all of them."""
 
 
 def trajectory(

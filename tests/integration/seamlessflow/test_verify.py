@@ -30,13 +30,13 @@ from trainer.steps.trained import Header, TrainedRun, read_trained, write_traine
 SESSION_IDS = [f"run-{number // 2}.{number % 2}.0" for number in range(8)]
 STEPS = 2
 COMPLETION = [3, 5, 6, 7]
-"""What every turn samples: two tokens, then the rest elsewhere under a newer version."""
+"""Tokens of every turn: two tokens, then the rest elsewhere under a newer version."""
 
 OUSTED = "x"
 """The worker that a manager chose which did not own the session any more."""
 
 LATE = [8, 9]
-"""What the first worker sampled behind the two tokens when the turn was no longer its own."""
+"""Tokens that the first worker sampled behind the two when the turn was no longer its own."""
 
 
 def logprobs(tokens: list[int], session: str) -> bytes:

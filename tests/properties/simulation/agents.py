@@ -28,7 +28,7 @@ class Agent(Caller):
 
     acts_left: int = 0
     lives: int = 1
-    """How many sessions of its name it still has, one after the other."""
+    """Number of sessions of its name that it still has, one after the other."""
     opened: bool = False
     closed: bool = False
 

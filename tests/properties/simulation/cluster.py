@@ -66,7 +66,7 @@ class Cluster:
             worker.beat()
         self.managers = [self._manager(f"m{number}") for number in range(_MANAGERS)]
         self._moving: dict[int, tuple[SteppedManager, SteppedManager]] = {}
-        """Who is to have a partition, once whom has let go of it."""
+        """Next owner, and the owner that must first release it, by partition."""
         for partition in range(self.partitions):
             self._give(partition, choices.pick(self.managers))
         self.agents = [self._agent(number) for number in range(self.agents_wanted)]

@@ -48,7 +48,7 @@ class Generation:
     to_come: list[int] = field(default_factory=list)
     sampled: list[Sampled] = field(default_factory=list)
     told: int = 0
-    """How many of `sampled` were given away."""
+    """Number of tokens of `sampled` that were delivered."""
 
     @property
     def length(self) -> int:

@@ -45,7 +45,7 @@ class Group:
     progress: list[tuple[int, str]] = field(default_factory=list)
     """All that was ever committed: partition and metadata."""
     decided_at: dict[tuple[str, int], int] = field(default_factory=dict)
-    """How far its partition was read when a turn was matched, by turn and epoch."""
+    """Position in its partition when a turn was matched, by turn and epoch."""
 
 
 class SteppedManager(Manager):
@@ -60,7 +60,7 @@ class SteppedManager(Manager):
         self.group = group
         self.sending = self.sends(topics)
         self.requests: dict[int, int] = {}
-        """Where it reads `requests`."""
+        """Offset at which it reads `requests`."""
         self._leaving_done: dict[int, threading.Event] = {}
         self._inbox, self._echoes = ManagerInbox(), Echoes()
         self.readers = SteppedReaders(topics, self._echoes)
