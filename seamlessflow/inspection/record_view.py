@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.kafka.client import Received
+from schemas.tokens import unpack
 from seamlessflow.inspection.tree_view import Spell
 
 _MOST_CHARACTERS = 160
@@ -57,7 +58,7 @@ def _shown(name: str, value: Any, spell: Spell | None) -> str:
 def _bytes(name: str, value: bytes, spell: Spell | None) -> str:
     """Spell a field of bytes by the contract's naming: ids, log-probs, masks, hashes, JSON."""
     if name.endswith(("_ids", "tokens")):
-        ids = np.frombuffer(value, "<i4").tolist()
+        ids = unpack(value)
         text = repr(spell(ids)) if spell else " ".join(map(str, ids))
         return _cut(f"{len(ids)} tokens: {text}")
     if name.endswith("logprobs"):
