@@ -1,10 +1,38 @@
-"""Errors that several parts raise, all below `SeamlessFlowError`. Each carries facts to act on."""
+"""Errors that several parts raise, all below `SeamlessFlowError`, and the statuses they end with.
 
+Each error carries facts to act on.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any
+
+
+class ExitStatus(IntEnum):
+    """Exit statuses of processes, numbered as in sysexits.h; a supervisor decides by them.
+
+    A process that a signal killed has none of them, and may be started again.
+    """
+
+    UNEXPECTED = 1
+    """An error without a name in this project, with its traceback; may be started again."""
+    PASSING = 75
+    """A fault that another start may mend: Kafka was away, a rank of the gang was lost."""
+    LASTING = 78
+    """A fault that stays until it is mended: a wrong setting, a missing topic, a newer record."""
 
 
 class SeamlessFlowError(Exception):
     """Base of everything this project raises on purpose."""
+
+    lasting: bool | None = None
+    """True if another start cannot help, False if it may; None: only before the process is ready
+    does the error last, since it then comes from settings or from the machine."""
+
+    def process_status(self, ready: bool) -> ExitStatus:
+        """Return the status of a process that this error ends, before or after it was ready."""
+        lasts = not ready if self.lasting is None else self.lasting
+        return ExitStatus.LASTING if lasts else ExitStatus.PASSING
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by attributes: `args` is the message, not what the subclass's `__init__` takes."""
@@ -13,6 +41,8 @@ class SeamlessFlowError(Exception):
 
 class SettingsRejected(SeamlessFlowError):
     """A setting was refused by the part that uses it, such as librdkafka."""
+
+    lasting = True
 
     def __init__(self, variable: str, reason: str) -> None:
         self.variable = variable
@@ -23,14 +53,55 @@ class SettingsRejected(SeamlessFlowError):
 class KafkaUnavailable(SeamlessFlowError):
     """No broker answered at `bootstrap_servers` within `timeout_s`."""
 
-    def __init__(self, bootstrap_servers: str, timeout_s: float, reason: str = "") -> None:
+    lasting = False
+
+    def __init__(
+        self, bootstrap_servers: str, timeout_s: float, reason: str = "", setting: str = ""
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.timeout_s = timeout_s
         self.reason = reason
         super().__init__(
             f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:g} s"
+            + (f" ({setting})" if setting else "")
             + (f": {reason}" if reason else "")
         )
+
+
+class KafkaRefused(SeamlessFlowError):
+    """An answer of Kafka that stays the same however long a process waits."""
+
+    lasting = True
+
+    def __init__(self, bootstrap_servers: str, reason: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.reason = reason
+        super().__init__(
+            f"Kafka at {bootstrap_servers} refused this process: {reason}; check the credentials "
+            "in kafka.options (SEAMLESSFLOW_KAFKA__OPTIONS) and the permissions (ACL) of its user"
+        )
+
+
+class GroupRefused(SeamlessFlowError):
+    """A Kafka consumer group does not take this process, however long it waits."""
+
+    lasting = True
+
+    def __init__(self, group: str, reason: str, mend: str) -> None:
+        self.group = group
+        self.reason = reason
+        super().__init__(f"Kafka consumer group {group} refused this process: {reason}; {mend}")
+
+
+class MemberReplaced(SeamlessFlowError):
+    """Another process has joined a Kafka consumer group under this member's name."""
+
+    lasting = True
+
+    def __init__(self, group: str, instance: str) -> None:
+        self.group = group
+        self.instance = instance
+        super().__init__(f"another process has joined group {group} as {instance!r}")
 
 
 class JarRejected(SeamlessFlowError):
@@ -73,6 +144,8 @@ class BrokerFailed(SeamlessFlowError):
 class DeliveryFailed(SeamlessFlowError):
     """A record was not written to Kafka."""
 
+    lasting = False
+
     def __init__(
         self, topic: str, partition: int | None, key: str | bytes | None, reason: str
     ) -> None:
@@ -86,6 +159,8 @@ class DeliveryFailed(SeamlessFlowError):
 class TopicMismatch(SeamlessFlowError):
     """A topic exists with another partition count than `schemas/topics.py` gives it."""
 
+    lasting = True
+
     def __init__(self, topic: str, wanted: int, found: int) -> None:
         self.topic = topic
         self.wanted = wanted
@@ -96,8 +171,24 @@ class TopicMismatch(SeamlessFlowError):
         )
 
 
+class PartitionsDiffer(SeamlessFlowError):
+    """Topics that must have equally many partitions have, or are to have, different counts."""
+
+    lasting = True
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.counts = dict(counts)
+        listed = ", ".join(f"{topic} {count}" for topic, count in counts.items())
+        super().__init__(
+            f"these topics must have equally many partitions: {listed}; counts never change: ask "
+            "for equal ones, use another topic_prefix or delete a topic with its .dlq"
+        )
+
+
 class TopicMissing(SeamlessFlowError):
     """The cluster answers but does not have the topic; `topic` is its full name."""
+
+    lasting = True
 
     def __init__(self, topic: str, bootstrap_servers: str) -> None:
         self.topic = topic
@@ -107,8 +198,26 @@ class TopicMissing(SeamlessFlowError):
         )
 
 
+class NewerRelease(SeamlessFlowError):
+    """A record that a newer release wrote. Folding on without it would give another state."""
+
+    lasting = True
+
+    def __init__(self, topic: str, partition: int, offset: int, what: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.what = what
+        super().__init__(
+            f"{topic}[{partition}]@{offset} has {what}: a newer release wrote this; "
+            "upgrade this process"
+        )
+
+
 class TransactionFailed(SeamlessFlowError):
     """A transaction failed; its producer must not be used again."""
+
+    lasting = False
 
     def __init__(self, transactional_id: str, reason: str) -> None:
         self.transactional_id = transactional_id

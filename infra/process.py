@@ -1,10 +1,11 @@
 """Shell of a process: logging to standard error, signals that ask it to end, exit status.
 
 SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal once more ends the
-process at once. An error of `main` or of a thread ends the process with a traceback and status 1.
-Two kinds are printed as one line without a traceback, also with status 1: Kafka is away while the
-process ends, and errors of this project before `ready`, which the user can mend (a setting, a
-port, a missing topic). Called by every `__main__.py`.
+process at once. The exit status (`infra.errors.ExitStatus`) says if another start may help: an
+error of `main` or of a thread that this project does not know ends with a traceback and status 1,
+its own errors with status 75 (passing) or 78 (lasting). Lasting faults, errors before `ready`, and
+Kafka being away while the process ends are printed as one line without a traceback. Called by every
+`__main__.py`.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infra.cores import share_cores
-from infra.errors import KafkaUnavailable, SeamlessFlowError
+from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -45,13 +46,19 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
         runner.run(until_stopped())
 
 
-def run_sync(main: SyncMain) -> None:
-    """Run `main(stop)` to its end in this thread, which must be the main one."""
+def run_sync(main: SyncMain, finite: bool = False) -> None:
+    """Run `main(stop)` to its end in this thread, which must be the main one.
+
+    A `finite` process ends by itself, with status 0; asked to end before, it ends with status 75,
+    so that a supervisor does not take its work for done.
+    """
     stop = threading.Event()
     _set_up_logging()
     share_cores()
     with _explained(), _thread_failures(), _handled(stop.set):
         main(stop)
+    if finite and stop.is_set():
+        raise SystemExit(ExitStatus.PASSING)
 
 
 def ready(log: logging.Logger, message: str, *facts: object) -> None:
@@ -67,14 +74,19 @@ def _set_up_logging() -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Exit with the reason alone if the process could not start."""
+    """Exit with the status of an error, and with its traceback only where that helps."""
     _ready.clear()
     try:
         yield
     except SeamlessFlowError as error:
-        if _ready.is_set():
-            raise
-        sys.exit(f"not started: {error}")
+        status = error.process_status(_ready.is_set())
+        if not _ready.is_set():
+            print(f"not started: {error}", file=sys.stderr)
+        elif status is ExitStatus.LASTING:
+            print(f"ended: {error}", file=sys.stderr)
+        else:
+            _log.critical("ended by an error", exc_info=error)
+        raise SystemExit(status) from error
 
 
 @contextmanager
@@ -94,8 +106,9 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     except KafkaUnavailable as error:
         if not asked.is_set():
             raise
-        _log.error("ended before Kafka acknowledged all records: %s", error)
-        raise SystemExit(1) from error
+        missing = "acknowledged all records" if _ready.is_set() else "answered"
+        _log.error("ended before Kafka %s: %s", missing, error)
+        raise SystemExit(ExitStatus.PASSING) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

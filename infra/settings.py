@@ -4,22 +4,29 @@ Every process has one frozen settings class made of these sections. `load` repor
 and variables that no process reads, at start and by the name of their environment variable.
 """
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
+from infra.errors import ExitStatus
+from infra.faults import SettingPath, faults
 from infra.help import describe
 from infra.variables import misspelt
 
 ENV_PREFIX = "SEAMLESSFLOW_"
-_CREDENTIALS = ("secret", "key", "password", "options")
-"""Values of variables with one of these words in their names are never shown."""
+NO_JSON = "must be JSON, such as [...] or {...}"
 
 
 class Section(BaseModel):
@@ -35,6 +42,24 @@ class KafkaSettings(Section):
     topic_prefix: str = Field(
         "", description="Put before every topic, group and transactional id, to share a cluster"
     )
+    wait_s: float = Field(
+        300,
+        gt=0,
+        description="Seconds in which a process that starts waits for a Kafka that does not answer "
+        "or still recovers; an outage after the start is waited out, however long it is",
+    )
+    group_protocol: Literal["auto", "consumer", "classic"] = Field(
+        "auto",
+        description="Protocol of consumer groups: consumer (Kafka 4, KIP-848), classic, or auto: "
+        "consumer if the cluster has it, which each start finds out in a second",
+    )
+    session_timeout_s: float = Field(
+        10,
+        ge=6,
+        description="Seconds without a heartbeat after which a member of the classic protocol has "
+        "lost its partitions; that of the protocol consumer is the broker's "
+        "group.consumer.session.timeout.ms (45 s by default)",
+    )
     options: dict[str, str | int | float | bool] = Field(
         default_factory=dict,
         description="Further librdkafka settings for every client, such as security.protocol, "
@@ -47,10 +72,24 @@ class TelemetrySettings(Section):
     """Collector of traces and metrics."""
 
     otlp_endpoint: str | None = Field(
-        None, description="OTLP/HTTP collector, such as http://127.0.0.1:4318; none: no export"
+        None,
+        description="OTLP/HTTP collector, such as http://127.0.0.1:4318; none: that of the "
+        "variable OTEL_EXPORTER_OTLP_ENDPOINT, or no export",
     )
-    sample_ratio: float = Field(
-        1.0, ge=0, le=1, description="Share of sessions whose requests are traced"
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65_535,
+        description="Port of this process's metrics in the Prometheus text format, at /metrics; 0: "
+        "a free one, whose address is written below DATA_DIR/metrics; none: not served",
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address that serves the metrics")
+    sample_ratio: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Share of sessions whose requests are traced; none: that of the variable "
+        "OTEL_TRACES_SAMPLER_ARG, or all",
     )
 
 
@@ -80,6 +119,22 @@ class SharedPacingSection(Section):
         ge=0,
         description="Dropped groups replaced in a step, in batches (k of k x B); behind that a "
         "step is trained with fewer groups, or skipped",
+    )
+    max_attempts: int = Field(
+        2,
+        ge=1,
+        description="Attempts at each sample; a group whose samples have all ended or failed so "
+        "often ends at once",
+    )
+
+
+class SharedEvaluationSection(Section):
+    """The setting of evaluations that the trainer needs too; the scheduler adds its own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tasks: Path | None = Field(
+        None, description="File of tasks in the same form; none: no evaluation"
     )
 
 
@@ -115,9 +170,10 @@ def load(settings: type[S]) -> S:
     try:
         loaded = settings()
     except (ValidationError, SettingsError) as error:
-        wrong = [*wrong, *explain(error)]
+        wrong = [*wrong, *explain(error, settings)]
     if wrong:
-        sys.exit("\n".join(["settings are not valid:", *wrong]))
+        print("\n".join(["settings are not valid:", *wrong]), file=sys.stderr)
+        sys.exit(ExitStatus.LASTING)
     return loaded
 
 
@@ -126,40 +182,75 @@ def unread() -> Sequence[str]:
     return misspelt(os.environ, ENV_PREFIX)
 
 
-def explain(error: ValidationError | SettingsError) -> Sequence[str]:
+def explain(error: ValidationError | SettingsError, settings: type[BaseModel]) -> Sequence[str]:
     """Return an error line for each wrong setting, with its variable, never with a credential."""
     if isinstance(error, SettingsError):
-        return _not_json(error)
-    return [f"  {_place(item)}{item['msg']}{_given(item)}" for item in error.errors()]
+        names = no_json(error, os.environ)
+        cause = error.__cause__ or error
+        return [f"  {name}: {NO_JSON}: {cause}" for name in names] or [f"  {error}"]
+    return [f"  {fault.line(variable)}" for fault in faults(error, settings)]
 
 
-def _not_json(error: SettingsError) -> Sequence[str]:
-    """Return the error lines for text that is no JSON.
+def from_environment(
+    settings: type[BaseSettings], environment: Mapping[str, str]
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Return the values that variables have for the settings, nested; and what is wrong with each
+    variable that had to be left out, since its text is no JSON.
+    """
+    wrong: dict[str, str] = {}
+    source = EnvSettingsSource(settings)
+    while True:
+        kept = {name: text for name, text in environment.items() if name not in wrong}
+        source.env_vars = {name.lower(): text for name, text in kept.items()}
+        try:
+            return source(), wrong
+        except SettingsError as error:
+            names = no_json(error, kept)
+            if not names:
+                raise
+            wrong |= {name: f"{NO_JSON}: {error.__cause__}" for name in names}
 
-    The library names only the section, so the variable is found by the text that it holds.
+
+def no_json(error: SettingsError, environment: Mapping[str, str]) -> Sequence[str]:
+    """Return the variables whose text is no JSON.
+
+    The library names only the section, so they are found by the text that they hold.
     """
     cause = error.__cause__
     if not isinstance(cause, JSONDecodeError):
-        return [f"  {error}"]
-    names = [name for name, value in os.environ.items() if value == cause.doc]
-    wanted = sorted(name for name in names if name.upper().startswith(ENV_PREFIX))
-    return [f"  {name}: must be JSON, such as [...] or {{...}}: {cause}" for name in wanted]
+        return []
+    names = [name for name, value in environment.items() if value == cause.doc]
+    return sorted(name for name in names if name.upper().startswith(ENV_PREFIX))
 
 
-def _place(item: Mapping[str, Any]) -> str:
-    return f"{variable(item['loc'])}: " if item["loc"] else ""  # a rule about several has none
-
-
-def _given(item: Mapping[str, Any]) -> str:
-    """Return the value that was set, if it is a single value and no credential."""
-    place, given = str(item["loc"]).lower(), item["input"]
-    hidden = item["type"] == "extra_forbidden" or any(name in place for name in _CREDENTIALS)
-    return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
-
-
-def variable(path: Sequence[int | str]) -> str:
+def variable(path: SettingPath) -> str:
     """Return the name of the environment variable of a setting."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
+
+
+def place_in(environment: Mapping[str, str], path: SettingPath) -> SettingPath | None:
+    """Return the variable that sets a setting, then the place in its JSON; None if none does."""
+    names = {name.upper(): name for name in environment}
+    for length in range(len(path), 0, -1):
+        name = names.get(variable(path[:length]))
+        if name is not None and _holds(environment[name], path[length:]):
+            return (name, *path[length:])
+    return None
+
+
+def _holds(text: str, path: SettingPath) -> bool:
+    """Return whether a variable gives the setting at `path`. Objects are merged, lists are not."""
+    try:
+        value = json.loads(text)
+    except JSONDecodeError:
+        return True
+    for part in path:
+        if not isinstance(value, dict):
+            return True
+        if part not in value:
+            return False
+        value = value[part]
+    return True
 
 
 __all__ = [
@@ -167,6 +258,7 @@ __all__ = [
     "ProcessSettings",
     "SecretStr",
     "Section",
+    "SharedEvaluationSection",
     "SharedPacingSection",
     "SharedRunSection",
     "TelemetrySettings",

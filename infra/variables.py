@@ -18,6 +18,7 @@ SECTIONS = (
     "OUT",
     "PACING",
     "POLICY",
+    "RESTARTS",
     "ROLLOUT",
     "RUN",
     "SCHEDULER",

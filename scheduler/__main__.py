@@ -4,23 +4,18 @@ Settings: `SEAMLESSFLOW_RUN__*`, `_SCHEDULER__*`, `_PACING__*` and `_EVALUATION_
 them.
 """
 
-import sys
-
 from infra.process import run_sync
 from infra.settings import load
 from scheduler.settings import SchedulerSettings
 
 
 def main() -> None:
-    """Run until a signal, the end of the run, or a takeover by another scheduler (status 1)."""
+    """Run until a signal, the end of the run, or a takeover by another scheduler."""
     settings = load(SchedulerSettings)
 
-    from scheduler.controller import Superseded, serve
+    from scheduler.controller import serve
 
-    try:
-        run_sync(lambda stop: serve(settings, stop))
-    except Superseded as error:
-        sys.exit(str(error))
+    run_sync(lambda stop: serve(settings, stop), finite=True)
 
 
 if __name__ == "__main__":

@@ -10,26 +10,30 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
+from infra.kafka.dead_letters import DeadLetters
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
-from scheduler.decisions import strategies, task_source
+from infra.telemetry.output import MetricsOutput
+from scheduler.decisions import strategies
 from scheduler.decisions.decide import Outgoing, Rules, decide, finished
 from scheduler.journal import Clock, Journal
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
 from scheduler.state.ledger import EVAL
+from scheduler.tasks.file import read as read_tasks
 from schemas import records as r
 from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, fleet_key
+from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
 
+_TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
 TICK_S = 0.1
 """Time after which the scheduler decides even without a record, since deadlines pass too."""
 LARGEST_SNAPSHOT_BYTES = 900_000
@@ -39,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 class Superseded(SeamlessFlowError):
     """Another scheduler claimed a newer epoch, so this one must stop."""
+
+    lasting = True
 
     def __init__(self, epoch: int, newer: int, scheduler: str) -> None:
         self.epoch = epoch
@@ -54,16 +60,15 @@ class Controller:
     """One life of a scheduler. `name` is different at each start."""
 
     _settings: SchedulerSettings
+    _rules: Rules
     _producer: Producer
     _journal: Journal
     _clock: Clock
     name: str
     _metrics: Metrics
+    _letters: DeadLetters
     epoch: int = 0
     _snapshot_due: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._rules = rules_of(self._settings)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Claim an epoch, then decide until `stopped` or the end of the run.
@@ -71,7 +76,7 @@ class Controller:
         Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
         answer at the start, and `DeliveryFailed` when Kafka lost a record.
         """
-        self._journal.catch_up()
+        self._journal.catch_up(stopped)
         if not self._claim(stopped):
             return
         while not stopped() and not finished(self._journal.view.state, self._settings):
@@ -102,6 +107,7 @@ class Controller:
             self._check_claim()
             if self._journal.view.state.scheduler == self.name:
                 ready(_log, "%s acts as of epoch %d", self.name, self.epoch)
+                self._letters.release()
                 return True
         return False
 
@@ -155,31 +161,40 @@ def rules_of(settings: SchedulerSettings) -> Rules:
     pacing, evaluation = settings.pacing, settings.evaluation
     sources = {}
     if pacing.tasks is not None:
-        sources["train"] = task_source.read(pacing.tasks, pacing.seed, pacing.shuffle)
+        sources["train"] = read_tasks(pacing.tasks, pacing.seed, pacing.shuffle)
     if evaluation.tasks is not None:
-        sources[EVAL] = task_source.read(evaluation.tasks)
+        sources[EVAL] = read_tasks(evaluation.tasks)
     return Rules(settings, strategies.named(settings.scheduler.policy), sources)
 
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
-    """Run one scheduler until `stop` is set. Raises what `Controller.run` raises."""
-    clock = clock or now_ms
+    """Run one scheduler until `stop` is set.
+
+    Raises what `Controller.run`, `rules_of` and `find_cluster` raise.
+    """
+    clock, rules = clock or now_ms, rules_of(settings)
+    cluster = find_cluster(settings.kafka, _TOPICS, stop.is_set)
+    rules = replace(rules, slots=cluster.partitions[PROMPTS.name])
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
-    # A decision must not be lost: the producer keeps retrying through an outage of any length.
-    producer = Producer(settings.kafka, name, **{"message.timeout.ms": 0})
+    producer = Producer(settings.kafka, name)
     metrics = Metrics()
-    export = metrics_export(settings.telemetry, metrics, "scheduler", name)
+    output = MetricsOutput(settings, metrics, "scheduler", name)
     try:
-        reader = Reader(settings.kafka, name, dead_letters=producer)
+        stopping = stop.is_set
+        letters = DeadLetters(settings.kafka, producer, stopping, held=True)
+        reader = Reader(settings.kafka, name, bury=letters.bury, folds=True, stopping=stopping)
+        metrics.watch(reader)
         try:
             journal = Journal(settings.kafka, reader, clock)
-            Controller(settings, producer, journal, clock, name, metrics).run(stop.is_set)
+            controller = Controller(
+                settings, rules, producer, journal, clock, name, metrics, letters
+            )
+            controller.run(stopping)
         finally:
             reader.close()
     finally:
         producer.close()
-        if export is not None:
-            export.close()
+        output.close()
 
 
 def _level(record: Record) -> int:

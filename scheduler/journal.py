@@ -14,6 +14,7 @@ from typing import Protocol
 
 from infra.errors import KafkaUnavailable, TopicMissing
 from infra.kafka.client import BEGINNING, Partition, Received
+from infra.kafka.outage import Stopping, never
 from infra.settings import KafkaSettings
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.decide import View
@@ -45,7 +46,7 @@ class JournalReader(Protocol):
         """Read these partitions too, from these offsets."""
 
     def ends(
-        self, partitions: Iterable[Partition], timeout_s: float = 30
+        self, partitions: Iterable[Partition], limit_s: float | None = None
     ) -> Mapping[Partition, int]:
         """Return the offset behind the last record of each partition.
 
@@ -74,9 +75,14 @@ class Journal:
     _unread: deque[Record] = field(default_factory=deque)
     _unread_since_ms: int = 0
     _outage_logged: bool = False
+    _stopping: Stopping = never
 
-    def catch_up(self) -> None:
-        """Read both topics to their present ends. Raises `KafkaUnavailable` after a deadline."""
+    def catch_up(self, stopping: Stopping = never) -> None:
+        """Read both topics to their present ends.
+
+        Raises `KafkaUnavailable` after a deadline, and once `stopping`.
+        """
+        self._stopping = stopping
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING)
         self._read_to_end(CONTROL_LOG, self._restore())
@@ -170,13 +176,13 @@ class Journal:
         if end in (0, start):
             return
         deadline, quiet = time.monotonic() + CATCH_UP_S, time.monotonic()
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._stopping():
             received = self._reader.poll(0.1)
             for item in received:
                 self._apply(item)
             last = max((i.offset for i in received if i.topic == partition[0]), default=-1)
             quiet = time.monotonic() if received else quiet
-            if last >= end - 1 or time.monotonic() - quiet > QUIET_S:
+            if last >= end - 1 or (time.monotonic() - quiet > QUIET_S and self._answered()):
                 return
         reason = f"{partition[0]} not read to {end}"
         raise KafkaUnavailable(self._kafka.bootstrap_servers, CATCH_UP_S, reason)

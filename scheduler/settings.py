@@ -9,7 +9,13 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from infra.settings import ProcessSettings, Section, SharedPacingSection, SharedRunSection
+from infra.settings import (
+    ProcessSettings,
+    Section,
+    SharedEvaluationSection,
+    SharedPacingSection,
+    SharedRunSection,
+)
 
 
 class RunSection(SharedRunSection):
@@ -108,17 +114,20 @@ class PacingSection(SharedPacingSection):
     group_timeout_s: float = Field(
         1800, gt=0, description="Seconds after which a group ends with the samples it has"
     )
-    max_attempts: int = Field(2, ge=1, description="Attempts at each sample")
 
 
-class EvaluationSection(Section):
+class EvaluationSection(SharedEvaluationSection):
     """The tasks that only evaluate."""
 
-    tasks: Path | None = Field(
-        None, description="File of tasks in the same form; none: no evaluation"
-    )
+    model_config = ConfigDict(extra="forbid")
+
     split: str = Field("test", description="Name of the task set in sessions and trajectories")
-    every: int = Field(10, ge=1, description="Optimizer steps from one evaluation to the next")
+    every: int = Field(
+        10,
+        ge=1,
+        description="Trained optimizer steps from one evaluation to the next; the weights of the "
+        "start and of the end are always evaluated",
+    )
     samples: int = Field(1, ge=1, description="Samples of each task")
     pinned: bool = Field(
         False,

@@ -33,6 +33,14 @@ class UndecodableRecord(ValueError):
     """The bytes are no record of any released schema version."""
 
 
+class UnknownSchema(UndecodableRecord):
+    """The framing is this project's, the fingerprint of the schema is none that it knows."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        super().__init__(f"unknown schema fingerprint {fingerprint}")
+
+
 class _Format:
     """One type of record: its class, its header, and the conversion of old versions to it."""
 
@@ -65,10 +73,16 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """Return the record that `data` encodes. Raises `UndecodableRecord`."""
-    decode_whole = _DECODERS.get(data[:_HEADER_BYTES])
+    """Return the record that `data` encodes. Raises `UndecodableRecord`.
+
+    Of its kind is `UnknownSchema`, for a record of a newer release.
+    """
+    header = data[:_HEADER_BYTES]
+    decode_whole = _DECODERS.get(header)
     if decode_whole is None:
-        raise UndecodableRecord(f"no schema has the header {data[:_HEADER_BYTES].hex() or 'empty'}")
+        if len(header) == _HEADER_BYTES and header.startswith(_MARKER):
+            raise UnknownSchema(header[len(_MARKER) :].hex())
+        raise UndecodableRecord(f"no schema has the header {header.hex() or 'empty'}")
     try:
         return decode_whole(data)
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:

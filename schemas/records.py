@@ -42,6 +42,7 @@ class AssignReward(Record):
     reply: ReplyAddress | None = None
     reward: Reward
     final: bool = True
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,8 @@ class CancelGeneration(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CancelTurn(Record):
-    """Command: no client waits for this turn any more."""
+    """Command: no client waits for this turn any more. It ends a running turn and marks a
+    completed one as undelivered."""
 
     command_id: str
     session_id: str
@@ -105,6 +107,8 @@ class CloseSession(Record):
     reason: str = ""
     cause: str = "policy"
     await_reward_ms: int = 0
+    on_limit: str = "zero"
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +167,29 @@ class CountTokens(Record):
     template_args: bytes | None = None
     module: str = ""
     terms: SessionTerms | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedSession(Record):
+    """A finalized session, written in one transaction with its trajectory: its id is used, its
+    calls may be repeated."""
+
+    session_id: str
+    calls: bytes
+    named_calls: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationCompleted(Record):
+    """A version was evaluated: all groups of the round are over."""
+
+    at_ms: int
+    version: int
+    step: int
+    split: str
+    groups: int
+    sessions: int
+    reward_mean: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +285,7 @@ class GroupAdmitted(Record):
     version: int
     deadline_ms: int
     purpose: str = "train"
+    split: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,6 +331,15 @@ class GroupReady(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ManagerStarted(Record):
+    """A trajectory manager started; earlier ones of the same name end when they read it."""
+
+    member: str
+    manager: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Media(Record):
     """Something other than text in a prompt, by reference."""
 
@@ -338,6 +375,7 @@ class OpenSession(Record):
     agent: str = ""
     max_age_ms: int = 86400000
     max_idle_ms: int = 3600000
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,6 +414,9 @@ class PolicyWeights(Record):
     max_context: int
     overrides: Sampling
     train_inexact: bool = False
+    train_undelivered: bool = False
+    siblings: str = "continued"
+    train_truncated: bool = False
     strictness: str = "arguments"
     at_ms: int
 
@@ -487,6 +528,7 @@ class RewardAssigned(Record):
     reply: ReplyAddress | None = None
     reward: Reward
     final: bool
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -588,7 +630,10 @@ class SessionClosed(Record):
     status: str
     reason: str
     cause: str
+    limit: str = ""
     await_reward_until_ms: int
+    idempotency_key: str | None = None
+    call_hash: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -629,6 +674,8 @@ class SessionOpened(Record):
     tokenizer_hash: str
     max_age_ms: int
     max_idle_ms: int
+    idempotency_key: str | None = None
+    fold_version: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -729,6 +776,7 @@ class TrajectoryNode(Record):
     adapter: str = ""
     module: str = ""
     behavior_exact: bool = True
+    logprob_temperature: float = 1.0
     delivered: bool = False
     finish_reason: str = ""
     match_rule: str = ""
@@ -763,6 +811,7 @@ class Trajectory(Record):
     status: str
     reason: str
     cause: str
+    limit: str = ""
     creation_version: int
     version_min: int | None = None
     version_max: int | None = None
@@ -929,6 +978,10 @@ class TurnStarted(Record):
     behavior_exact: bool
     inexact_reason: str = ""
     train_inexact: bool = False
+    train_undelivered: bool = True
+    siblings: str = "continued"
+    max_context: int = 0
+    logprob_temperature: float = 1.0
     policy: str
     adapter: str = ""
     module: str = ""
@@ -944,6 +997,18 @@ class TurnStarted(Record):
     own_messages: int = 0
     raw: bool = False
     prefill: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnUndelivered(Record):
+    """Event: the client left before it had the answer of a turn that completed all the same."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    turn_id: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1060,6 +1125,8 @@ RECORDS: Mapping[str, type[Record]] = {
     "CommandRefused": CommandRefused,
     "SessionTerms": SessionTerms,
     "CountTokens": CountTokens,
+    "EndedSession": EndedSession,
+    "EvaluationCompleted": EvaluationCompleted,
     "GatewayHeartbeat": GatewayHeartbeat,
     "Sampling": Sampling,
     "GenerateTurn": GenerateTurn,
@@ -1070,6 +1137,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "GroupDropped": GroupDropped,
     "GroupExpired": GroupExpired,
     "GroupReady": GroupReady,
+    "ManagerStarted": ManagerStarted,
     "Media": Media,
     "OpenSession": OpenSession,
     "PartitionClaimed": PartitionClaimed,
@@ -1108,6 +1176,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "TurnJoined": TurnJoined,
     "TurnProgressed": TurnProgressed,
     "TurnStarted": TurnStarted,
+    "TurnUndelivered": TurnUndelivered,
     "WeightsLoaded": WeightsLoaded,
     "WeightsPublished": WeightsPublished,
     "WorkerAssignment": WorkerAssignment,

@@ -1,6 +1,7 @@
 """Topics of the log: their partitions, retention, records and keys.
 
-Partition counts never change, because the partition of a key must stay the same.
+Partition counts are those of new topics: programs read them from the cluster. They never change
+there, because the partition of a key must stay the same.
 """
 
 from collections.abc import Mapping
@@ -31,9 +32,19 @@ class Topic:
     max_record_bytes: int = 1_048_576
 
     @property
+    def cleanup(self) -> str:
+        """Value of Kafka's `cleanup.policy`."""
+        return "compact" if self.compacted else "delete"
+
+    @property
     def dead_letters(self) -> str:
         """Name of the topic for records of this one that cannot be decoded or processed."""
-        return f"{self.name}.dlq"
+        return dead_letters_of(self.name)
+
+
+def dead_letters_of(topic: str) -> str:
+    """Return the name of a topic's dead-letter topic."""
+    return f"{topic}.dlq"
 
 
 _LARGE = BYTES_A_TOKEN * DEFAULT_MAX_CONTEXT
@@ -60,6 +71,7 @@ SESSIONS = Topic(
         r.TurnCompleted,
         r.TurnFailed,
         r.TurnCancelled,
+        r.TurnUndelivered,
         r.RewardAssigned,
         r.SessionClosed,
         r.SessionFinalized,
@@ -78,6 +90,9 @@ REPLIES = Topic(
     max_record_bytes=_LARGE,
 )
 TRAJECTORIES = Topic("trajectories", 16, FOR_EVER, (r.Trajectory,), max_record_bytes=2 * _LARGE)
+ENDED_SESSIONS = Topic("ended_sessions", 32, FOR_EVER, (r.EndedSession,))
+"""A session has the same partition here as on `sessions`; an id is used for as long as this topic,
+or `sessions`, holds it."""
 TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,))
 CONTROL = Topic(
     "control",
@@ -97,6 +112,7 @@ CONTROL = Topic(
         r.GroupConsumed,
         r.GroupDropped,
         r.GroupExpired,
+        r.EvaluationCompleted,
         r.BatchReady,
         r.StepStarted,
         r.StepCommitted,
@@ -119,6 +135,7 @@ FLEET = Topic(
     (
         r.WorkerHeartbeat,
         r.GatewayHeartbeat,
+        r.ManagerStarted,
         r.WorkerAssignment,
         r.PolicyWeights,
         r.SchedulerSnapshot,
@@ -126,9 +143,27 @@ FLEET = Topic(
     compacted=True,
 )
 
+SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
+    (REQUESTS, SESSIONS, ENDED_SESSIONS),
+    (CONTROL,),
+    (FLEET,),
+)
+"""Topics whose partitions must be equally many, since a session has the same number on all; and
+those that have one, so one order for all. All other counts are those of the cluster."""
+
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic
-    for topic in (REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, TASKS, CONTROL, FLEET)
+    for topic in (
+        REQUESTS,
+        SESSIONS,
+        PROMPTS,
+        REPLIES,
+        TRAJECTORIES,
+        ENDED_SESSIONS,
+        TASKS,
+        CONTROL,
+        FLEET,
+    )
 }
 
 
@@ -139,6 +174,8 @@ def fleet_key(record: Record) -> str:
             return f"WorkerHeartbeat/{worker}/{process}"
         case r.GatewayHeartbeat(gateway=gateway):
             return f"GatewayHeartbeat/{gateway}"
+        case r.ManagerStarted(member=member):
+            return f"ManagerStarted/{member}"
         case r.WorkerAssignment(worker=worker):
             return f"WorkerAssignment/{worker}"
         case r.PolicyWeights(policy=policy):

@@ -31,11 +31,12 @@ app.add_typer(topics.app, name="topics")
 
 
 def main() -> None:
-    """Run the command line; print an error of this project without its traceback."""
+    """Run the command line; print an error of this project, and end with its status."""
     try:
         app()
     except SeamlessFlowError as error:
-        sys.exit(f"seamlessflow: {error}")
+        print(f"seamlessflow: {error}", file=sys.stderr)
+        sys.exit(error.process_status(ready=False))
 
 
 if __name__ == "__main__":

@@ -6,37 +6,20 @@ Importable without torch, Kafka or renderers. `processes/specs.py` makes environ
 """
 
 import secrets
-import tomllib
-from collections.abc import Mapping
+from collections import Counter
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
-import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from consumers.trajectories.settings import ManagerSection
-from infra.errors import SeamlessFlowError
-from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings, explain, unread
+from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
 from trainer.settings import PolicySection, TrainerSection
-
-
-class ConfigRejected(SeamlessFlowError):
-    """A run configuration cannot be used."""
-
-    def __init__(self, path: Path | None, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"{path or 'configuration'}: {reason}")
 
 
 class WorkerSection(Section):
@@ -48,7 +31,7 @@ class WorkerSection(Section):
     )
     device: str | None = Field(
         None,
-        description="Device of both its processes, such as cuda:1; if not set, those of "
+        description="Device of both its processes, such as cuda:1 or auto; if not set, those of "
         "rollout.torch and trainer",
     )
     environment: dict[str, str] = Field(
@@ -61,6 +44,24 @@ class BrokerSection(Section):
     """The embedded Kafka; not used if `kafka` names another."""
 
     heap_mb: int = Field(384, ge=128, description="Most memory of its Java heap, in MiB")
+
+
+class RestartsSection(Section):
+    """Restarts of processes that end by themselves."""
+
+    most: int = Field(
+        5,
+        ge=0,
+        description="Most restarts of a process in within_s; one more end of it ends the run. 0: "
+        "any process that ends by itself ends the run",
+    )
+    within_s: float = Field(600, gt=0, description="Seconds in which restarts are counted")
+    pause_s: float = Field(
+        1,
+        ge=0,
+        description="Seconds before the first restart; each further pause is twice as long",
+    )
+    longest_pause_s: float = Field(30, ge=0, description="Longest of these pauses, in seconds")
 
 
 class RunConfig(BaseSettings):
@@ -118,6 +119,10 @@ class RunConfig(BaseSettings):
     telemetry: TelemetrySettings = Field(
         default_factory=TelemetrySettings, description="Where traces and metrics go"
     )
+    restarts: RestartsSection = Field(
+        default_factory=RestartsSection,
+        description="When a process that ended by itself is started again",
+    )
     start_timeout_s: float = Field(
         180, gt=0, description="Seconds after which all processes must be ready"
     )
@@ -128,16 +133,15 @@ class RunConfig(BaseSettings):
         # The default factory is not called for a section that names only a port, for example.
         return {"secret": _new_secret(), **value} if isinstance(value, dict) else value
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        ids = [worker.id for worker in self.workers]
-        if len(set(ids)) < len(ids):
-            raise ValueError("two workers have the same id")
-        if not any("rollout" in worker.tags for worker in self.workers):
-            raise ValueError("no worker can roll out")
-        if bool(self.agents.callable) == bool(self.agents.command):
-            raise ValueError("exactly one of agents.callable and agents.command must be set")
-        return self
+    @field_validator("workers")
+    @classmethod
+    def _fit(cls, workers: tuple[WorkerSection, ...]) -> tuple[WorkerSection, ...]:
+        counts = Counter(worker.id for worker in workers)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"two workers have the same id {twice[0]!r}")
+        if not any("rollout" in worker.tags for worker in workers):
+            raise ValueError("no worker can roll out: none has the tag rollout")
+        return workers
 
     @classmethod
     def settings_customise_sources(
@@ -148,8 +152,8 @@ class RunConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Give environment variables precedence over the file."""
-        return env_settings, init_settings
+        """Take what is given alone: `config_file.py` puts environment variables over the file."""
+        return (init_settings,)
 
     @property
     def kafka_dir(self) -> Path:
@@ -170,48 +174,6 @@ class RunConfig(BaseSettings):
     def trained_dir(self) -> Path:
         """Directory for the tokens that each step trained on."""
         return self.trainer.trained_dir or self.out / "trained"
-
-
-def load(path: Path) -> RunConfig:
-    """Read the configuration from a YAML or TOML file. Raises `ConfigRejected`.
-
-    Relative paths in it are relative to the working directory.
-    """
-    return parse(_read(path), path)
-
-
-def parse(values: Mapping[str, Any], path: Path | None = None) -> RunConfig:
-    """Make the configuration from values and the environment. Raises `ConfigRejected`."""
-    # A misspelt variable would be ignored in silence.
-    if wrong := unread():
-        raise ConfigRejected(path, "\n".join(["not valid:", *wrong]))
-    try:
-        return RunConfig(**values)
-    except (ValidationError, SettingsError) as error:
-        raise ConfigRejected(path, "\n".join(["not valid:", *explain(error)])) from error
-
-
-def require_files(config: RunConfig) -> None:
-    """Raise `ConfigRejected` if the model or the tasks of a training are missing."""
-    if not (config.policy.model / "config.json").is_file():
-        reason = f"policy.model: {config.policy.model} is no Hugging Face model directory"
-        raise ConfigRejected(None, reason)
-    if config.pacing.tasks is None:
-        raise ConfigRejected(None, "pacing.tasks: no file of tasks is named")
-    for name, tasks in (("pacing", config.pacing.tasks), ("evaluation", config.evaluation.tasks)):
-        if tasks is not None and not tasks.is_file():
-            raise ConfigRejected(None, f"{name}.tasks: there is no file {tasks}")
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise ConfigRejected(path, str(error)) from error
-    if not isinstance(values, dict):
-        raise ConfigRejected(path, "it is not a mapping of sections")
-    return values
 
 
 def _new_secret() -> str:

@@ -6,7 +6,6 @@ with SEAMLESSFLOW_TEST_KAFKA=testcontainers one in Docker. A test that needs it 
 
 import os
 import random
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +15,14 @@ import pytest
 
 from infra.broker.broker import Broker
 from infra.broker.properties import properties
-from infra.kafka.topics import cluster_id
+from infra.kafka.start.cluster import find_cluster
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings, ProcessSettings, load
+from tests.builders.own_topics import own_topics
 from tests.seed import seed
 
 READY_TIMEOUT_S = 60
+HEAP_MB = 1024
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"
@@ -51,22 +52,25 @@ def broker() -> Iterator[KafkaSettings]:
     match _kind():
         case "external":
             settings = load(ProcessSettings).kafka
-            cluster_id(settings, READY_TIMEOUT_S)
+            find_cluster(settings, limit_s=READY_TIMEOUT_S)
             yield settings
         case "testcontainers":
             with _container() as settings:
                 yield settings
         case "embedded":
-            with Broker(None, short_lived=True, ready_timeout_s=READY_TIMEOUT_S) as embedded:
+            with Broker(
+                None, heap_mb=HEAP_MB, short_lived=True, ready_timeout_s=READY_TIMEOUT_S
+            ) as embedded:
                 yield embedded.settings
         case other:
             pytest.exit(f"SEAMLESSFLOW_TEST_KAFKA={other}: embedded or testcontainers", 2)
 
 
 @pytest.fixture
-def kafka(broker: KafkaSettings) -> KafkaSettings:
-    """Return the shared broker with topics, consumer groups and transactional ids of this test."""
-    return broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
+def kafka(broker: KafkaSettings) -> Iterator[KafkaSettings]:
+    """Yield the shared broker with topics, consumer groups and transactional ids of this test."""
+    with own_topics(broker) as own:
+        yield own
 
 
 def _kind() -> str:
@@ -88,5 +92,5 @@ def _container() -> Iterator[KafkaSettings]:
         container = container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", str(value))
     with container:
         settings = KafkaSettings(bootstrap_servers=f"{HOST}:{port}")
-        cluster_id(settings, READY_TIMEOUT_S)
+        find_cluster(settings, limit_s=READY_TIMEOUT_S)
         yield settings

@@ -1,5 +1,7 @@
 """The trainer process of a worker: `python -m trainer`, configured by `SEAMLESSFLOW_*`."""
 
+import threading
+
 from infra.process import run_sync
 from infra.settings import load
 from trainer.settings import TrainerSettings
@@ -10,14 +12,13 @@ def main() -> None:
     settings = load(TrainerSettings)
 
     # After the settings: `--help` and a wrong setting need neither torch nor Kafka.
-    from infra.telemetry.tracing import telemetry
-    from trainer.bootstrap import build
+    from trainer.bootstrap import observed
 
-    traces = telemetry(settings.telemetry, "trainer", settings.trainer.worker)
-    try:
-        run_sync(lambda stop: build(settings, traces).run(stop))
-    finally:
-        traces.close()
+    def train(stop: threading.Event) -> None:
+        with observed(settings, stop.is_set) as trainer:
+            trainer.run(stop)
+
+    run_sync(train, finite=True)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,29 @@ No other module joins its parts.
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Never
 
 from infra.clock import now_ms
 from infra.inbox import Inbox
+from infra.kafka.dead_letters import DeadLetters
+from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics import cluster_id
-from infra.telemetry.tracing import Telemetry
+from infra.kafka.start.cluster import find_cluster
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.output import MetricsOutput
+from infra.telemetry.tracing import Telemetry, telemetry
 from infra.worker.activity import ActivityAccount
 from infra.worker.roles import new_incarnation
-from schemas.topics import TRAJECTORIES
-from trainer.backends.backend import UnknownChoice
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.advantages import ESTIMATORS
 from trainer.data.batch import BatchRules
-from trainer.data.filters import FILTERS
 from trainer.follower import Follower
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
@@ -44,40 +48,61 @@ from trainer.steps.reports import Reports
 from trainer.steps.sequence import StepSequence
 from trainer.work import Work
 
-_CLUSTER_TIMEOUT_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
+@contextmanager
+def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop | Follower]:
+    """Yield a trainer whose traces and metrics go where the settings say."""
+    name = settings.trainer.worker
+    prefix, metrics = settings.kafka.topic_prefix, Metrics()
+    traces = telemetry(settings.telemetry, "trainer", name, prefix)
+    output = MetricsOutput(settings, metrics, "trainer", name)
+    try:
+        yield build(settings, traces, metrics, stopping)
+    finally:
+        traces.close()
+        output.close()
+
+
+def build(
+    settings: TrainerSettings, traces: Telemetry, metrics: Metrics, stopping: Stopping = never
+) -> Loop | Follower:
     """Return a trainer that has read what is recorded, loaded its weights and announced them.
 
     Settings that cannot work are refused before anything is announced.
     """
     rules, publication = _rules(settings), Publication(settings)
     publication.check_rendering()
-    log = f"{cluster_id(settings.kafka, _CLUSTER_TIMEOUT_S)}/{settings.kafka.topic_prefix}"
+    cluster = find_cluster(settings.kafka, (CONTROL, FLEET, TRAJECTORIES), stopping)
+    log = f"{cluster.id}/{settings.kafka.topic_prefix}"
     if settings.trainer.rank > 0:
-        return _follower(settings, log)
-    found = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
-    process, control_state = _process(settings, found), found.control_state
+        return _follower(settings, log, metrics, stopping)
+    found = replace(
+        checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log),
+        partitions=cluster.partitions[TRAJECTORIES.name],
+    )
+    process, control_state = _process(settings, found, metrics, stopping), found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
     kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
     backend = kind(settings.policy.model, settings.trainer)
     backend.load(found.directory, found.origin.version)
     first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
-    announce(first, publication, process.producer, now_ms())
+    announce(first, publication, process.producer, now_ms(), stopping)
     # Followers return from `follow` now, and no rank keeps its device before it has the role.
     backend.rest()
     backend.release()
     run, pacing = settings.run, settings.pacing
-    limits = BatchLimits(run.groups_per_step, run.lag, pacing.refill, settings.window)
+    limits = BatchLimits(
+        run.groups_per_step, run.lag, pacing.refill, settings.window, pacing.max_attempts
+    )
     dataloader = Dataloader(first.resume, control_state, run.policy, rules, limits, now_ms())
-    runner = StepRunner(settings, backend, publication, process.producer, telemetry, now_ms)
-    reports = Reports(settings.trainer, open_sinks(settings))
+    runner = StepRunner(settings, backend, publication, process.producer, traces, now_ms)
+    reports = Reports(settings.trainer, open_sinks(settings, metrics))
     return Loop(
         process=process,
-        sessions=_sessions_thread(process, found.first_offsets),
+        sessions=_sessions_thread(process, found.first_offsets, metrics, stopping),
         control_state=control_state,
         dataloader=dataloader,
         device=TrainerDevice(process, backend),
@@ -86,17 +111,24 @@ def build(settings: TrainerSettings, telemetry: Telemetry) -> Loop | Follower:
     )
 
 
-def _sessions_thread(process: TrainerProcess, offsets: Mapping[int, int]) -> ReaderThread:
+def _sessions_thread(
+    process: TrainerProcess, offsets: Mapping[int, int], metrics: Metrics, stopping: Stopping
+) -> ReaderThread:
     """Return the thread that will read `trajectories` from `offsets` (by partition)."""
     settings, inbox = process.settings, process.inbox
     name = f"{_client_id(settings)}-sessions"
-    sessions = Reader(settings.kafka, name, dead_letters=process.producer)
+    letters = DeadLetters(settings.kafka, process.producer, stopping)
+    sessions = Reader(settings.kafka, name, bury=letters.bury, folds=True)
+    metrics.watch(sessions)
     sessions.assign({(TRAJECTORIES.name, number): at for number, at in offsets.items()})
     return ReaderThread("trainer sessions", sessions, inbox.put, inbox.fail)
 
 
-def _follower(settings: TrainerSettings, log: str) -> Follower:
-    process = _process(settings, checkpoint.initial(settings.run.policy, log))
+def _follower(
+    settings: TrainerSettings, log: str, metrics: Metrics, stopping: Stopping
+) -> Follower:
+    initial = checkpoint.initial(settings.run.policy, log)
+    process = _process(settings, initial, metrics, stopping)
     backend = FsdpBackend(settings.policy.model, settings.trainer)
     # Take part in the leader's `load` and, if it writes the first weights, in that.
     backend.follow()
@@ -104,7 +136,9 @@ def _follower(settings: TrainerSettings, log: str) -> Follower:
     return Follower(process=process, device=TrainerDevice(process, backend), backend=backend)
 
 
-def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
+def _process(
+    settings: TrainerSettings, found: Checkpoint, metrics: Metrics, stopping: Stopping
+) -> TrainerProcess:
     """Start the heartbeat, then fold all that `control` holds into the state of `found`."""
     producer = Producer(settings.kafka, _client_id(settings))
     roles = TrainerRoles(settings.trainer.worker, new_incarnation())
@@ -112,9 +146,16 @@ def _process(settings: TrainerSettings, found: Checkpoint) -> TrainerProcess:
     status, activity = TrainerStatus(), ActivityAccount(settings.trainer.worker, "train", now_ms())
     heartbeat = Heartbeat(settings, producer, roles, status, activity, now_ms)
     heartbeat.start()
-    control = Reader(settings.kafka, f"{_client_id(settings)}-control", dead_letters=producer)
+    name = f"{_client_id(settings)}-control"
+    control = Reader(settings.kafka, name, folds=True, stopping=stopping)
+    metrics.watch(control)
     inbox = Inbox[Never]()
-    read_recorded(control, found.control_state, roles)
+    try:
+        read_recorded(settings.kafka, control, found.control_state, roles, stopping)
+    except BaseException:
+        heartbeat.close()
+        producer.close()
+        raise
     # A gang that broke before this process began is not the one it will belong to.
     roles.broken_by = ""
     return TrainerProcess(
@@ -137,13 +178,9 @@ def _client_id(settings: TrainerSettings) -> str:
 
 def _rules(settings: TrainerSettings) -> BatchRules:
     trainer = settings.trainer
-    if trainer.advantage not in ESTIMATORS:
-        raise UnknownChoice("trainer.advantage", trainer.advantage, list(ESTIMATORS))
-    for name in trainer.filters:
-        if name not in FILTERS:
-            raise UnknownChoice("trainer.filters", name, list(FILTERS))
     estimator = ESTIMATORS[trainer.advantage]
-    return BatchRules(estimator, trainer.filters, trainer.on_stale, settings.run.lag)
+    filters = {str(name): action for name, action in trainer.filters.items()}
+    return BatchRules(estimator, filters, trainer.on_stale, settings.run.lag)
 
 
 def _log_resume(resume: Resume) -> None:

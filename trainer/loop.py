@@ -14,6 +14,7 @@ from itertools import chain
 from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
 from schemas.records import Trajectory
+from schemas.topics import TRAJECTORIES
 from trainer.recovery.control_state import ControlState
 from trainer.roles.device import TrainerDevice
 from trainer.roles.process import TrainerProcess
@@ -45,7 +46,7 @@ class Loop:
         with closing(self.reports), self.process.running(self.sessions):
             step, version = self.steps.origin.step, self.process.status.version
             ready(_log, "trainer %s is ready at step %d, version %s", worker, step, version)
-            while not (stop.is_set() or (work.idle and self.steps.all_done)):
+            while not (stop.is_set() or (work.idle and self.steps.over)):
                 self._receive()
                 self._advance()
             self.steps.finish()
@@ -54,9 +55,10 @@ class Loop:
     def _receive(self) -> None:
         for received in chain.from_iterable(self.process.inbox.take(_WAIT_S)):
             record, now_ms = received.record, self.process.now_ms()
-            if isinstance(record, Trajectory):
-                place = received.partition, received.offset
-                self.process.send(*self.dataloader.add(record, *place, now_ms))
+            if received.topic == TRAJECTORIES.name:
+                if isinstance(record, Trajectory):
+                    place = received.partition, received.offset
+                    self.process.send(*self.dataloader.add(record, *place, now_ms))
             else:
                 self.control_state.apply(record, received.offset)
                 self.process.roles.apply(record)

@@ -6,11 +6,20 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.rendering.settings import RendererSettings
-from infra.settings import ProcessSettings, Section, SharedPacingSection, SharedRunSection
+from infra.rendering.settings import FROM_MODEL, RendererSettings
+from infra.settings import (
+    ProcessSettings,
+    Section,
+    SharedEvaluationSection,
+    SharedPacingSection,
+    SharedRunSection,
+)
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
+LossName = Literal["ppo_clip", "tis", "icepop"]
+EstimatorName = Literal["grpo", "grpo_unscaled", "rloo"]
+FilterName = Literal["zero_variance", "untrainable"]
 
 
 class PolicySection(Section):
@@ -20,19 +29,47 @@ class PolicySection(Section):
         Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
     )
     renderer: RendererSettings = Field(
-        RendererSettings("qwen3"),
+        RendererSettings(FROM_MODEL),
         description="Renderer of the prompts: name of the model family, thinking_retention, "
-        "options (see infra/rendering/settings.py); a variable has them as JSON",
+        "options (see docs/renderers.md); a variable has them as JSON. Without a name: the one "
+        "that writes the prompts of the model's own template",
     )
     max_context: int = Field(
         32_768, ge=2, description="Most tokens of prompt and completion together"
     )
-    temperature: float = Field(1.0, gt=0, description="Sampling temperature of all sessions")
-    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off")
-    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off")
-    max_tokens: int | None = Field(None, ge=1, description="Most tokens of a turn; none: no limit")
+    temperature: float = Field(
+        1.0,
+        ge=0.01,
+        le=2,
+        description="Sampling temperature of all sessions; trained is the distribution at it",
+    )
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off; see train_truncated"
+    )
+    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
+    train_truncated: bool = Field(
+        False,
+        description="Whether to train turns sampled with top_p or top_k, with log-probs over the "
+        "whole vocabulary on both sides (rollout.engine torch); false: they are masked",
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Most tokens of a turn, also if its agent asks for more; none: up to the end "
+        "of the context",
+    )
     train_inexact: bool = Field(
         False, description="Whether to train also inexact turns, as those sampled with a grammar"
+    )
+    train_undelivered: bool = Field(
+        False,
+        description="Whether to train also turns whose client left before it had the answer, "
+        "unless a retry got it or a later turn continues it",
+    )
+    siblings: Literal["continued", "all"] = Field(
+        "continued",
+        description="Which of several samples of one prompt are trained; continued: those that the "
+        "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",
@@ -42,17 +79,16 @@ class PolicySection(Section):
 
     @field_validator("renderer", mode="before")
     @classmethod
-    def _read_json(cls, value: object) -> object:
-        """Accept JSON text also: older configuration files have it so."""
-        return json.loads(value) if isinstance(value, str) else value
+    def _read_renderer(cls, value: object) -> object:
+        """Accept JSON text also: older configuration files have it so. Add the name if it lacks."""
+        read = json.loads(value) if isinstance(value, str) else value
+        return {"name": FROM_MODEL, **read} if isinstance(read, dict) else read
 
 
 class LossSection(Section):
     """The loss of a trained token."""
 
-    name: str = Field(
-        "ppo_clip", description="ppo_clip, tis or icepop (see trainer/backends/losses.py)"
-    )
+    name: LossName = Field("ppo_clip", description="See trainer/backends/losses.py")
     clip_low: float = Field(
         0.2, ge=0, lt=1, description="ppo_clip: how far below 1 a ratio keeps its gradient"
     )
@@ -108,10 +144,8 @@ class TrainerSection(Section):
     rendezvous: str = Field(
         "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
     )
-    advantage: str = Field(
-        "grpo", description="grpo, grpo_unscaled or rloo (see trainer/data/advantages.py)"
-    )
-    filters: dict[str, Action] = Field(
+    advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
+    filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "
         "still fills its place in the batch, drop: another takes it (see trainer/data/filters.py)",
@@ -122,12 +156,21 @@ class TrainerSection(Section):
     )
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
-    dtype: Dtype = Field("float32", description="Element type of the trained weights")
+    dtype: Dtype = Field(
+        "float32",
+        description="Element type in which the model computes and is published; float16 computes "
+        "with loss scaling",
+    )
+    master_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Element type in which weights and optimizer are kept and updated; bfloat16 "
+        "takes half the memory and loses updates below 1/256 of a weight",
+    )
     compute_dtype: Dtype | None = Field(
-        None, description="Element type of matrix products; none: that of the weights"
+        None, description="Element type of matrix products, if not dtype"
     )
     weights_dtype: Dtype | None = Field(
-        None, description="Element type of published weights; none: that of the weights"
+        None, description="Element type of published weights, if not dtype"
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
     threads: int | None = Field(None, ge=1, description="CPU threads of torch; none: its default")
@@ -166,6 +209,11 @@ class TrainerSection(Section):
     explain_after: int = Field(
         5, ge=1, description="Steps without any gradient after which the reasons are reported"
     )
+    most_barren_steps: int = Field(
+        5,
+        ge=1,
+        description="Steps in a row with every token masked at which the run ends with an error",
+    )
     weights_dir: Path | None = Field(None, description="Published weights; none: DATA_DIR/weights")
     trained_dir: Path | None = Field(
         None, description="Record of every trained token; none: DATA_DIR/trained"
@@ -174,13 +222,23 @@ class TrainerSection(Section):
         None, description="Full checkpoints; none: DATA_DIR/checkpoints"
     )
     metrics_csv: Path | None = Field(
-        None, description="Metrics, one row per step; none: DATA_DIR/metrics.csv"
+        None, description="Metrics, a row for each step and evaluation; none: DATA_DIR/metrics.csv"
     )
     tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
     wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
-    flush_s: float = Field(30, gt=0, description="Seconds in which Kafka must acknowledge a step")
     heartbeat_s: float = Field(1, gt=0, description="Seconds between two heartbeats")
     usage_s: float = Field(3, gt=0, description="Seconds between two records of activity")
+
+    @model_validator(mode="after")
+    def _computes(self) -> Self:
+        if self.master_dtype == "bfloat16" and self.compute != "bfloat16":
+            raise ValueError(f"master_dtype bfloat16 needs dtype bfloat16, not {self.compute}")
+        return self
+
+    @property
+    def compute(self) -> Dtype:
+        """Return the element type of matrix products."""
+        return self.compute_dtype or self.dtype
 
 
 class TrainerSettings(ProcessSettings):
@@ -188,6 +246,7 @@ class TrainerSettings(ProcessSettings):
 
     run: SharedRunSection = Field(default_factory=SharedRunSection)
     pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)
+    evaluation: SharedEvaluationSection = Field(default_factory=SharedEvaluationSection)
     policy: PolicySection = Field(default_factory=PolicySection)
     trainer: TrainerSection = Field(default_factory=TrainerSection)
 

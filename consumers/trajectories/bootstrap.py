@@ -7,24 +7,47 @@ from consumers.trajectories.bus.connections import connect
 from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.settings import ManagerSettings
+from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import telemetry
+from schemas.topics import (
+    CONTROL,
+    ENDED_SESSIONS,
+    FLEET,
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    TRAJECTORIES,
+)
+
+_TOPICS = (REQUESTS, SESSIONS, ENDED_SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, CONTROL, FLEET)
 
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     """Run a manager until `stopping()` is true. Raises what `Manager.run` raises."""
-    # The member's name outlives a restart; the rest distinguishes its lives.
-    member = settings.manager.slot
-    name = f"manager-{member}-{uuid4().hex[:8]}"
-    traces, metrics = telemetry(settings.telemetry, "manager", name), Metrics()
-    export = metrics_export(settings.telemetry, metrics, "manager", name)
+    # The member's name outlives a restart, if one is set; the rest distinguishes its lives.
+    life = uuid4().hex[:8]
+    static = settings.manager.slot or None
+    member = static or life
+    name = f"manager-{static}-{life}" if static else f"manager-{life}"
+    section = settings.manager.model_copy(update={"slot": member})
+    settings = settings.model_copy(update={"manager": section})
+    find_cluster(settings.kafka, _TOPICS, stopping)
+    prefix, groups = settings.kafka.topic_prefix, {REQUESTS.name: section.group}
+    traces, metrics = telemetry(settings.telemetry, "manager", name, prefix, groups), Metrics()
+    output = MetricsOutput(settings, metrics, "manager", name)
     try:
         manager = Manager(
-            name, settings.manager, connect(settings, name), Renderers(), traces, metrics
+            name,
+            settings.manager,
+            connect(settings, name, static, metrics, stopping, traces.send),
+            Renderers(),
+            traces,
+            metrics,
         )
         manager.run(stopping)
     finally:
         traces.close()
-        if export is not None:
-            export.close()
+        output.close()

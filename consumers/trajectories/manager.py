@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
+from consumers.trajectories.acting.request_ends import RequestEnds
+from consumers.trajectories.acting.succession import Succession
 from consumers.trajectories.bus.commit_schedule import CommitSchedule
 from consumers.trajectories.bus.connections import Connections, close
 from consumers.trajectories.bus.outbox import Outbox
@@ -26,11 +28,12 @@ from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.settings import ManagerSection
 from infra.clock import now_ms
+from infra.errors import MemberReplaced
 from infra.kafka.client import Received
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
-from schemas.records import PolicyWeights, Record
+from schemas.records import ManagerStarted, PolicyWeights, Record
 from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ class Manager:
         no_progress_ms = int(settings.no_progress_s * 1000)
         hand_back_ms = int(settings.hand_back_s * 1000)
         self._name = name
+        self._succession = Succession(settings.slot, name)
         self._connections = connections
         self._partitions: dict[int, Partition] = {}
         self._renderers = renderers
@@ -68,11 +72,14 @@ class Manager:
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms)
+        self._request_ends = ends = RequestEnds(
+            self._partitions, connections.readers, connections.inbox, clock
+        )
         self._actor = self.actor_class(
-            self._partitions, contexts, self._placement, outbox, traces, metrics
+            self._partitions, contexts, self._placement, outbox, traces, metrics, ends
         )
         self._ownership = Ownership(
-            name, self._partitions, contexts, connections, outbox, self._actor
+            name, self._partitions, contexts, connections, outbox, self._actor, ends
         )
         self._commit_schedule = CommitSchedule(
             self._partitions, connections, settings.commit_interval_s, metrics
@@ -83,16 +90,20 @@ class Manager:
         """Serve until `stopping()` is true, which is asked once a round.
 
         Blocks at the start until `fleet` is read to its end, and at the end for the transaction in
-        progress. Raises the error of a reader thread, `DeliveryFailed` for a record that Kafka did
-        not take, and Kafka's own errors; the process then ends and another member takes over.
+        progress. Raises `ManagerReplaced`, the error of a reader thread, `DeliveryFailed` for a
+        record that Kafka did not take, and Kafka's own errors; the process then ends and another
+        member takes over.
         """
         gc.set_threshold(*_GC_THRESHOLDS)
         self._connections.readers.read_fleet_to_end()
+        self._outbox.announce(self._succession.announcement(self._clock()))
         self._ownership.join()
         ready(_log, "%s is ready", self._name)
         try:
             while not stopping():
                 self._round()
+        except MemberReplaced as error:
+            raise self._succession.replaced("another manager") from error
         finally:
             self._ownership.leave()
             close(self._connections)
@@ -102,6 +113,7 @@ class Manager:
         wait_s = min(self._actor.next_alarm_s(), self._commit_schedule.due_in_s)
         for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
             self._handle_batch(batch)
+        self._request_ends.look()
         self._actor.handle_deadlines()
         self._placement.place_waiting()
         self._commit_schedule.commit()
@@ -125,6 +137,8 @@ class Manager:
         if isinstance(record, PolicyWeights):
             # Reads the tokenizer's files here, so that no request has to wait for them.
             self._renderers.prepare(record)
+        elif isinstance(record, ManagerStarted):
+            self._succession.apply(record)
         departure = self._fleet.apply(record, self._clock())
         if departure is not None:
             self._placement.departed(departure)

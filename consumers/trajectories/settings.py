@@ -13,8 +13,10 @@ class ManagerSection(Section):
         description="Kafka consumer group that shares the partitions of `requests`",
     )
     slot: str = Field(
-        "0",
-        description="Stable name of this member among the managers; names its transactions",
+        "",
+        description="Name of this member among the managers, which names its transactions: another "
+        "one for each that runs, the same after a restart, or a transaction that a kill left open "
+        "holds up readers for up to 15 s; default: a new one at each start",
     )
     no_progress_s: float = Field(
         20, gt=0, description="A turn without output for this long is dispatched to another worker"

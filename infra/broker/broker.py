@@ -10,15 +10,16 @@ import logging
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from infra.broker.jars import default_cache
 from infra.broker.programs import KafkaPrograms
-from infra.broker.storage import BrokerStorage
+from infra.broker.storage import BrokerStorage, new_cluster_id
 from infra.child import ChildProcess
 from infra.errors import BrokerFailed, KafkaUnavailable
-from infra.kafka.topics import cluster_id
+from infra.kafka.start.cluster import find_cluster
 from infra.ports import HOST, free_port, is_free, is_open
 from infra.settings import KafkaSettings
 
@@ -35,7 +36,8 @@ class Broker:
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
     `short_lived` saves CPU in the first half minute and costs CPU after it (see `jvm.py`).
-    `write_archive` is for `infra.broker.archive` only.
+    `properties` are added to those of `infra.broker.properties`, or replace them; the brokers of a
+    cluster have one `cluster_id`. `write_archive` is for `infra.broker.archive` only.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Broker:
         ready_timeout_s: float = 60,
         cache: Path | None = None,
         write_archive: Path | None = None,
+        properties: Mapping[str, str | int] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         scratch = Path(tempfile.gettempdir(), f"seamlessflow-{uuid.uuid4().hex}")
         self._temporary = data_dir is None
@@ -59,6 +63,8 @@ class Broker:
         self._ready_timeout_s = ready_timeout_s
         self._cache = cache or default_cache()
         self._write_archive = write_archive
+        self._properties = properties or {}
+        self._cluster_id = cluster_id or new_cluster_id()
         self._process: ChildProcess | None = None
 
     def __enter__(self) -> Self:
@@ -96,12 +102,17 @@ class Broker:
         return self._process is not None and self._process.running
 
     @property
+    def exit_status(self) -> int | None:
+        """Exit status of the Java process that ended by itself; None while it runs."""
+        return self._process.exit_status if self._process else None
+
+    @property
     def pid(self) -> int | None:
         """Id of the Java process while it runs."""
         return self._process.pid if self._process and self.running else None
 
     def start(self) -> None:
-        """Start it; return when it answers clients.
+        """Start it, at its earlier port if it ran before; return when it answers clients.
 
         Raises `BrokerFailed` with the end of its log, `JarRejected` or `JarsUnavailable`.
         """
@@ -137,20 +148,21 @@ class Broker:
 
     def _start_somewhere(self, programs: KafkaPrograms) -> None:
         """Start on the wanted port or a free one; try again if another process took that first."""
-        if self._wanted_port and not is_free(self._wanted_port):
-            raise self._failed(f"port {self._wanted_port} is in use by another program")
+        wanted = self._port or self._wanted_port  # its clients know an earlier one
+        if wanted and not is_free(wanted):
+            raise self._failed(f"port {wanted} is in use by another program")
         for attempts_left in reversed(range(PORT_ATTEMPTS)):
             try:
-                return self._start(programs, self._wanted_port or free_port(), free_port())
+                return self._start(programs, wanted or free_port(), free_port())
             except BrokerFailed as error:
                 if not attempts_left or "Address already in use" not in error.log_tail:
                     raise
                 _log.warning("a port was taken in the meantime, trying again: %s", error.reason)
 
     def _start(self, programs: KafkaPrograms, port: int, controller_port: int) -> None:
-        self._storage.write_properties(port, controller_port)
+        self._storage.write_properties(port, controller_port, self._properties)
         file = self._storage.properties_file
-        if not self._storage.formatted and (problem := programs.format(file)):
+        if not self._storage.formatted and (problem := programs.format(file, self._cluster_id)):
             raise self._failed("its storage could not be formatted", problem)
         self._process = ChildProcess(programs.server(file), self.log_file)
         self._port = port
@@ -174,7 +186,7 @@ class Broker:
             if not is_open(port):
                 continue
             try:
-                cluster_id(self.settings, min(left, 5))
+                find_cluster(self.settings, limit_s=min(left, 5))
                 return
             except KafkaUnavailable as error:
                 _log.debug("not ready yet: %s", error)

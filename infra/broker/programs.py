@@ -9,7 +9,6 @@ from pathlib import Path
 
 from infra.broker.jars import class_path, start_archive
 from infra.broker.jvm import java, writing_archive
-from infra.broker.storage import new_cluster_id
 
 FORMAT_TIMEOUT_S = 60.0
 
@@ -39,11 +38,11 @@ class KafkaPrograms:
             return writing_archive(command, self.archive_to_write)
         return command
 
-    def format(self, properties_file: Path) -> str | None:
+    def format(self, properties_file: Path, cluster_id: str) -> str | None:
         """Format the storage of a new cluster; return the end of the output if that failed."""
         config = f"--config={properties_file}"
         command = self._java(
-            "kafka.tools.StorageTool", "format", f"--cluster-id={new_cluster_id()}", config
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", config
         )
         try:
             done = subprocess.run(

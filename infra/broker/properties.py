@@ -68,8 +68,10 @@ _DEADLINES: dict[str, str | int] = {
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.heartbeat.interval.ms": 1_000,
-    # How long a killed producer's open transaction stalls readers, beyond its own timeout.
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    # Kafka's default. Sooner, a broker that starts again would end transactions that timed out
+    # before its partitions have leaders, and leave out their markers (KAFKA-20734): the offsets in
+    # them could never be read again.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
     "transaction.max.timeout.ms": 60_000,
     # A killed broker can be started again after this time (9 s by default).
     "broker.session.timeout.ms": 3_000,

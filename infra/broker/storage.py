@@ -11,6 +11,7 @@ import base64
 import fcntl
 import shutil
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from infra.broker.properties import as_text, properties
@@ -42,9 +43,11 @@ class BrokerStorage:
             return True
         return False
 
-    def write_properties(self, port: int, controller_port: int) -> None:
-        """Write the settings of the next start."""
-        values = properties(self._kafka, port, controller_port)
+    def write_properties(
+        self, port: int, controller_port: int, others: Mapping[str, str | int]
+    ) -> None:
+        """Write the settings of the next start; `others` are added or replace them."""
+        values = {**properties(self._kafka, port, controller_port), **others}
         self.properties_file.write_text(as_text(values))
 
     def make(self) -> None:

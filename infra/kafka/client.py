@@ -1,7 +1,7 @@
 """Options and types that all Kafka clients of this project share.
 
-Besides this module only `producer.py`, `reader.py` and `topics.py` import `confluent_kafka`.
-Callers give topic names without the configured prefix.
+Only modules of this package import `confluent_kafka`. Callers give topic names without the
+configured prefix.
 """
 
 from collections.abc import Callable, Sequence

@@ -52,15 +52,20 @@ class RateLimit(logging.Filter):
 
 
 @cache
-def logger() -> logging.Logger:
-    """Return the logger of all clients of the process."""
-    found = logging.getLogger(NAME)
+def logger(name: str = NAME) -> logging.Logger:
+    """Return a logger of that name, or that of all clients of the process."""
+    found = logging.getLogger(name)
     found.addFilter(RateLimit())
     found.addHandler(logging.NullHandler())
     return found
 
 
 def _kind(record: logging.LogRecord) -> str:
-    """Return the message without client, numbers and the duration at its end."""
+    """Return the message without client, numbers and the duration at its end.
+
+    Of a message of this project, the text before its facts are put in.
+    """
+    if record.name != NAME:
+        return str(record.msg)
     facility, _, text = record.args if isinstance(record.args, tuple) else ("", "", "")
     return _NUMBER.sub("#", _AFTER.sub("", f"{facility} {text}"))

@@ -3,24 +3,53 @@
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
+from infra.deadline import within
 from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
 from infra.kafka.client import LARGEST_RECORD_BYTES, Headers, Partition, client, client_options
+from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, Stopping, never, passes
 from infra.settings import KafkaSettings
 from schemas.codec import encode
 from schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
-_INIT_TIMEOUT_S = 10
+_END_TIMEOUT_S = 3 * _TRANSACTION_TIMEOUT_S
 _IN_FLIGHT = 2
+_SETTLE_SLICE_S = 4.0
+"""Longest wait for Kafka before `settle` looks whether the process must end."""
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
 """Called from the producer's thread with the error or None, and the record's offset."""
+
+
+class SendSpan(Protocol):
+    """The trace of one record, until it is on the log."""
+
+    @property
+    def headers(self) -> Headers:
+        """Headers that take the place of the record's own; empty if it is not traced."""
+        ...
+
+    def set(self, **attributes: Any) -> None:
+        """Add attributes."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Mark it as failed."""
+        ...
+
+    def end(self) -> None:
+        """End it."""
+        ...
+
+
+TraceSend = Callable[[str, Headers, str | bytes | None], SendSpan]
+"""Begins the trace of a record with this topic, these headers and this key."""
 
 
 class Producer:
@@ -37,9 +66,11 @@ class Producer:
         *,
         linger_ms: float = 0,
         report_every_s: float = 0,
+        trace: TraceSend | None = None,
         **options: Any,
     ) -> None:
         self._prefix = settings.topic_prefix
+        self._trace = trace
         self._settings = settings
         self._report_every_s = report_every_s
         self._failure: DeliveryFailed | None = None
@@ -59,7 +90,10 @@ class Producer:
                 "compression.type": "none",
                 "message.max.bytes": LARGEST_RECORD_BYTES,
                 "queue.buffering.max.kbytes": 1_048_576,
+                "queue.buffering.max.messages": 0,
                 **client_options(settings),
+                # Records wait for the end of an outage, however long it is.
+                "message.timeout.ms": 0,
                 **options,
             },
         )
@@ -94,8 +128,10 @@ class Producer:
         """Queue bytes as they are. Raises `DeliveryFailed` of an earlier record."""
         self.check()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
+        span = None
         if headers:
-            place["headers"] = list(headers)
+            span = None if self._trace is None else self._trace(topic, headers, key)
+            place["headers"] = list(headers if span is None else span.headers or headers)
         with self._numbering:  # delivery callbacks also send, on the producer's own thread
             self._sent += 1
             number = self._sent
@@ -104,6 +140,8 @@ class Producer:
         def report(error: KafkaError | None, message: Message) -> None:
             self._unsettled.pop(number, None)
             failure = None if error is None else _delivery_failed(error, message)
+            if span is not None:
+                _end_span(span, message, failure)
             if on_delivery is not None:
                 offset = message.offset()
                 on_delivery(failure, -1 if offset is None else offset)
@@ -144,13 +182,24 @@ class Producer:
             raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason)
         self.check()
 
+    def settle(self, stopping: Stopping) -> None:
+        """Wait until all queued records are acknowledged, through an outage of any length.
+
+        Raises `KafkaUnavailable` once `stopping`.
+        """
+        outage = Outage(self._settings, stopping, WITHOUT_LIMIT)
+        while left := self._producer.flush(_SETTLE_SLICE_S):
+            outage.endure_silence(f"{left} records not acknowledged")
+        self.check()
+
     def close(self, timeout_s: float = 10) -> None:
         """Flush and end. Raises `KafkaUnavailable` and gives up what was not acknowledged."""
         try:
             self.flush(timeout_s)
         finally:
             self.abandon()
-            self._producer.close()
+            with suppress(KafkaException):  # a fenced instance has no transaction left to abort
+                self._producer.close()
 
     def abandon(self) -> None:
         """End at once and give up what was not acknowledged."""
@@ -172,7 +221,14 @@ class TransactionalProducer(Producer):
     ends the open transaction of this one.
     """
 
-    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        stopping: Stopping = never,
+        limit_s: float | None = None,
+    ) -> None:
+        """Wait for the coordinator. Raises what `Outage.endure` raises, and `TransactionFailed`."""
         options: dict[str, Any] = {
             "transactional.id": settings.topic_prefix + transactional_id,
             "transaction.timeout.ms": 5_000,
@@ -181,10 +237,10 @@ class TransactionalProducer(Producer):
         super().__init__(settings, transactional_id, **options)
         self._transactional_id = transactional_id
         try:
-            self._producer.init_transactions(_INIT_TIMEOUT_S)
-        except KafkaException as error:
+            self._initialise(Outage(settings, stopping, limit_s))
+        except BaseException:
             self.abandon()
-            raise TransactionFailed(transactional_id, str(error)) from error
+            raise
 
     def commit(
         self,
@@ -203,17 +259,41 @@ class TransactionalProducer(Producer):
         try:
             self._producer.begin_transaction()
             send()
-            if positions:
-                self._producer.send_offsets_to_transaction(
-                    positions, group_metadata, _TRANSACTION_TIMEOUT_S
-                )
-            self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
-        except (KafkaException, DeliveryFailed) as error:
+            # A group coordinator that is lost between two requests would be waited for without end
+            # (librdkafka issue 5456).
+            within(_END_TIMEOUT_S, lambda: self._end(positions, group_metadata))
+        except (KafkaException, DeliveryFailed, TimeoutError) as error:
             raise TransactionFailed(self._transactional_id, str(error)) from error
+
+    def _end(self, positions: list[TopicPartition], group_metadata: Any) -> None:
+        if positions:
+            self._producer.send_offsets_to_transaction(
+                positions, group_metadata, _TRANSACTION_TIMEOUT_S
+            )
+        self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
+
+    def _initialise(self, outage: Outage) -> None:
+        """End the transaction of an earlier producer of this id; again after it timed out."""
+        while True:
+            try:
+                return self._producer.init_transactions(ASK_S)
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if not passes(reason) and reason.code() not in REFUSALS:
+                    raise TransactionFailed(self._transactional_id, reason.str()) from error
+                outage.endure(reason)
 
     def _serve(self) -> None:
         with suppress(KafkaException):  # fatal to the instance; `commit` raises it
             super()._serve()
+
+
+def _end_span(span: SendSpan, message: Message, failure: DeliveryFailed | None) -> None:
+    if failure is None:
+        span.set(partition=str(message.partition()), offset=message.offset())
+    else:
+        span.fail(str(failure))
+    span.end()
 
 
 def _delivery_failed(error: KafkaError, message: Message) -> DeliveryFailed:

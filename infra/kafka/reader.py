@@ -1,71 +1,42 @@
 """Reader of records from Kafka, for one thread: every call waits until a running poll returns."""
 
-import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.errors import KafkaUnavailable, TopicMissing
+from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
+from infra.kafka import log
 from infra.kafka.client import (
+    BEGINNING,
+    END,
     LARGEST_RECORD_BYTES,
     Partition,
     Received,
     client,
     client_options,
-    dead_letter_headers,
 )
-from infra.kafka.producer import Producer
+from infra.kafka.decoding import decoded
+from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage, Stopping, never
+from infra.kafka.start.group import lasting
+from infra.kafka.topics import LagLookup
+from infra.kafka.unreadable import Letter, Unreadable
 from infra.settings import KafkaSettings
-from schemas.codec import UndecodableRecord, decode
+from schemas.codec import decode
 from schemas.records import Record
 
-_POLL_S = 0.1
+_log = log.logger(__name__)
 _BATCH = 500
-
-_NO_LEADER_YET = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
-"""Errors of a topic that was created a moment ago, or of a broker that has just restarted."""
-_NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-_NO_COORDINATOR_YET = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError._WAIT_COORD,
-}
-"""Errors of a cluster that has just started, or that moves the group's coordinator.
-`KafkaError.retriable` knows them for transactions only."""
-_ASK_S = 5.0
-"""Longest single request: signals are handled between two of them."""
 _TOPIC_PATIENCE_S = 4.0
 """Time in which an unknown topic may be one that was created a moment ago."""
-_CANNOT_GO_ON = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,
-    KafkaError.FENCED_INSTANCE_ID,
-}
 
 
 class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
-    Records that cannot be decoded go to the dead-letter topic; without a producer for it, `poll`
-    raises `UndecodableRecord`.
+    A record that cannot be decoded is delivered as `Unreadable`, and given to `bury` if it is
+    garbage. A reader that `folds` raises `NewerRelease` at a record of a newer release.
     """
 
     def __init__(
@@ -74,19 +45,32 @@ class Reader:
         client_id: str,
         *,
         group: str | None = None,
-        dead_letters: Producer | None = None,
+        bury: Callable[[list[Letter]], None] | None = None,
+        folds: bool = False,
         decode: Callable[[bytes], Record] = decode,
+        stopping: Stopping = never,
         **options: Any,
     ) -> None:
         self._prefix = settings.topic_prefix
         self._settings = settings
-        self._dead_letters = dead_letters
+        self._group = settings.topic_prefix + (group or client_id)
+        self._instance = str(options.get("group.instance.id", ""))
+        self._bury = bury
+        self._folds = folds
+        self._garbage: list[Letter] = []
+        self._ends_reached: dict[Partition, int] = {}
+        self._next: dict[Partition, int] = {}
+        """Offset of the next record of each assigned partition, or where reading begins."""
+        self._lag = LagLookup(settings)
+        self.unreadable: Counter[str] = Counter()
+        """Number of records that could not be decoded, by topic. Any thread."""
         self._decode = decode
+        self._stopping = stopping
         self._consumer = client(
             Consumer,
             {
                 "client.id": client_id,
-                "group.id": settings.topic_prefix + (group or client_id),
+                "group.id": self._group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": False,
                 "auto.offset.reset": "earliest",
@@ -94,25 +78,26 @@ class Reader:
                 "fetch.max.bytes": 2 * LARGEST_RECORD_BYTES,
                 "receive.message.max.bytes": 4 * LARGEST_RECORD_BYTES,
                 "fetch.wait.max.ms": 500,
-                **({"group.protocol": "consumer"} if group else {}),
                 **client_options(settings),
                 **options,
             },
         )
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
-        """Read exactly these partitions from these offsets (`BEGINNING`, `END` or a number)."""
+        """Read exactly these partitions from these offsets (`BEGINNING` or a number)."""
+        self._ends_reached.clear()
+        self._next = dict(offsets)
         self._consumer.assign(self._positions(offsets))
 
     def add(self, offsets: Mapping[Partition, int]) -> None:
         """Also read these partitions."""
+        self._next |= offsets
         self._consumer.incremental_assign(self._positions(offsets))
 
     def remove(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these partitions."""
-        self._consumer.incremental_unassign(
-            [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
-        )
+        gone = {partition: self._next.pop(partition, END) for partition in partitions}
+        self._consumer.incremental_unassign(self._positions(gone))
 
     def subscribe(
         self,
@@ -126,12 +111,15 @@ class Reader:
         """
 
         def assigned(_: Any, positions: list[TopicPartition]) -> None:
+            self._next |= dict.fromkeys(self._partitions(positions), BEGINNING)
             if on_assigned:
                 on_assigned(self._partitions(positions))
 
         def revoked(_: Any, positions: list[TopicPartition]) -> None:
+            gone = self._partitions(positions)
+            self._next = {place: at for place, at in self._next.items() if place not in gone}
             if on_revoked:
-                on_revoked(self._partitions(positions))
+                on_revoked(gone)
 
         names = [self._prefix + topic for topic in topics]
         self._consumer.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
@@ -139,7 +127,8 @@ class Reader:
     def poll(self, timeout_s: float) -> list[Received]:
         """Return the records that have arrived, or an empty list after `timeout_s`.
 
-        Raises `KafkaUnavailable` if the client cannot go on.
+        Raises `KafkaUnavailable` if the client cannot go on, `KafkaRefused`, what `group.lasting`
+        returns, and `NewerRelease`.
         """
         # `consume` would wait until the batch is full or the time is over.
         first = self._consumer.poll(timeout_s)
@@ -149,64 +138,95 @@ class Reader:
         for message in (first, *self._consumer.consume(_BATCH, 0)):
             error = message.error()
             if error is not None:
-                self._fault(error)
-            elif (item := self._decoded(message)) is not None:
+                self._fault(error, message)
+            elif (item := decoded(message, self._prefix, self._decode)) is not None:
                 received.append(item)
+                self._next[item.topic, item.partition] = item.offset + 1
+                if isinstance(item.record, Unreadable):
+                    self._take(item, item.record, message)
+        if self._garbage:
+            garbage, self._garbage = self._garbage, []
+            if self._bury is not None:
+                self._bury(garbage)
         return received
 
     def committed(
-        self, partitions: Sequence[Partition], timeout_s: float = 30
+        self, partitions: Sequence[Partition], limit_s: float | None = None
     ) -> dict[Partition, tuple[int, str]]:
         """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
-        Raises `KafkaUnavailable`.
+        Raises what `Outage.endure` raises.
         """
+        if not partitions:
+            return {}
         asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
-        deadline = time.monotonic() + timeout_s
+        outage = self._outage(limit_s)
         while True:
             try:
-                found = self._consumer.committed(asked, min(_ASK_S, timeout_s))
+                found = self._consumer.committed(asked, ASK_S)
                 break
             except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                passing = reason.code() in _NO_COORDINATOR_YET | _NO_ANSWER
-                if not passing or time.monotonic() > deadline:
-                    servers = self._settings.bootstrap_servers
-                    raise KafkaUnavailable(servers, timeout_s, reason.str()) from error
-            time.sleep(_POLL_S)
-        return {
-            (p.topic.removeprefix(self._prefix), p.partition): (p.offset, p.metadata or "")
-            for p in found
-        }
+                outage.endure(error.args[0])
+        places = zip(self._partitions(found), found, strict=True)
+        committed = {one: (place.offset, place.metadata or "") for one, place in places}
+        for partition in committed.keys() & self._next.keys():  # a member of the group begins there
+            self._next[partition] = max(self._next[partition], committed[partition][0])
+        return committed
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit the next offsets to read, and wait for it."""
-        if offsets:
-            self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
+    def commit(self, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+        """Commit the next offsets to read, with metadata for the next owner, and wait for it.
 
-    def ends(self, partitions: Iterable[Partition], timeout_s: float = 30) -> dict[Partition, int]:
+        Raises `KafkaUnavailable`, also for a partition that went to another owner.
+        """
+        places = [
+            TopicPartition(self._prefix + topic, number, offset, metadata)
+            for (topic, number), (offset, metadata) in offsets.items()
+        ]
+        if not places:
+            return
+        try:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            servers = self._settings.bootstrap_servers
+            raise KafkaUnavailable(servers, 0, error.args[0].str()) from error
+
+    def ends(
+        self, partitions: Iterable[Partition], limit_s: float | None = None
+    ) -> dict[Partition, int]:
         """Return the offset behind the last record of each partition.
 
-        Ask for all at once: each request waits until a running fetch is answered. Raises
-        `KafkaUnavailable` if a partition has no leader for all that time, and `TopicMissing`.
+        Each request waits for a running fetch: ask for all at once. Raises what `Outage.endure`
+        raises, and `TopicMissing`.
         """
-        asked = [TopicPartition(self._prefix + t, number, OFFSET_END) for t, number in partitions]
-        began = time.monotonic()
+        asked = [TopicPartition(self._prefix + t, number, END) for t, number in partitions]
+        outage = self._outage(limit_s)
+        asking_s = min(ASK_S, outage.limit_s)
         while True:
-            found, reason = self._latest(asked, min(_ASK_S, timeout_s))
+            found, reason = self._latest(asked, asking_s)
             if reason is None:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
-            waited_s = time.monotonic() - began
-            if reason.code() in _NO_LEADER_YET and waited_s > min(_TOPIC_PATIENCE_S, timeout_s):
-                self._check_there(asked, min(_TOPIC_PATIENCE_S, timeout_s))
-            if reason.code() not in _NO_LEADER_YET | _NO_ANSWER or waited_s > timeout_s:
-                raise KafkaUnavailable(self._settings.bootstrap_servers, timeout_s, reason.str())
-            time.sleep(_POLL_S)
+            if reason.code() in NO_LEADER_YET and outage.waited_s > min(
+                _TOPIC_PATIENCE_S, outage.limit_s
+            ):
+                self._check_there(asked, ASK_S)
+            outage.endure(reason)
 
     def position(self, partition: Partition) -> int:
-        """Return the offset of the next record that `poll` returns of an assigned partition."""
+        """Return the offset of the next record that `poll` returns of an assigned partition.
+
+        Offsets without a record (the end of a transaction, what compaction removed) are behind it
+        if `poll` passed over them at the partition's end.
+        """
         place = TopicPartition(self._prefix + partition[0], partition[1])
-        return int(self._consumer.position([place])[0].offset)
+        position = int(self._consumer.position([place])[0].offset)
+        return max(position, self._ends_reached.get(partition, position))
+
+    def lags(self) -> Mapping[Partition, int]:
+        """Return the number of records of each partition that are not read yet. Any thread.
+
+        Without partitions whose leader does not answer in time, and empty once closed.
+        """
+        return self._lag.behind(self._next.copy())
 
     def group_metadata(self) -> Any:
         """Return what a transaction needs to commit offsets for this reader's consumer group."""
@@ -214,7 +234,11 @@ class Reader:
 
     def close(self) -> None:
         """Leave the consumer group."""
+        self._lag.close()
         self._consumer.close()
+
+    def _outage(self, limit_s: float | None) -> Outage:
+        return Outage(self._settings, self._stopping, limit_s)
 
     def _latest(
         self, asked: list[TopicPartition], timeout_s: float
@@ -238,41 +262,28 @@ class Reader:
             if place.topic not in there:
                 raise TopicMissing(place.topic, self._settings.bootstrap_servers)
 
-    def _fault(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() in _CANNOT_GO_ON:
+    def _fault(self, error: KafkaError, message: Message) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            place = str(message.topic()).removeprefix(self._prefix), int(message.partition() or 0)
+            self._ends_reached[place] = int(message.offset() or 0)
+        elif error.code() in REFUSALS:
+            raise KafkaRefused(self._settings.bootstrap_servers, error.str())
+        elif (refusal := lasting(error, self._group, self._instance)) is not None:
+            raise refusal
+        elif error.fatal() or error.code() == KafkaError._FATAL:
             raise KafkaUnavailable(self._settings.bootstrap_servers, 0, error.str())
+        else:  # the name in the text, so that each kind is logged by itself
+            _log.warning(f"Kafka reports {error.name()}: %s", error.str())
 
-    def _decoded(self, message: Message) -> Received | None:
-        value = message.value()
-        if value is None:
-            return None
-        try:
-            record = self._decode(value)
-        except UndecodableRecord as error:
-            self._send_to_dead_letters(message, str(error))
-            return None
-        key = message.key()
-        return Received(
-            str(message.topic()).removeprefix(self._prefix),
-            int(message.partition() or 0),
-            int(message.offset() or 0),
-            message.timestamp()[1],
-            key.decode() if isinstance(key, bytes) else key,
-            message.headers() or (),  # type: ignore[arg-type]
-            record,
-        )
-
-    def _send_to_dead_letters(self, message: Message, reason: str) -> None:
-        topic = str(message.topic()).removeprefix(self._prefix)
-        if self._dead_letters is None:
-            raise UndecodableRecord(f"{topic}[{message.partition()}]@{message.offset()}: {reason}")
-        self._dead_letters.send_bytes(
-            f"{topic}.dlq",
-            message.value(),
-            message.key(),
-            message.partition(),
-            dead_letter_headers(topic, message.partition(), message.offset(), reason),
-        )
+    def _take(self, received: Received, unreadable: Unreadable, message: Message) -> None:
+        place = received.topic, received.partition, received.offset
+        self.unreadable[received.topic] += 1
+        if unreadable.newer is not None and self._folds:
+            raise unreadable.newer
+        _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
+        if unreadable.newer is None:
+            value = message.value() or b""
+            self._garbage.append(Letter(*place, message.key(), value, unreadable.error))
 
     def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         return [
@@ -280,5 +291,5 @@ class Reader:
             for (topic, number), offset in offsets.items()
         ]
 
-    def _partitions(self, positions: Iterable[TopicPartition]) -> list[Partition]:
-        return [(p.topic.removeprefix(self._prefix), p.partition) for p in positions]
+    def _partitions(self, places: Iterable[TopicPartition]) -> list[Partition]:
+        return [(place.topic.removeprefix(self._prefix), place.partition) for place in places]

@@ -8,12 +8,15 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from infra.kafka.client import Partition, Received
+from infra.kafka.outage import Outage
 from infra.kafka.reader import Reader
 
 T = TypeVar("T")
 Deliver = Callable[[list[Received]], None]
 _POLL_S = 0.1
 _CLOSE_TIMEOUT_S = 15
+_LOOK_S = 1.0
+"""Time after which one that waits for an answer looks whether the thread still runs."""
 
 
 class ReaderThread:
@@ -35,6 +38,7 @@ class ReaderThread:
         self._failed = failed
         self._calls: SimpleQueue[Callable[[Reader], None]] = SimpleQueue()
         self._closing = threading.Event()
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> "ReaderThread":
@@ -49,7 +53,8 @@ class ReaderThread:
     def ask(self, question: Callable[[Reader], T], timeout_s: float = 60) -> T:
         """Run `question` on the reader between two polls; return or raise its result.
 
-        Raises `TimeoutError`; a question about offsets has a shorter limit of its own.
+        Raises `TimeoutError`, also if the thread has ended; a question about offsets has a limit of
+        its own.
         """
         answer: Future[T] = Future()
 
@@ -60,25 +65,42 @@ class ReaderThread:
                 answer.set_exception(error)
 
         self._calls.put(put)
-        try:
-            return answer.result(timeout_s)
-        except TimeoutError as error:
-            if answer.done():  # the question itself raised it
-                raise
-            reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
-            raise TimeoutError(reason) from error
-
-    def await_position(self, partition: Partition, offset: int, timeout_s: float) -> None:
-        """Wait until all records before `offset` are delivered. Raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
-        while max(0, self.ask(lambda reader: reader.position(partition))) < offset:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{partition} was not read to {offset} in {timeout_s:g} s")
+        while True:
+            try:
+                return answer.result(min(_LOOK_S, max(0.0, deadline - time.monotonic())))
+            except TimeoutError as error:
+                if answer.done():  # the question itself raised it, or it came just now
+                    return answer.result()
+                if time.monotonic() >= deadline or self._ended:
+                    reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
+                    raise TimeoutError(reason) from error
+
+    def await_position(self, partition: Partition, offset: int, outage: Outage) -> None:
+        """Wait until all records before `offset` are delivered.
+
+        Raises what `ask` and `Outage.endure` raise, or the error that the thread ended with.
+        """
+        topic, number = partition
+        while (read := self._read_to(partition)) < offset:
+            outage.endure_silence(f"{topic}[{number}] is read to {read} of {offset}")
 
     def close(self) -> None:
         """Stop polling and leave the consumer group."""
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _read_to(self, partition: Partition) -> int:
+        try:
+            return max(0, self.ask(lambda reader: reader.position(partition)))
+        except TimeoutError:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    @property
+    def _ended(self) -> bool:
+        return self._thread.ident is not None and not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -91,4 +113,5 @@ class ReaderThread:
             self.reader.close()
         except BaseException as error:
             # The owner ends the process with it; otherwise it would wait for records for ever.
+            self._error = error
             self._failed(error)

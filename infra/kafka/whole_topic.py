@@ -2,55 +2,76 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.client import BEGINNING, Partition, Received
+from infra.kafka.outage import Stopping, never
+from infra.kafka.partitioner import partition_of
 from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
+from infra.kafka.unreadable import Skipped, Unreadable
 from infra.settings import KafkaSettings
-from schemas.topics import TRAJECTORIES, Topic
+from schemas.topics import Topic
 
 _POLL_S = 0.2
 _SILENCE_S = 30.0
-_TRANSACTIONAL_SILENCE_S = 3.0
 
 
 def read_topic(
-    settings: KafkaSettings, topic: Topic, partitions: Sequence[int] | None = None
+    settings: KafkaSettings,
+    topic: Topic,
+    skipped: Skipped,
+    key: str | None = None,
+    stopping: Stopping = never,
 ) -> Iterator[Received]:
-    """Yield all records that are there now, each partition in its order.
+    """Yield all records that are there now, each partition in its order, for an observer.
 
-    Records of transactions only if committed. Raises `KafkaUnavailable` if no record arrives for
-    30 s although the end is not reached.
+    With a `key` only those of its partition. Those that cannot be read are counted in `skipped`.
+    Raises what `find_cluster` and `read_partitions` raise.
     """
-    numbers = range(topic.partitions) if partitions is None else partitions
-    places: list[Partition] = [(topic.name, number) for number in numbers]
-    reader = Reader(settings, f"reading-{topic.name}")
+    numbers = find_cluster(settings, [topic], stopping).numbers(topic)
+    if key is not None:
+        numbers = numbers[partition_of(key, len(numbers)) :][:1]
+    places = [(topic.name, number) for number in numbers]
+    for item in read_partitions(settings, places, stopping=stopping):
+        if isinstance(item.record, Unreadable):
+            skipped.apply(item.topic, item.record)
+        else:
+            yield item
+
+
+def read_partitions(
+    settings: KafkaSettings,
+    places: Sequence[Partition],
+    *,
+    limit_s: float | None = None,
+    stopping: Stopping = never,
+    **options: Any,
+) -> Iterator[Received]:
+    """Yield all records that are there now, the unreadable ones also; `options` are the reader's.
+
+    Records of transactions only if committed, and up to the first that is still open. Raises what
+    `Reader.ends` and `Reader.poll` raise, and `KafkaUnavailable` once `stopping` or if no record
+    arrives for `limit_s` (None: 30 s) although the end is not reached.
+    """
+    # Ends of partitions are asked for: behind the last record may stand ends of transactions.
+    options["enable.partition.eof"] = True
+    reader = Reader(settings, "reading", stopping=stopping, **options)
+    silence_s = _SILENCE_S if limit_s is None else limit_s
     try:
-        ends = {place: end for place, end in reader.ends(places).items() if end > 0}
+        ends = {place: end for place, end in reader.ends(places, limit_s).items() if end > 0}
         reader.assign(dict.fromkeys(ends, BEGINNING))
-        yield from _read_to(ends, reader, settings)
+        received_s = time.monotonic()
+        while ends:
+            for item in reader.poll(_POLL_S):
+                received_s = time.monotonic()
+                if item.offset < ends.get((item.topic, item.partition), 0):
+                    yield item
+            ends = {place: end for place, end in ends.items() if reader.position(place) < end}
+            silent_s = time.monotonic() - received_s
+            if ends and (silent_s > silence_s or stopping()):
+                reason = f"no more records of {list(ends)}"
+                raise KafkaUnavailable(settings.bootstrap_servers, round(silent_s, 1), reason)
     finally:
         reader.close()
-
-
-def _read_to(
-    ends: dict[Partition, int], reader: Reader, settings: KafkaSettings
-) -> Iterator[Received]:
-    received_s = time.monotonic()
-    while ends:
-        for item in reader.poll(_POLL_S):
-            received_s = time.monotonic()
-            if item.offset < ends.get((item.topic, item.partition), 0):
-                yield item
-        ends = {place: end for place, end in ends.items() if reader.position(place) < end}
-        silent_s = time.monotonic() - received_s
-        # The last offsets of a transactional topic are commit markers, which readers never get.
-        if silent_s > _TRANSACTIONAL_SILENCE_S and {topic for topic, _ in ends} <= _TRANSACTIONAL:
-            return
-        if silent_s > _SILENCE_S:
-            raise KafkaUnavailable(
-                settings.bootstrap_servers, _SILENCE_S, f"no more records of {list(ends)}"
-            )
-
-
-_TRANSACTIONAL = {TRAJECTORIES.name}

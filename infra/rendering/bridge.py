@@ -3,10 +3,17 @@
 Most templates need only the last turn of a prompt for it, so that a bridge costs the same however
 long the history is; the probes find the templates that need more. Used by
 `infra/rendering/renderer.py`.
+
+The library bridges to messages of users and tools only. Answers that the policy did not sample, and
+no message at all, are bridged by the difference of two renderings, behind the end of the turn that
+the library's bridge to a sample message writes.
 """
+
+from contextlib import suppress
 
 from infra.rendering import probes
 from infra.rendering.chat_template import ChatTemplate, Messages, Tools
+from infra.rendering.model_template.difference import behind_answer
 from infra.rendering.settings import RendererError
 from schemas.tokens import pack
 
@@ -18,13 +25,20 @@ class Bridge:
         """Try with the completions `samples` which part of a prompt a bridge needs."""
         self._template = template
         prompts = [
-            pack(template.render(probes.SHORT, probes.TOOLS, ask=True)),
-            pack(template.render(probes.LONG, None, ask=True)),
+            prompt
+            for messages, tools in ((probes.SHORT, probes.TOOLS), (probes.LONG, None))
+            if (prompt := self._prompt(messages, tools)) is not None
         ]
         self.from_tail = probes.bridge_needs_only_tail(
             self._try, prompts, template.from_last_stop, samples
         )
         """True if a bridge needs only the last turn of a prompt."""
+        thinking = not template.thinking_stays
+        self._answered = self._renderable(probes.answered(probes.TEXT, thinking=thinking))
+        self._called = self._renderable(probes.answered(probes.CALL, thinking=thinking))
+        added = [(sample, self._try_adding(sample)) for sample in probes.NEW_MESSAGES]
+        self._samples = [(sample, ids) for sample, ids in added if ids is not None]
+        """Sample messages, each with what the template writes for them behind an answer."""
 
     def tail(self, prompt: bytes) -> bytes:
         """Return the part of a prompt that `suffix` reads."""
@@ -34,7 +48,53 @@ class Bridge:
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
         """Return the ids to append to `prompt + completion`. Raises `RendererError`."""
-        return self._template.bridge(self.tail(prompt), completion, new_messages, tools)
+        suffix = self._template.bridge(self.tail(prompt), completion, new_messages, tools)
+        foreign = any(one.get("role") == "assistant" for one in new_messages)
+        if suffix is None and (foreign or not new_messages):
+            return self._by_difference(prompt, completion, new_messages, tools)
+        return suffix
+
+    def _by_difference(
+        self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
+    ) -> bytes | None:
+        """Return the ids that end the turn, and those behind that; None if either is unknown."""
+        with suppress(RendererError):  # such as two answers in a row: the whole prompt decides
+            for sample, known in self._samples:
+                ended = self._template.bridge(self.tail(prompt), completion, sample, tools)
+                if ended is not None and ended.endswith(known):
+                    added = self._added(new_messages, tools)
+                    return None if added is None else ended[: len(ended) - len(known)] + added
+        return None
+
+    def _try_adding(self, new_messages: Messages) -> bytes | None:
+        with suppress(RendererError):
+            return self._added(new_messages, None)
+        return None
+
+    def _added(self, new_messages: Messages, tools: Tools | None) -> bytes | None:
+        """Return the ids that the template writes behind the end of an answer, or None."""
+        first = new_messages[0].get("role") if new_messages else None
+        histories = self._called if first == "tool" else self._answered
+        if len(histories) < 2:  # nothing to compare with
+            return None
+        ids = behind_answer(
+            lambda messages, ask: self._template.render(messages, tools, ask=ask),
+            self._template.ends,
+            histories,
+            new_messages,
+            thinking_stays=self._template.thinking_stays,
+        )
+        return None if ids is None else pack(ids)
+
+    def _renderable(self, histories: tuple[Messages, ...]) -> list[Messages]:
+        """Return the histories that the template does not refuse."""
+        return [one for one in histories if self._prompt(one, None) is not None][:2]
+
+    def _prompt(self, messages: Messages, tools: Tools | None) -> bytes | None:
+        """Return a prompt, or None if the template refuses it."""
+        with suppress(RendererError):
+            return pack(self._template.render(messages, tools, ask=True))
+        return None
 
     def _try(self, prompt: bytes, completion: bytes, new_messages: Messages) -> bytes | str | None:
         try:

@@ -35,6 +35,8 @@ class ChatTemplate:
         self._name = name
         self.stop_token_ids: tuple[int, ...] = tuple(library.get_stop_token_ids())
         self._stops = frozenset(self.stop_token_ids)
+        self.thinking_stays = library.effective_thinking_retention == "all"
+        """True if earlier thinking stays when a new user message comes."""
 
     def render(self, messages: Messages, tools: Tools | None, *, ask: bool) -> list[int]:
         """Return the ids of all messages, with a generation prompt (`ask`) or without."""
@@ -58,6 +60,10 @@ class ChatTemplate:
         ids = rendered.token_ids
         # A bridge may drop ids sampled behind the end of the turn; sampled ids must stay.
         return pack(ids[len(before) :]) if ids[: len(before)] == before else None
+
+    def ends(self, ids: list[int]) -> list[int]:
+        """Return the places behind each stop token."""
+        return [place for place, token in enumerate(ids, 1) if token in self._stops]
 
     def from_last_stop(self, prompt: bytes) -> bytes:
         """Return the prompt from its last stop token on, or all of it if it has none.

@@ -64,12 +64,18 @@ class MessageStream(Protocol):
         """Return what was held back. Called once, after the last token."""
 
     @property
+    def space(self) -> str:
+        """White space behind the content so far; it is content once text follows it."""
+
+    @property
     def message(self) -> ParsedMessage:
         """The whole message; valid after `finish`."""
 
 
 class WholeStream:
     """Stream for formats without an incremental parser: returns everything at the end."""
+
+    space = ""
 
     def __init__(self, parse: Callable[[bytes], ParsedMessage]) -> None:
         self._parse = parse
@@ -91,6 +97,8 @@ class WholeStream:
 
 class PlainStream:
     """Stream for completions without a chat template: all text is content."""
+
+    space = ""
 
     def __init__(self, text: TextStream) -> None:
         self._text = text

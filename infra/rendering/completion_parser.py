@@ -14,6 +14,10 @@ from infra.rendering.tokenizer import Tokenizer
 from infra.rendering.tool_calls import MalformedCall, ToolCall, read_call
 from schemas.tokens import unpack
 
+MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+ABSENT = -1
+"""Id of a mark that the tokenizer does not have; no token has it."""
+
 
 class CompletionParser:
     """Parser that was tried with `samples`, completions of a prompt that ends with `usual_tail`."""
@@ -29,11 +33,13 @@ class CompletionParser:
         self._library = library
         self._tokenizer = tokenizer
         self._usual_tail = unpack(usual_tail)
-        self._markup = self._find_markup(stops, samples)
+        self._markup = self._find_markup(stops, samples, probes.TOOLS)
+        # Calls without tokens of their own can be read from whole completions only, text at once.
+        self._plain_markup = self._markup or self._find_markup(stops, samples, None)
 
     @property
     def streams(self) -> bool:
-        """True if streams return text as its tokens arrive, instead of all of it at the end."""
+        """True if streams return text as its tokens arrive, also where tools are offered."""
         return self._markup is not None
 
     def stream(self, tools: Offered, tail: bytes) -> MessageStream:
@@ -42,26 +48,25 @@ class CompletionParser:
         An empty `tail` stands for the usual one. Without `tools` the markup of tool calls is text.
         """
         before = unpack(tail) or self._usual_tail
-        if self._markup is None:
+        markup = self._markup if tools else self._plain_markup
+        if markup is None:
             return WholeStream(lambda ids: self._parse_whole(unpack(ids), tools, before))
-        return self._tagged_stream(self._markup, tools, before)
+        return self._tagged_stream(markup, tools, before)
 
-    def _find_markup(self, stops: frozenset[int], samples: Sequence[bytes]) -> Markup | None:
+    def _find_markup(
+        self, stops: frozenset[int], samples: Sequence[bytes], tools: Offered
+    ) -> Markup | None:
         """Return the markup for the incremental parser, or None if it disagrees on a sample."""
-        token_id = self._tokenizer.token_id
-        ids = [token_id(t) for t in ("<think>", "</think>", "<tool_call>", "</tool_call>")]
-        match ids:
-            case [int(think), int(think_end), int(tool_call), int(tool_call_end)]:
-                markup = Markup(stops, think, think_end, tool_call, tool_call_end)
-            case _:
-                return None
-        return markup if all(self._agrees_with_library(markup, ids) for ids in samples) else None
+        known = map(self._tokenizer.token_id, MARKS)
+        markup = Markup(stops, *(ABSENT if one is None else one for one in known))
+        agrees = (self._agrees_with_library(markup, ids, tools) for ids in samples)
+        return markup if all(agrees) else None
 
-    def _agrees_with_library(self, markup: Markup, completion: bytes) -> bool:
-        stream = self._tagged_stream(markup, probes.TOOLS, self._usual_tail)
+    def _agrees_with_library(self, markup: Markup, completion: bytes, tools: Offered) -> bool:
+        stream = self._tagged_stream(markup, tools, self._usual_tail)
         stream.feed(completion)
         stream.finish()
-        theirs = self._parse_whole(unpack(completion), probes.TOOLS, self._usual_tail)
+        theirs = self._parse_whole(unpack(completion), tools, self._usual_tail)
         return probes.same_message(stream.message, theirs)
 
     def _tagged_stream(self, markup: Markup, tools: Offered, tail: list[int]) -> TaggedStream:

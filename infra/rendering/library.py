@@ -6,7 +6,7 @@ protocols here are what `chat_template.py` and `completion_parser.py` rely on.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import pydantic
 import renderers
@@ -58,6 +58,9 @@ class LibraryMessage(Protocol):
 class LibraryRenderer(Protocol):
     """Renderer of one model family. It may raise any error for messages that it cannot render."""
 
+    effective_thinking_retention: str
+    """`all` if bridges keep earlier thinking."""
+
     def get_stop_token_ids(self) -> list[int]: ...
 
     def render(self, messages: list[TemplateMessage], *, tools: Offered) -> RenderedTokens: ...
@@ -78,6 +81,13 @@ class LibraryRenderer(Protocol):
     def parse_response(
         self, token_ids: list[int], *, tools: Offered, prompt_ids: list[int] | None = None
     ) -> LibraryMessage: ...
+
+
+def families() -> list[str]:
+    """Return the names of the model families that the library knows."""
+    configs = get_args(get_args(renderers.RendererConfig)[0])
+    names = [str(config.model_fields["name"].default) for config in configs]
+    return [name for name in names if name not in NEEDS_MORE_THAN_SETTINGS]
 
 
 def library_renderer(tokenizer: Tokenizer, settings: RendererSettings) -> LibraryRenderer:

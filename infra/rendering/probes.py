@@ -36,6 +36,8 @@ CALL: Message = {
     ],
 }
 
+TEXT: Message = {"role": "assistant", "content": "an answer"}
+
 SHORT: tuple[Message, ...] = ({"role": "user", "content": "one"},)
 
 LONG: tuple[Message, ...] = (
@@ -43,6 +45,21 @@ LONG: tuple[Message, ...] = (
     {"role": "assistant", "content": "two", "reasoning_content": "thought"},
     {"role": "user", "content": "three"},
 )
+
+
+def answered(message: Message, *, thinking: bool) -> tuple[tuple[Message, ...], ...]:
+    """Return histories of different kinds that end with the answer `message`.
+
+    The last one is for templates that refuse the second: two that differ are enough.
+    """
+
+    def thought(message: Message) -> Message:
+        return {**message, "reasoning_content": "thought"} if thinking else message
+
+    two: Message = {"role": "assistant", "content": "two"}
+    long = (*SHORT, thought(two), {"role": "user", "content": "three"}, thought(message))
+    return (*SHORT, thought(message)), ({"role": "system", "content": "be brief"}, *long), long
+
 
 NEW_MESSAGES: tuple[tuple[Message, ...], ...] = (
     ({"role": "tool", "tool_call_id": "call_0", "name": "probe", "content": "an answer"},),

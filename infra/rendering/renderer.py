@@ -16,7 +16,7 @@ from infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
 from infra.rendering.completion_parser import CompletionParser
 from infra.rendering.forced_calls import NoOpening, find_opening
-from infra.rendering.library import library_renderer
+from infra.rendering.model_template.renderer import renderer_for
 from infra.rendering.settings import RendererError, RendererSettings, rendering_hash
 from infra.rendering.tokenizer import TextStream, Tokenizer, TokenizerError
 from schemas.tokens import pack, unpack
@@ -31,7 +31,7 @@ class Renderer:
         self.hash = digest
         """Hex digest; equal for equal tokenizer and settings, on any machine."""
         self._tokenizer = tokenizer
-        library = library_renderer(tokenizer, settings)
+        library = renderer_for(tokenizer, settings)
         self._template = template = ChatTemplate(library, settings.name)
         self.stop_token_ids = template.stop_token_ids
         samples = list(probes.completions(tokenizer, template.spelt_call(), self.stop_token_ids[0]))
@@ -50,9 +50,10 @@ class Renderer:
         """
         try:
             tokenizer = Tokenizer.load(tokenizer_dir)
-        except TokenizerError as error:
+            digest = rendering_hash(tokenizer_dir, settings)
+        except (TokenizerError, ValueError) as error:  # a file that is no JSON
             raise RendererError(settings.name, str(error)) from error
-        return cls(tokenizer, settings, rendering_hash(tokenizer_dir, settings))
+        return cls(tokenizer, settings, digest)
 
     def variant(self, settings: RendererSettings) -> "Renderer":
         """Return a renderer of other settings on the same tokenizer. Raises `RendererError`."""
@@ -110,9 +111,11 @@ class Renderer:
         """Return the ids to append to `prompt + completion` so that the next turn can be sampled.
 
         `prompt` may be its `tail`. The ids begin with what the completion lacks (end of thinking,
-        end of turn). None if the template would change earlier tokens: for a new user message if
-        thinking is not retained, for new assistant messages, and after a completion that stopped
-        inside its thinking. Raises `RendererError` for messages that cannot be rendered at all.
+        end of turn). New assistant messages are rendered, since the policy did not sample them;
+        without new messages only the next answer is asked for. None if the template would change
+        earlier tokens (for a new user message if thinking is not retained), and after a completion
+        that stopped inside its thinking. Raises `RendererError` for messages that cannot be
+        rendered at all.
         """
         return self._bridge.suffix(prompt, completion, new_messages, tools)
 

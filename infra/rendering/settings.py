@@ -14,7 +14,13 @@ from typing import Literal
 import pydantic
 
 from infra.errors import SeamlessFlowError
+from infra.rendering.model_template.files import prompting_bytes
 from schemas.records import PolicyWeights
+
+FROM_MODEL = "auto"
+"""Name in a configuration that leaves it to the trainer to find the renderer of the model."""
+CHAT_TEMPLATE = "chat-template"
+"""Name of the renderer of the model's own chat template."""
 
 ThinkingRetention = Literal["tool_cycle", "all"]
 Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
@@ -34,7 +40,10 @@ class RendererSettings:
     """Settings of the renderer of a policy."""
 
     name: str
-    """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ..."""
+    """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ...
+
+    Or `chat-template` for the template in the model's directory.
+    """
 
     thinking_retention: ThinkingRetention | None = None
     """Rule for earlier thinking when a new user message comes.
@@ -100,9 +109,12 @@ def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> Po
 def rendering_hash(tokenizer_dir: Path, settings: RendererSettings) -> str:
     """Return the hex SHA-256 of settings and `tokenizer.json`; equal hashes render equal prompts.
 
-    Raises `OSError`.
+    With them of the chat template, if that renders. Raises `OSError`, and `ValueError` if it cannot
+    be read.
     """
     digest = hashlib.sha256(settings.to_json())
     digest.update(b"\0")
     digest.update((tokenizer_dir / "tokenizer.json").read_bytes())
+    if settings.name == CHAT_TEMPLATE:
+        digest.update(prompting_bytes(tokenizer_dir))
     return digest.hexdigest()

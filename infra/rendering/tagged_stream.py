@@ -92,6 +92,10 @@ class TaggedStream:
         return self._new_parts()
 
     @property
+    def space(self) -> str:
+        return self._content.space
+
+    @property
     def message(self) -> ParsedMessage:
         return ParsedMessage(
             content=self._content.whole,
@@ -201,7 +205,8 @@ class _TrimmedText:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._taken = 0
-        self._space = ""
+        self.space = ""
+        """White space at the end, of which nothing was returned."""
 
     @property
     def blank(self) -> bool:
@@ -212,11 +217,11 @@ class _TrimmedText:
         return "".join(self._parts)
 
     def add(self, text: str) -> None:
-        text = self._space + text if self._parts else text.lstrip()
+        text = self.space + text if self._parts else text.lstrip()
         kept = text.rstrip()
         if kept:
             self._parts.append(kept)
-        self._space = text[len(kept) :]
+        self.space = text[len(kept) :]
 
     def new_part(self) -> str:
         """Return the text added since the last call."""

@@ -52,10 +52,18 @@ class Tokenizer:
     Offsets attribute tokens to messages, which this project does not use.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer, *, eos_token: str | None = None) -> None:
+    def __init__(
+        self,
+        inner: tokenizers.Tokenizer,
+        *,
+        eos_token: str | None = None,
+        directory: Path | None = None,
+    ) -> None:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
+        self.directory = directory
+        """Directory that it was read from; the model's chat template is there too."""
         self.name_or_path = ""
         unk_token = getattr(inner.model, "unk_token", None)
         self.unk_token_id = None if unk_token is None else inner.token_to_id(unk_token)
@@ -82,7 +90,8 @@ class Tokenizer:
             inner = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
         except Exception as error:  # the Rust library raises bare Exception
             raise TokenizerError(str(directory), f"tokenizer.json: {error}") from error
-        return cls(inner, eos_token=_eos_token(directory / "tokenizer_config.json"))
+        eos_token = _eos_token(directory / "tokenizer_config.json")
+        return cls(inner, eos_token=eos_token, directory=directory)
 
     def encode(self, text: str, **_: object) -> list[int]:
         """Return the ids of `text`; spelt-out special tokens become their ids, none are added."""

@@ -7,18 +7,27 @@ microsecond, looking it up twice as much. Safe in any thread.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from infra.telemetry.names import METRICS
+from infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 _Instrument = TypeVar("_Instrument", Counter, Gauge, Histogram)
 _Key = tuple[object, ...]
+_PROCESS_UNITS = {"seconds": "s", "bytes": "By", "fds": "{descriptor}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,17 @@ class Family:
     distributions: list[tuple[Labels, Distribution]] = field(default_factory=list)
 
 
+class ReadState(Protocol):
+    """State of a Kafka reader, for any thread."""
+
+    def lags(self) -> Mapping[tuple[str, int], int]:
+        """Return the number of records that are not read yet, by topic and partition."""
+
+    @property
+    def unreadable(self) -> Mapping[str, int]:
+        """Number of records that could not be decoded, by topic."""
+
+
 class Metrics:
     """All metrics of one process."""
 
@@ -49,7 +69,13 @@ class Metrics:
         self._counters: dict[_Key, Counter] = {}
         self._gauges: dict[_Key, Gauge] = {}
         self._histograms: dict[_Key, Histogram] = {}
+        self._readers: list[ReadState] = []
         ProcessCollector(registry=self._registry)
+        self._registry.register(_ReaderMetrics(self._readers))
+
+    def watch(self, reader: ReadState) -> None:
+        """Show the lag of a reader, and how much it could not decode."""
+        self._readers.append(reader)
 
     def counter(self, name: str, **labels: str) -> Counter:
         """Return the counter with these labels."""
@@ -64,8 +90,22 @@ class Metrics:
         return _child(self._histograms, name, labels, self._new_histogram)
 
     def text(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format; readers first ask for their lags."""
         return generate_latest(self._registry)
+
+    def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
+        """Serve the text over HTTP, at a free port for 0; return the port and what ends it.
+
+        Raises `OSError`.
+        """
+        server, thread = start_http_server(port, host, self._registry)
+
+        def close() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return server.server_port, close
 
     def families(self) -> list[Family]:
         """Return all metrics as data."""
@@ -84,6 +124,32 @@ class Metrics:
         return Histogram(
             name, spec.meaning, spec.labels, registry=self._registry, buckets=spec.buckets
         )
+
+
+class _ReaderMetrics(Collector):
+    """Metrics of all readers of a process, as they are when they are asked for."""
+
+    def __init__(self, readers: list[ReadState]) -> None:
+        self._readers = readers
+
+    def collect(self) -> Iterable[Metric]:
+        lag, unreadable = METRICS[CONSUMER_LAG], METRICS[UNREADABLE]
+        lags = GaugeMetricFamily(CONSUMER_LAG, lag.meaning, labels=lag.labels)
+        counts = CounterMetricFamily(UNREADABLE, unreadable.meaning, labels=unreadable.labels)
+        for reader in list(self._readers):
+            for (topic, partition), count in reader.lags().items():
+                lags.add_metric((topic, str(partition)), count)
+            for topic, count in dict(reader.unreadable).items():
+                counts.add_metric((topic,), count)
+        return (lags, counts)
+
+
+def unit(family: str) -> str:
+    """Return the unit of a metric, by the name of its family."""
+    spec = METRICS.get(family) or METRICS.get(f"{family}_total")
+    if spec is not None:
+        return spec.unit
+    return _PROCESS_UNITS.get(family.rpartition("_")[2], "")  # of `ProcessCollector`
 
 
 def _child(

@@ -6,21 +6,31 @@ families become OTLP points.
 
 import threading
 import time
+from dataclasses import replace
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from infra.settings import TelemetrySettings
-from infra.telemetry.metrics import Family, Metrics
-from infra.telemetry.tracing import resource
+from infra.telemetry.environment import (
+    endpoint,
+    export_interval_s,
+    forget_empty,
+    resource,
+    wants_deltas,
+)
+from infra.telemetry.metrics import Distribution, Family, Labels, Metrics, unit
 
-_EVERY_S = 10.0
 _TIMEOUT_MS = 5_000
+_Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricsExport:
-    """Thread that sends a process's metrics to the collector every ten seconds."""
+    """Thread that sends a process's metrics to the collector now and then.
+
+    Raises `SettingsRejected` for an interval or a temporality that cannot be obeyed.
+    """
 
     def __init__(
         self, exporter: export.MetricExporter, metrics: Metrics, service: str, instance: str
@@ -28,7 +38,9 @@ class MetricsExport:
         self._exporter = exporter
         self._metrics = metrics
         self._resource = resource(service, instance)
-        self._started_ns = time.time_ns()
+        self._every_s = export_interval_s()
+        self._changes = Changes() if wants_deltas() else None
+        self._since_ns = time.time_ns()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="metrics export", daemon=True)
         self._thread.start()
@@ -42,48 +54,83 @@ class MetricsExport:
     def _serve(self) -> None:
         ended = False
         while not ended:
-            ended = self._closed.wait(_EVERY_S)
+            ended = self._closed.wait(self._every_s)
             self._exporter.export(self._data(), _TIMEOUT_MS)
 
     def _data(self) -> export.MetricsData:
-        times = (self._started_ns, time.time_ns())
-        metrics = [_metric(family, *times) for family in self._metrics.families()]
+        families, now_ns = self._metrics.families(), time.time_ns()
+        temporality = export.AggregationTemporality.CUMULATIVE
+        times = (self._since_ns, now_ns)
+        if self._changes is not None:
+            families = [self._changes.since_last(family) for family in families]
+            temporality, self._since_ns = export.AggregationTemporality.DELTA, now_ns
+        metrics = [_metric(family, temporality, *times) for family in families]
         scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
         return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
+
+
+class Changes:
+    """Counts of counters and histograms between two exports."""
+
+    def __init__(self) -> None:
+        self._counted: dict[_Key, float] = {}
+        self._distributed: dict[_Key, Distribution] = {}
+
+    def since_last(self, family: Family) -> Family:
+        """Return a family with what was counted since it was last given; a gauge as it is."""
+        if family.kind == "counter":
+            values = [(labels, self._count(family, labels, n)) for labels, n in family.values]
+            return replace(family, values=values)
+        rows = [(labels, self._row(family, labels, row)) for labels, row in family.distributions]
+        return replace(family, distributions=rows)
+
+    def _count(self, family: Family, labels: Labels, count: float) -> float:
+        key = family.name, tuple(labels.items())
+        before, self._counted[key] = self._counted.get(key, 0), count
+        return count - before
+
+    def _row(self, family: Family, labels: Labels, now: Distribution) -> Distribution:
+        key = family.name, tuple(labels.items())
+        before = self._distributed.get(key, replace(now, counts=(0,) * len(now.counts), total=0))
+        self._distributed[key] = now
+        counts = tuple(n - m for n, m in zip(now.counts, before.counts, strict=True))
+        return replace(now, counts=counts, total=now.total - before.total)
 
 
 def metrics_export(
     settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
 ) -> MetricsExport | None:
     """Return the export by the settings, or None without an endpoint."""
-    if settings.otlp_endpoint is None:
-        return None
-    exporter = OTLPMetricExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/metrics")
-    return MetricsExport(exporter, metrics, service, instance)
+    forget_empty()
+    url = endpoint(settings, "metrics")
+    return (
+        None if url is None else MetricsExport(OTLPMetricExporter(url), metrics, service, instance)
+    )
 
 
-def _metric(family: Family, started_ns: int, now_ns: int) -> export.Metric:
-    cumulative = export.AggregationTemporality.CUMULATIVE
+def _metric(
+    family: Family, temporality: export.AggregationTemporality, since_ns: int, now_ns: int
+) -> export.Metric:
     values = [
-        export.NumberDataPoint(labels, started_ns, now_ns, value) for labels, value in family.values
+        export.NumberDataPoint(labels, since_ns, now_ns, value) for labels, value in family.values
     ]
     data: export.Sum | export.Gauge | export.Histogram
     match family.kind:
         case "histogram":
-            data = export.Histogram(_histogram_points(family, started_ns, now_ns), cumulative)
+            data = export.Histogram(_histogram_points(family, since_ns, now_ns), temporality)
         case "counter":
-            data = export.Sum(values, cumulative, True)
+            data = export.Sum(values, temporality, True)
         case _:
             data = export.Gauge(values)
-    return export.Metric(family.name, family.meaning, "", data)
+    return export.Metric(family.name, family.meaning, unit(family.name), data)
 
 
 def _histogram_points(
-    family: Family, started_ns: int, now_ns: int
+    family: Family, since_ns: int, now_ns: int
 ) -> list[export.HistogramDataPoint]:
     return [
         export.HistogramDataPoint(
-            labels, started_ns, now_ns, sum(d.counts), d.total, d.counts, d.bounds, 0, d.total
+            labels, since_ns, now_ns, sum(d.counts), d.total, d.counts, d.bounds, 0, d.total
         )
         for labels, d in family.distributions
     ]

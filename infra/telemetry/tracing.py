@@ -1,44 +1,49 @@
-"""Traces of a process.
+"""Traces of a process, named as OpenTelemetry's semantic conventions ask.
 
-Each agent request is one trace. Its context travels as W3C headers of Kafka records:
-`span(headers=)` reads them, `Span.headers` passes them on. The hash of a session's id decides
-whether its requests are traced, so all or none of its turns are. Without `otlp_endpoint` no span is
-made and `span` costs almost nothing. Spans are passed as arguments, never by ambient context, so
-that they work across threads and awaits. Only this module and `metrics_export.py` import
-OpenTelemetry.
+A trace follows an agent's request through every process; the calls of a task that this project
+runs are part of the trace of that task. The context travels as W3C headers, over HTTP and with
+Kafka's records. Spans are passed as arguments, never by ambient context, so that they work across
+threads and awaits. Without an endpoint no span is made, and a request costs almost nothing.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Protocol
 
-import xxhash
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-from opentelemetry.trace import (
-    Link,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceState,
-    get_current_span,
-    set_span_in_context,
-)
 from opentelemetry.trace import Span as OtelSpan
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from opentelemetry.util.types import Attributes, AttributeValue
+from opentelemetry.util.types import AttributeValue
 
 from infra.settings import TelemetrySettings
+from infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
 from infra.telemetry.names import ATTRIBUTES, SpanName
+from infra.telemetry.sampling import BySession, RandomIds
 
 Headers = Sequence[tuple[str, bytes]]
 _CONTEXT_HEADERS = ("traceparent", "tracestate")
 _PROPAGATOR = TraceContextTextMapPropagator()
+_KAFKA = "kafka"
+
+
+class ReceivedRecord(Protocol):
+    """The place of a record in the log, and its headers."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class Span:
@@ -51,14 +56,20 @@ class Span:
         self.headers: Headers = () if span is None else _headers(span)
         """Headers for a record: the span of the process that reads it becomes a child of this."""
 
+    @property
+    def recording(self) -> bool:
+        """True if attributes are kept: others need not be computed."""
+        return self._span is not None
+
     def set(self, **attributes: AttributeValue) -> None:
         """Add attributes."""
         if self._span is not None:
             self._span.set_attributes(_named(attributes))
 
-    def fail(self, reason: str) -> None:
-        """Mark it as failed."""
+    def fail(self, reason: str, error: str = "_OTHER") -> None:
+        """Mark it as failed; `error` is one of few words, by which failures are counted."""
         if self._span is not None:
+            self.set(error=error)
             self._span.set_status(Status(StatusCode.ERROR, reason))
 
     def end(self) -> None:
@@ -77,7 +88,7 @@ class Span:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            self.fail(repr(error))
+            self.fail(repr(error), type(error).__name__)
         self.end()
 
 
@@ -87,95 +98,123 @@ _NOTHING = Span(None)
 class Telemetry:
     """Factory of spans. Thread-safe."""
 
-    def __init__(self, resource: Resource, processor: SpanProcessor | None, ratio: float) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        processor: SpanProcessor | None,
+        ratio: float,
+        prefix: str = "",
+        groups: Mapping[str, str] | None = None,
+    ) -> None:
+        self._prefix = prefix
+        self._groups = groups or {}
         self._provider: TracerProvider | None = None
         if processor is not None:
-            self._provider = TracerProvider(_BySession(ratio), resource, id_generator=RandomIds())
+            self._provider = TracerProvider(BySession(ratio), resource, id_generator=RandomIds())
             self._provider.add_span_processor(processor)
             self._tracer = self._provider.get_tracer("seamlessflow")
 
-    def span(
-        self,
-        name: SpanName,
-        headers: Headers = (),
-        *,
-        session_id: str | None = None,
-        **attributes: AttributeValue,
+    @property
+    def enabled(self) -> bool:
+        """True if spans are made at all."""
+        return self._provider is not None
+
+    def root(
+        self, name: SpanName, *, session_id: str | None = None, **attributes: AttributeValue
     ) -> Span:
-        """Begin a span: a child of the one that `headers` name, or else the root of a new trace."""
-        if self._provider is None:
-            return _NOTHING
+        """Begin the first span of a trace."""
         if session_id is not None:
             attributes["session_id"] = session_id
-        context = _context(headers)
-        kind = SpanKind.CONSUMER if headers else SpanKind.SERVER
-        span = self._tracer.start_span(name, context, kind, _named(attributes))
-        return Span(span) if span.is_recording() else _NOTHING
+        return self._begin(name, SpanKind.INTERNAL, (), attributes)
+
+    def child(self, name: SpanName, headers: Headers, **attributes: AttributeValue) -> Span:
+        """Begin work within a process that belongs to the trace that `headers` name, if any."""
+        if not headers:
+            return _NOTHING
+        return self._begin(name, SpanKind.INTERNAL, headers, attributes)
+
+    def serve(
+        self, method: str, route: str, headers: Headers, session_id: str, **more: AttributeValue
+    ) -> Span:
+        """Begin to serve an HTTP request, in the trace that its own `headers` name, or a new one.
+
+        It carries the attributes of the sampled answer too: no other span sees the client.
+        """
+        if self._provider is None:
+            return _NOTHING
+        attributes = {"method": method, "route": route, "session_id": session_id, **more}
+        return self._begin(f"{method} {route}", SpanKind.SERVER, headers, attributes)
+
+    def send(self, topic: str, headers: Headers, key: str | bytes | None = None) -> Span:
+        """Begin to send a record to a topic, within the trace that `headers` name, if any."""
+        if not headers or self._provider is None:
+            return _NOTHING
+        name = self._prefix + topic
+        attributes = _messaging("send", name, key)
+        return self._begin(f"send {name}", SpanKind.PRODUCER, headers, attributes)
+
+    def process(self, received: ReceivedRecord, **more: AttributeValue) -> Span:
+        """Begin to act on a record, within the trace that its headers name, if any."""
+        if not received.headers or self._provider is None:
+            return _NOTHING
+        topic = self._prefix + received.topic
+        attributes: dict[str, AttributeValue] = {
+            **_messaging("process", topic, received.key),
+            "partition": str(received.partition),
+            "offset": received.offset,
+            **more,
+        }
+        if received.topic in self._groups:
+            attributes["consumer_group"] = self._prefix + self._groups[received.topic]
+        return self._begin(f"process {topic}", SpanKind.CONSUMER, received.headers, attributes)
 
     def close(self) -> None:
         """Export the remaining spans."""
         if self._provider is not None:
             self._provider.shutdown()
 
-
-def telemetry(settings: TelemetrySettings, service: str, instance: str) -> Telemetry:
-    """Return the telemetry of a process by its settings."""
-    processor = None
-    if settings.otlp_endpoint is not None:
-        exporter = OTLPSpanExporter(f"{settings.otlp_endpoint.rstrip('/')}/v1/traces")
-        processor = BatchSpanProcessor(exporter)
-    return Telemetry(resource(service, instance), processor, settings.sample_ratio)
-
-
-class RandomIds(IdGenerator):
-    """Ids from the operating system, so that seeding `random` never repeats one."""
-
-    def generate_span_id(self) -> int:
-        return int.from_bytes(os.urandom(8)) or 1
-
-    def generate_trace_id(self) -> int:
-        return int.from_bytes(os.urandom(16)) or 1
-
-    def is_trace_id_random(self) -> bool:
-        return True
+    def _begin(
+        self, name: str, kind: SpanKind, headers: Headers, attributes: Mapping[str, AttributeValue]
+    ) -> Span:
+        if self._provider is None:
+            return _NOTHING
+        context = _context(headers)
+        if headers and not context and kind is not SpanKind.SERVER:
+            return _NOTHING
+        span = self._tracer.start_span(name, context, kind, _named(attributes))
+        return Span(span) if span.is_recording() else _NOTHING
 
 
-class _BySession(Sampler):
-    """Sampler of a share of sessions, by the same hash in every process, or else by the parent."""
+def telemetry(
+    settings: TelemetrySettings,
+    service: str,
+    instance: str,
+    prefix: str = "",
+    groups: Mapping[str, str] | None = None,
+) -> Telemetry:
+    """Return the telemetry of a process by its settings. Raises `SettingsRejected`.
 
-    def __init__(self, ratio: float) -> None:
-        self._bound = round(ratio * 2**64)
-
-    def should_sample(
-        self,
-        parent_context: Context | None,
-        trace_id: int,
-        name: str,
-        kind: SpanKind | None = None,
-        attributes: Attributes = None,
-        links: Sequence[Link] | None = None,
-        trace_state: TraceState | None = None,
-    ) -> SamplingResult:
-        session_id = (attributes or {}).get(ATTRIBUTES["session_id"])
-        parent = get_current_span(parent_context).get_span_context()
-        if session_id is not None:
-            keep = xxhash.xxh3_64_intdigest(str(session_id).encode()) < self._bound
-        elif parent.is_valid:
-            keep = parent.trace_flags.sampled
-        else:
-            keep = (trace_id & (2**64 - 1)) < self._bound
-        decision = Decision.RECORD_AND_SAMPLE if keep else Decision.DROP
-        return SamplingResult(decision, attributes, parent.trace_state)
-
-    def get_description(self) -> str:
-        return f"BySession{{{self._bound / 2**64}}}"
+    `prefix` stands before the names of topics and groups on the cluster; `groups` are the Kafka
+    consumer groups that the process is a member of, by topic.
+    """
+    forget_empty()
+    url, processor = endpoint(settings, "traces"), None
+    if url is not None:
+        processor = BatchSpanProcessor(OTLPSpanExporter(url))
+    ratio = sample_ratio(settings)
+    return Telemetry(resource(service, instance), processor, ratio, prefix, groups)
 
 
-def resource(service: str, instance: str) -> Resource:
-    """Return the attributes by which a collector tells processes apart."""
-    return Resource.create(
-        {"service.name": f"seamlessflow-{service}", "service.instance.id": instance}
-    )
+def _messaging(operation: str, topic: str, key: str | bytes | None) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        "messaging": _KAFKA,
+        "messaging_operation": operation,
+        "messaging_type": operation,
+        "topic": topic,
+    }
+    if key is not None:
+        attributes["key"] = key if isinstance(key, str) else key.decode("utf-8", "replace")
+    return attributes
 
 
 def _headers(span: OtelSpan) -> Headers:
@@ -185,7 +224,12 @@ def _headers(span: OtelSpan) -> Headers:
 
 
 def _context(headers: Headers) -> Context:
-    carrier = {name: value.decode() for name, value in headers if name in _CONTEXT_HEADERS}
+    """Return the context that headers name; an empty one if they name none or are damaged."""
+    carrier = {
+        name: value.decode("ascii", "replace")
+        for name, value in headers
+        if name in _CONTEXT_HEADERS and value is not None
+    }
     return _PROPAGATOR.extract(carrier, Context()) if carrier else Context()
 
 

@@ -6,6 +6,7 @@
 import asyncio
 import logging
 import time
+import traceback
 from collections.abc import Mapping
 from concurrent.futures import Executor
 
@@ -20,7 +21,9 @@ from producers.agents.gateway_client.ending import (
     AgentReturned,
     AgentStopped,
     AgentTimedOut,
+    CloseCall,
     Ending,
+    EndingRules,
     as_reward,
     closing_calls,
     result_of,
@@ -35,8 +38,11 @@ from schemas.records import Task
 
 _log = logging.getLogger(__name__)
 _STOP_GRACE_S = 5.0
-_UNAUTHORIZED = (401, 403)
-_CLOSE_MARGIN_S = 60.0
+_CLOSE_MARGIN_S = 600.0
+"""Time in which Kafka or a manager may be away at the end of a session."""
+_ALL_OF_ITS_TIME = 0.9
+"""Share of its time that an agent must have had for its time-out to be its own doing."""
+_LEFT_BEHIND = CloseCall("aborted", "the process that ran the agent is gone", "infrastructure")
 _ENDED = "seamlessflow_agents_tasks_total"
 
 
@@ -54,6 +60,9 @@ class Episodes:
         metrics: Metrics,
     ) -> None:
         self._settings = settings
+        self._rules = EndingRules(
+            settings.on_timeout, settings.timeout_reward, settings.on_limit, settings.await_reward_s
+        )
         self._agent = agent
         self._judge = judge
         self._gateway = gateway
@@ -73,45 +82,69 @@ class Episodes:
         await self._http.close()
         self._gateway.disconnect()
 
-    async def run(self, task: Task) -> None:
-        """Run one episode. If the gateway cannot be reached, only this task is lost.
+    async def run(self, task: Task, left_behind: bool = False) -> None:
+        """Run one episode; return once its session is closed, however long the gateway is away.
 
-        Raises `GatewayRefused` if the gateway does not accept the admin key.
+        A task that a predecessor left behind is not run again: its session is closed as spoilt by
+        the infrastructure. Raises `GatewayRefused` if the gateway does not accept the admin key.
         """
         name = session_id(task.group_id, task.sample, task.attempt)
-        limit_s = min(self._settings.time_limit_s, task.deadline_ms / 1000 - time.time())
-        if limit_s <= 0:
+        if left_behind and await self._close_left(name):
+            return
+        if _left_s(task) <= 0:
             _log.warning("%s: not started, the deadline of its task has passed", name)
             return
         try:
-            with self._telemetry.span("run task", session_id=name, task=task.task_id) as span:
-                label = _label(await self._run(name, task, limit_s))
+            with self._telemetry.root("run task", session_id=name, task=task.task_id) as span:
+                gateway = self._gateway.traced(span.headers)
+                label = _label(await self._run(name, task, gateway))
                 span.set(ending=label)
             self._metrics.counter(_ENDED, ending=label).inc()
         except GatewayRefused as error:
-            if error.status in _UNAUTHORIZED:
+            if error.lasting:
                 raise
             _log.error("%s: %s", name, error)
 
-    async def _run(self, name: str, task: Task, limit_s: float) -> Ending | None:
-        opened = await self._open(name, task, limit_s)
+    async def _close_left(self, name: str) -> bool:
+        """Close the session of a process that is gone; return False if it was never opened."""
+        try:
+            if await self._gateway.close(name, _LEFT_BEHIND):
+                _log.warning("%s: closed, the process that ran its agent is gone", name)
+        except GatewayRefused as error:
+            if error.code == "unknown_session":
+                return False
+            if error.lasting:
+                raise
+            _log.error("%s: %s", name, error)
+        return True
+
+    async def _run(self, name: str, task: Task, gateway: GatewayClient) -> Ending | None:
+        opened = await self._open(name, task, gateway)
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
+        limit_s = min(self._settings.time_limit_s, _left_s(task))  # opening may have taken long
         session = self._session(name, task, opened, limit_s)
-        ending = await self._play(task.payload, session, limit_s)
-        settings = self._settings
-        calls = closing_calls(ending, settings.timeout_reward, settings.await_reward_s)
-        for reward in calls.rewards:
-            await self._gateway.reward(name, reward)
-        await self._gateway.close(name, calls.close)
+        allowed_s = (task.deadline_ms - task.issued_at_ms) / 1000
+        late = limit_s < _ALL_OF_ITS_TIME * min(self._settings.time_limit_s, allowed_s)
+        ending = await self._play(task.payload, session, limit_s, late)
+        try:
+            for reward in closing_calls(ending, self._rules).rewards:
+                await gateway.reward(name, reward)
+        except GatewayRefused as error:  # such as a reward of a turn that the session has not
+            if error.lasting:
+                raise
+            _log.error("%s: %s", name, error)
+            ending = AgentCrashed(str(error), infrastructure=error.status >= 500)
+        await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
-    async def _open(self, name: str, task: Task, limit_s: float) -> OpenedSession | None:
-        settings = self._settings
+    async def _open(self, name: str, task: Task, gateway: GatewayClient) -> OpenedSession | None:
+        settings, left_s = self._settings, _left_s(task)
+        limit_s = min(settings.time_limit_s, left_s)
         # The session must outlive agent, judge and a late reward, or it expires before its close.
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S
-        return await self._gateway.open(name, task, settings.name, longest_s)
+        return await gateway.open(name, task, settings.name, longest_s, left_s)
 
     def _session(
         self, name: str, task: Task, opened: OpenedSession, limit_s: float
@@ -126,7 +159,9 @@ class Episodes:
             shared=self._http,
         )
 
-    async def _play(self, payload: bytes, session: AgentSession, limit_s: float) -> Ending:
+    async def _play(
+        self, payload: bytes, session: AgentSession, limit_s: float, late: bool
+    ) -> Ending:
         """Run the agent for at most `limit_s`; return its ending."""
         running: asyncio.Task[object] = asyncio.create_task(self._agent.run(payload, session))
         self._running.add(running)
@@ -137,7 +172,7 @@ class Episodes:
             if not running.done():
                 running.cancel()
                 await asyncio.wait({running}, timeout=_STOP_GRACE_S)
-                return AgentTimedOut(limit_s)
+                return AgentTimedOut(limit_s, late)
         finally:
             self._running.discard(running)
         if running.cancelled():
@@ -145,7 +180,7 @@ class Episodes:
         error = running.exception()
         if error is not None:
             _log.warning("%s: the agent failed", session.session_id, exc_info=error)
-            return AgentCrashed(f"{type(error).__name__}: {error}", _infrastructure_failed(error))
+            return AgentCrashed(_description(error), _infrastructure_failed(error))
         return await self._judged(payload, running.result())
 
     async def _judged(self, payload: bytes, value: object) -> Ending:
@@ -160,12 +195,23 @@ class Episodes:
             return AgentReturned({**result, "reward": as_reward(reward)})
         except Exception as error:  # an error of the judge ends this session and nothing else
             _log.warning("the judge gave no reward", exc_info=error)
-            return AgentCrashed(f"reward: {type(error).__name__}: {error}")
+            return AgentCrashed(f"the judge gave no reward\n{_description(error)}")
+
+
+def _left_s(task: Task) -> float:
+    return task.deadline_ms / 1000 - time.time()
 
 
 def _label(ending: Ending | None) -> str:
     """Return the ending as metrics and spans name it: without the prefix of its class."""
     return type(ending).__name__.removeprefix("Agent")
+
+
+def _description(error: BaseException) -> str:
+    """Return the error with its traceback, as Python prints it; of a program, its own words."""
+    if isinstance(error, CommandFailed):
+        return str(error)
+    return "".join(traceback.format_exception(error)).strip()
 
 
 def _infrastructure_failed(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
 """Settings of the agents process, `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -43,10 +43,20 @@ class AgentsSection(Section):
         "deadline if that is earlier",
     )
     reward_limit_s: float = Field(60, gt=0, description="Seconds the judge may take")
-    timeout_reward: float | None = Field(
-        None,
-        description="Reward of an agent that was stopped at its time limit; if not set, its "
-        "session does not count and the sample is tried again",
+    on_timeout: Literal["zero", "retry", "drop"] = Field(
+        "zero",
+        description="What an agent that was stopped at its time limit is worth. zero: "
+        "timeout_reward, and its turns are trained; retry: nothing, the sample is tried again; "
+        "drop: nothing, the group goes on without it",
+    )
+    timeout_reward: float = Field(
+        0, allow_inf_nan=False, description="Reward of such an agent if on_timeout is zero"
+    )
+    on_limit: Literal["zero", "retry", "drop"] = Field(
+        "zero",
+        description="What a session is worth whose agent failed or gave no reward after its last "
+        "prompt exceeded the context or its last answer was cut at max_tokens. zero: its reward, "
+        "0 without one, and its turns are trained; retry, drop: as for on_timeout",
     )
     await_reward_s: float = Field(
         0,
@@ -57,7 +67,8 @@ class AgentsSection(Section):
     call_limit_s: float = Field(
         30,
         gt=0,
-        description="Seconds for one call to open, reward or close a session, retries included",
+        description="Seconds to wait for the answer to a call that opens, rewards or closes a "
+        "session; then it is made again",
     )
     drain_s: float = Field(
         5, ge=0, description="Seconds that running agents may still take when the process ends"

@@ -1,17 +1,27 @@
 """Feed of tasks: reads `tasks` in a thread of its own and starts as many agents as are allowed.
 
-A task's offset is committed before the task is started: this consumer group never starts it a
-second time. If a process dies with a started task, the scheduler issues it again at its deadline.
+A task's start is committed before the task is started: this Kafka consumer group never starts it a
+second time. If a process dies with started tasks, the next owner of their partitions reads them
+again, marked as left behind, and ends their sessions.
 """
 
+import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from infra.errors import KafkaUnavailable
+from infra.kafka.client import Partition
+from infra.kafka.dead_letters import DeadLetters
+from infra.kafka.outage import WITHOUT_LIMIT
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
+from infra.kafka.start.group import membership
 from infra.settings import KafkaSettings
-from producers.agents.backlog import Backlog
+from infra.telemetry.metrics import Metrics
+from producers.agents.backlog import Backlog, Place, Progress, place_of
 from schemas.records import Task
 from schemas.topics import TASKS
 
@@ -20,16 +30,29 @@ _READ_AHEAD = 1_000
 _POLL_S = 0.1
 _BUSY_POLL_S = 0.01
 _LONGEST_WAIT_MS = 86_400_000
+_COMMIT_EVERY_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task to run now."""
+
+    task: Task
+    place: Place
+    left_behind: bool = False
+    """True if a process that has ended started it and did not report its end."""
 
 
 class AgentCapacity:
-    """Count of the agents that may still be started.
+    """Count of the agents that may still be started, and the tasks of those that have ended.
 
     The feed's thread reserves them, the event loop releases them.
     """
 
     def __init__(self, count: int) -> None:
         self._free = count
+        self._ended: list[Place] = []
         self._changed = threading.Condition()
 
     def free(self, timeout_s: float = 0) -> int:
@@ -43,28 +66,45 @@ class AgentCapacity:
         with self._changed:
             self._free -= count
 
-    def release(self) -> None:
-        """Count one agent as ended."""
+    def release(self, place: Place) -> None:
+        """Count the agent of the task at `place` as ended."""
         with self._changed:
             self._free += 1
+            self._ended.append(place)
             self._changed.notify_all()
+
+    def take_ended(self) -> list[Place]:
+        """Return the tasks that ended since the last call."""
+        with self._changed:
+            ended, self._ended = self._ended, []
+            return ended
 
 
 class TaskFeed:
-    """Calls `start` with each task, in the feed's thread; `start` must return at once."""
+    """Reader of tasks that calls `start` with each, and `drain` at its end, in the feed's thread.
+
+    `start` must return at once; `drain` returns when the tasks are over or are given up.
+    """
 
     def __init__(
         self,
         settings: KafkaSettings,
         group: str,
         capacity: AgentCapacity,
-        start: Callable[[Task], object],
+        metrics: Metrics,
+        start: Callable[[StartedTask], object],
+        drain: Callable[[], object],
     ) -> None:
         self._settings = settings
         self._group = group
         self._capacity = capacity
+        self._metrics = metrics
         self._start = start
+        self._drain = drain
         self._backlog = Backlog()
+        self._assigned: list[Partition] = []
+        self._changed: set[Partition] = set()
+        self._committed_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="task feed")
 
@@ -73,7 +113,10 @@ class TaskFeed:
         self._thread.start()
 
     def end(self) -> None:
-        """Start no more tasks, leave the Kafka consumer group, and wait for both."""
+        """Start no more tasks, drain, leave the Kafka consumer group, and wait for all of it.
+
+        Tasks that are not over then are left to the next owner.
+        """
         self._ended.set()
         self._thread.join()
 
@@ -81,32 +124,100 @@ class TaskFeed:
         letters = Producer(self._settings, f"{_CLIENT_ID}-dead-letters")
         # While all agents are busy the feed does not poll; Kafka must not take that for a failure.
         options: dict[str, Any] = {"max.poll.interval.ms": _LONGEST_WAIT_MS}
+        options |= membership(self._settings, self._group, TASKS, None, self._ended.is_set)
+        dead = DeadLetters(self._settings, letters, self._ended.is_set)
         reader = Reader(
-            self._settings, _CLIENT_ID, group=self._group, dead_letters=letters, **options
+            self._settings,
+            _CLIENT_ID,
+            group=self._group,
+            bury=dead.bury,
+            folds=True,
+            stopping=self._ended.is_set,
+            **options,
         )
+        self._metrics.watch(reader)
+
+        def assigned(partitions: list[Partition]) -> None:
+            dead.look_anew(partitions)
+            self._assigned.extend(partitions)
+
         try:
-            reader.subscribe([TASKS.name], on_revoked=self._backlog.drop)
+            reader.subscribe(
+                [TASKS.name],
+                on_assigned=assigned,
+                on_revoked=lambda gone: self._hand_over(reader, self._backlog.drop(gone)),
+            )
             while not self._ended.is_set():
                 self._read(reader)
                 self._start_tasks(reader)
         finally:
+            self._drain()
+            self._backlog.end(self._capacity.take_ended())
+            self._hand_over(reader, self._backlog.leave())
             reader.close()
             letters.close()
 
     def _read(self, reader: Reader) -> None:
         if len(self._backlog) < _READ_AHEAD:
-            self._backlog.add(reader.poll(_BUSY_POLL_S if len(self._backlog) else _POLL_S))
+            received = reader.poll(_BUSY_POLL_S if len(self._backlog) else _POLL_S)
         else:
+            received = []
             self._capacity.free(_POLL_S)
+        if self._assigned:
+            committed = self._committed_of_assigned(reader)
+            for partition, (offset, begun) in committed.items():
+                # A group that committed nothing yet has a negative offset and no metadata.
+                left = max(offset, 0)
+                self._backlog.own(partition, Progress(left, int(begun or left)))
+            self._assigned.clear()
+        self._backlog.add(received)
+
+    def _committed_of_assigned(self, reader: Reader) -> Mapping[Partition, tuple[int, str]]:
+        """Return what former owners committed, after an outage of any length."""
+        try:
+            return reader.committed(self._assigned, WITHOUT_LIMIT)
+        except KafkaUnavailable:
+            if not self._ended.is_set():
+                raise
+            return {}
 
     def _start_tasks(self, reader: Reader) -> None:
-        popped, offsets = self._backlog.pop(self._capacity.free())
-        if not popped or self._ended.is_set():
+        self._changed |= self._backlog.end(self._capacity.take_ended())
+        popped, progress = self._backlog.pop(self._capacity.free())
+        if self._ended.is_set() or not self._committed(reader, progress):
+            self._backlog.put_back(popped)
             return
-        reader.commit(offsets)  # before the start: see the module's docstring
         self._capacity.reserve(len(popped))
         for item in popped:
+            place = place_of(item)
             if isinstance(item.record, Task):
-                self._start(item.record)
+                self._start(StartedTask(item.record, place, self._backlog.was_begun(item)))
             else:
-                self._capacity.release()
+                self._capacity.release(place)
+
+    def _committed(self, reader: Reader, started: Mapping[Partition, Progress]) -> bool:
+        """Commit starts at once and ends now and then; return False if starts were not committed.
+
+        Starts go first: see the module's docstring.
+        """
+        now_s = time.monotonic()
+        if not started and now_s - self._committed_s < _COMMIT_EVERY_S:
+            return True
+        self._committed_s = now_s
+        try:
+            self._commit(reader, {**self._backlog.progress(self._changed), **started})
+        except KafkaUnavailable as error:
+            _log.warning("no task is started before Kafka has its offset: %s", error)
+            return False
+        self._changed.clear()
+        return True
+
+    def _hand_over(self, reader: Reader, progress: Mapping[Partition, Progress]) -> None:
+        """Commit what the next owner of partitions has to know."""
+        try:
+            self._commit(reader, progress)
+        except KafkaUnavailable as error:  # the next owner then ends sessions that go on here
+            _log.warning("tasks under way were not handed over: %s", error)
+
+    def _commit(self, reader: Reader, progress: Mapping[Partition, Progress]) -> None:
+        reader.commit({one: (made.ended, str(made.begun)) for one, made in progress.items()})

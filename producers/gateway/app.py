@@ -5,6 +5,7 @@ of the client's dialect, and counts every answer. The paths below `/v1` also exi
 `/sessions/{id}/v1`, where they mean that session.
 """
 
+import asyncio
 import logging
 import secrets
 import time
@@ -75,6 +76,7 @@ class App:
         began = time.perf_counter()
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
+        exchange.route = path
         error_body = dialect_of(path, exchange.headers).error_body
         try:
             if method and exchange.method not in (accepted := _METHODS[method]):
@@ -136,7 +138,9 @@ class App:
         await exchange.answer(200, b'{"status":"ready"}')
 
     async def _show_metrics(self, exchange: Exchange, _: str | None) -> None:
-        await exchange.answer(200, self._metrics.text(), content_type=CONTENT_TYPE)
+        # In a thread: the lag of `replies` is asked of Kafka.
+        text = await asyncio.to_thread(self._metrics.text)
+        await exchange.answer(200, text, content_type=CONTENT_TYPE)
 
     def _count(self, route: str, status: int, seconds: float) -> None:
         observe = self._counts.get((route, status))

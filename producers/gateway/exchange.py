@@ -6,7 +6,7 @@ so a handler can still choose the status. An answer repeats the client's `x-requ
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from producers.gateway.errors import ApiError
@@ -20,6 +20,7 @@ BODY_IS_HERE = "seamlessflow.body_is_here"
 """Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
+_BEARER = b"bearer "
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -31,11 +32,23 @@ _EVENT_HEADERS = [
 class Exchange:
     """One request, to be read once and answered once."""
 
-    __slots__ = ("_receive", "_scope", "_send", "headers", "method", "path", "request_id", "status")
+    __slots__ = (
+        "_receive",
+        "_scope",
+        "_send",
+        "headers",
+        "method",
+        "path",
+        "request_id",
+        "route",
+        "status",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.route = ""
+        """Pattern of the path that `app.py` serves it by."""
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
         """Name of this call in logs and in the answer's `x-request-id`; empty until it has one."""
@@ -118,6 +131,14 @@ class Exchange:
             return []
         # OpenAI's clients read the first, Anthropic's the second.
         return [(b"x-request-id", self.request_id), (b"request-id", self.request_id)]
+
+
+def key_of(headers: Mapping[bytes, bytes]) -> bytes:
+    """Return the key of a call, from `authorization` or else `x-api-key`; empty without one."""
+    value = headers.get(b"authorization", b"")
+    if value[: len(_BEARER)].lower() == _BEARER:
+        return value[len(_BEARER) :].strip()
+    return headers.get(b"x-api-key", b"").strip()
 
 
 def _request_id(sent: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +11,18 @@ from contextlib import contextmanager
 import uvicorn
 
 from infra.errors import SeamlessFlowError
+from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import telemetry
 from producers.gateway.app import App
 from producers.gateway.http_protocol import HttpProtocol
 from producers.gateway.link.link import Link
 from producers.gateway.settings import GatewaySection, GatewaySettings
+from schemas.topics import FLEET, REPLIES, REQUESTS
 
+_TOPICS = (REQUESTS, REPLIES, FLEET)
 _BACKLOG = 2048
 _CLOSE_TIMEOUT_S = 5
 _COLLECT_EVERY = 10_000
@@ -48,16 +52,25 @@ class _Server(uvicorn.Server):
 async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set.
 
-    Raises `AddressUnavailable` if the address is taken, `KafkaUnavailable` if Kafka does not answer
-    at start, and `TopicMissing` if its topics were not created yet.
+    Raises `AddressUnavailable` if the address is taken, and what `find_cluster` raises.
     """
     listener = _listener(settings.gateway.host, settings.gateway.port)
     url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
-    metrics = Metrics()
-    link = Link(settings.kafka, settings.gateway, url.rstrip("/"), metrics)
+    cluster = await asyncio.to_thread(find_cluster, settings.kafka, _TOPICS, stop.is_set)
+    metrics, instance = Metrics(), secrets.token_hex(8)
+    tracing = telemetry(settings.telemetry, "gateway", instance, settings.kafka.topic_prefix)
+    output = MetricsOutput(settings, metrics, "gateway", instance)
+    link = Link(
+        settings.kafka,
+        settings.gateway,
+        url.rstrip("/"),
+        instance,
+        metrics,
+        tracing,
+        cluster.partitions[REPLIES.name],
+        stop.is_set,
+    )
     await link.start()
-    tracing = telemetry(settings.telemetry, "gateway", link.instance)
-    export = metrics_export(settings.telemetry, metrics, "gateway", link.instance)
     app = App(link, settings.gateway, url.rstrip("/"), metrics, tracing)
     _relieve_collector()
     try:
@@ -65,8 +78,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
     finally:
         link.close()
         tracing.close()
-        if export is not None:
-            export.close()
+        output.close()
 
 
 async def _serve(

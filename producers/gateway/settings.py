@@ -1,8 +1,8 @@
 """Settings of the gateway process; those of its own are `SEAMLESSFLOW_GATEWAY__*`."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from infra.settings import ProcessSettings, Section
 from schemas.topics import REQUESTS
@@ -67,6 +67,12 @@ class GatewaySection(Section):
     command_timeout_s: float = Field(
         15, gt=0, description="Seconds after which a session command without an answer gets 504"
     )
+    command_expiry_s: float = Field(
+        10,
+        gt=0,
+        description="Seconds after which the manager refuses a session command instead of carrying "
+        "it out; below command_timeout_s by the time an answer takes and by what clocks differ",
+    )
     body_timeout_s: float = Field(
         30, gt=0, description="Seconds a client may take to send a head or a body; then 408"
     )
@@ -92,14 +98,22 @@ class GatewaySection(Section):
         gt=0,
         description="Seconds without an acknowledgement after which Kafka counts as not reachable",
     )
-    start_timeout_s: float = Field(
-        30, gt=0, description="Seconds to wait for Kafka at start before giving up"
-    )
     linger_ms: float = Field(
         0,
         ge=0,
         description="Milliseconds that a record waits for others; 0 is best for few agents",
     )
+
+    @model_validator(mode="after")
+    def _commands_expire_in_time(self) -> Self:
+        """Raise `ValueError` if a command could be carried out after its client got 504."""
+        if self.command_expiry_s >= self.command_timeout_s:
+            raise ValueError(
+                f"gateway.command_expiry_s ({self.command_expiry_s:g}) must be below "
+                f"gateway.command_timeout_s ({self.command_timeout_s:g}): a command that is "
+                "carried out must be answered while its client waits"
+            )
+        return self
 
 
 class GatewaySettings(ProcessSettings):

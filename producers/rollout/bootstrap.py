@@ -7,15 +7,15 @@ from pathlib import Path
 from infra.clock import now_ms
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers
+from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import OnDelivery, Producer
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
 from infra.worker.roles import new_incarnation
 from producers.rollout.counts import Counts
-from producers.rollout.engines import engine_factory
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Undelivered, WorkerInbox
 from producers.rollout.probe.asking import EngineProbe
@@ -40,40 +40,45 @@ _REPORT_EVERY_S = 0.05
 
 
 @contextmanager
-def observed(settings: RolloutSettings) -> Iterator[RolloutProcess]:
+def observed(
+    settings: RolloutSettings, engines: EngineFactory, stopping: Stopping
+) -> Iterator[RolloutProcess]:
     """Yield a process whose traces and metrics go where the settings say."""
     name = settings.rollout.worker
-    traces, metrics = telemetry(settings.telemetry, "rollout", name), Metrics()
-    export = metrics_export(settings.telemetry, metrics, "rollout", name)
+    prefix, metrics = settings.kafka.topic_prefix, Metrics()
+    traces = telemetry(settings.telemetry, "rollout", name, prefix)
+    output = MetricsOutput(settings, metrics, "rollout", name)
     try:
-        yield build(settings, traces, metrics)
+        yield build(settings, traces, metrics, engines, stopping)
     finally:
         traces.close()
-        if export is not None:
-            export.close()
+        output.close()
 
 
 def build(
     settings: RolloutSettings,
     traces: Telemetry,
     metrics: Metrics,
-    engines: EngineFactory | None = None,
+    engines: EngineFactory,
+    stopping: Stopping = never,
 ) -> RolloutProcess:
-    """Return a process that has written nothing yet; `engines` None stands for the settings'."""
+    """Return a process that has written nothing yet."""
     mine, kafka = settings.rollout, settings.kafka
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
-    producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S)
+    producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S, trace=traces.send)
     roles = RolloutRoles(mine.worker, new_incarnation(), policy=mine.policy)
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
         inbox.post(Undelivered(live, error))
 
-    slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail)
+    slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail, stopping)
     fleet = FleetReader(
-        kafka, f"{client_id}-fleet", mine.worker, mine.policy, producer, inbox.put, inbox.fail
+        kafka, f"{client_id}-fleet", mine.worker, mine.policy, inbox.put, inbox.fail, stopping
     )
+    for reader in (slot.reader, fleet.reader):
+        metrics.watch(reader)
     counts = Counts(metrics)
     serving = Serving(
         Admission(mine.worker, roles.incarnation),
@@ -84,7 +89,7 @@ def build(
     )
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
     device = RolloutDevice(
-        engines or engine_factory(mine, settings.data_dir / "logs"),
+        engines,
         load_parser,
         slot.follow,
         inbox.post,

@@ -1,7 +1,6 @@
 """The metrics of a rollout process."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from infra.telemetry.metrics import Metrics
 from producers.rollout.turns.admission import Ignored
@@ -16,7 +15,6 @@ class Counts:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._tokens = metrics.counter("seamlessflow_rollout_tokens_total")
-        self._ignored: Counter[str] = Counter()
 
     def count_record(self, record: Output) -> None:
         """Count a record of a turn that was sent to the log."""
@@ -34,15 +32,13 @@ class Counts:
         """Count a record that could not be delivered."""
         self._metrics.counter("seamlessflow_rollout_records_lost_total").inc()
 
-    def count_ignored(self, seen: Mapping[Ignored, int]) -> None:
-        """Count ignored records of the slot; `seen` are all so far, by reason."""
-        for reason, count in seen.items():
-            new = count - self._ignored[reason]
-            counter = self._metrics.counter(
-                "seamlessflow_rollout_prompts_ignored_total", reason=reason
+    def count_ignored(self, ignored: Counter[Ignored]) -> None:
+        """Count ignored records of the slot, by reason, and take them from `ignored`."""
+        while ignored:
+            reason, count = ignored.popitem()
+            self._metrics.counter("seamlessflow_rollout_prompts_ignored_total", reason=reason).inc(
+                count
             )
-            counter.inc(new)
-            self._ignored[reason] = count
 
     def _left(self, outcome: str, reason: str) -> None:
         self._metrics.counter(

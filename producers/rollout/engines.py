@@ -30,6 +30,8 @@ class WeightsUnsupported(SeamlessFlowError):
 class TorchEngines:
     """The factory of engines that sample from the policy in this process."""
 
+    whole_vocabulary = True
+
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
 
@@ -59,6 +61,8 @@ class TorchEngines:
 class VllmEngines:
     """The factory of engines that sample from the policy, each in a server that it starts."""
 
+    whole_vocabulary = False
+
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
         self._log_dir = log_dir
@@ -80,6 +84,8 @@ class VllmEngines:
 
 class ScriptedEngines:
     """The factory of engines with the same answer to every prompt; they read no file."""
+
+    whole_vocabulary = True
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings

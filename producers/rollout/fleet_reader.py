@@ -8,7 +8,7 @@ that matters.
 from collections.abc import Callable
 
 from infra.kafka.client import BEGINNING, Received
-from infra.kafka.producer import Producer
+from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
@@ -25,23 +25,23 @@ class FleetReader:
         client_id: str,
         worker: str,
         policy: str,
-        dead_letters: Producer,
         deliver: Callable[[list[Received]], None],
         failed: Callable[[BaseException], None],
+        stopping: Stopping,
     ) -> None:
         def deliver_ours(batch: list[Received]) -> None:
             ours = [item for item in batch if concerns(item.record, worker, policy)]
             if ours:
                 deliver(ours)
 
-        self._reader = Reader(settings, client_id, dead_letters=dead_letters)
-        self._thread = ReaderThread(client_id, self._reader, deliver_ours, failed)
+        self.reader = Reader(settings, client_id, stopping=stopping)
+        self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)
 
     def start(self) -> None:
-        """Fix where to read from, and begin. Blocks for one answer of the broker."""
+        """Fix where to read from, and begin. Blocks until Kafka answers."""
         control = (CONTROL.name, 0)
-        end = self._reader.ends([control])[control]
-        self._reader.assign({control: end, (FLEET.name, 0): BEGINNING})
+        end = self.reader.ends([control])[control]
+        self.reader.assign({control: end, (FLEET.name, 0): BEGINNING})
         self._thread.start()
 
     def close(self) -> None:

@@ -10,11 +10,15 @@ import threading
 import time
 from collections import deque
 
+from infra.kafka.start.cluster import find_cluster
 from producers.rollout.bootstrap import observed
 from producers.rollout.engine.errors import EngineError
+from producers.rollout.engines import engine_factory
 from producers.rollout.process import EngineBroke
 from producers.rollout.settings import RolloutSettings
+from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
 
+_TOPICS = (PROMPTS, SESSIONS, CONTROL, FLEET)
 WITHIN_S = 600.0
 _log = logging.getLogger(__name__)
 
@@ -40,10 +44,13 @@ class Restarts:
 def serve(settings: RolloutSettings, stop: threading.Event) -> None:
     """Run a rollout process until `stop` is set. Raises the error that ends it for good."""
     mine = settings.rollout
+    # First: a wrong setting shows at once, also where Kafka is waited for.
+    engines = engine_factory(mine, settings.data_dir / "logs")
+    find_cluster(settings.kafka, _TOPICS, stop.is_set)
     restarts = Restarts(mine.vllm.restarts if mine.engine == "vllm" else 0)
     while True:
         try:
-            with observed(settings) as process:
+            with observed(settings, engines, stop.is_set) as process:
                 process.run(stop)
             return
         except (EngineBroke, EngineError) as error:

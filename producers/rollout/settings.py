@@ -11,7 +11,9 @@ from infra.settings import ProcessSettings, Section
 class TorchSection(Section):
     """The torch engine."""
 
-    device: str = Field("cpu", description="Device of the model, such as cpu or cuda:0")
+    device: str = Field(
+        "cpu", description="Device of the model: cpu, cuda, cuda:1; auto: cuda if there is one"
+    )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="Element type of weights and KV"
     )

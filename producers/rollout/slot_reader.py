@@ -7,6 +7,8 @@ instead of running into their deadline.
 from collections.abc import Callable
 
 from infra.kafka.client import Received
+from infra.kafka.dead_letters import DeadLetters
+from infra.kafka.outage import WITHOUT_LIMIT, Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
@@ -21,12 +23,14 @@ class SlotReader:
         self,
         settings: KafkaSettings,
         client_id: str,
-        dead_letters: Producer,
+        producer: Producer,
         deliver: Callable[[list[Received]], None],
         failed: Callable[[BaseException], None],
+        stopping: Stopping,
     ) -> None:
-        reader = Reader(settings, client_id, dead_letters=dead_letters)
-        self._thread = ReaderThread(client_id, reader, deliver, failed)
+        bury = DeadLetters(settings, producer, stopping).bury
+        self.reader = Reader(settings, client_id, bury=bury, stopping=stopping)
+        self._thread = ReaderThread(client_id, self.reader, deliver, failed)
         self._slot: int | None = None
 
     def start(self) -> None:
@@ -34,11 +38,12 @@ class SlotReader:
         self._thread.start()
 
     def follow(self, slot: int) -> int:
-        """Read this slot from its end on; return that offset. Blocks. Device thread only.
+        """Read this slot from its end on; return that offset. Device thread only.
 
-        A slot that is read already continues where it is, so that no record is left out.
+        Blocks, during an outage of Kafka until it is over. A slot that is read already continues
+        where it is, so that no record is left out.
         """
-        return self._thread.ask(lambda reader: self._move(reader, slot))
+        return self._thread.ask(lambda reader: self._move(reader, slot), WITHOUT_LIMIT)
 
     def close(self) -> None:
         """End the thread."""
@@ -46,7 +51,7 @@ class SlotReader:
 
     def _move(self, reader: Reader, slot: int) -> int:
         place = (PROMPTS.name, slot)
-        end = reader.ends([place])[place]
+        end = reader.ends([place], WITHOUT_LIMIT)[place]
         if slot != self._slot:
             reader.assign({place: end})
             self._slot = slot

@@ -14,7 +14,6 @@ from scheduler.decisions.strategies import Wanted
 from scheduler.settings import SchedulerSection, milliseconds
 from scheduler.state.state import State
 from schemas import records as r
-from schemas.topics import PROMPTS
 
 GANG = "train"
 
@@ -47,18 +46,22 @@ def timed_out(state: State, now_ms: int) -> list[r.AssignmentTimedOut]:
 
 
 def new_assignments(
-    state: State, snapshot: Snapshot, wanted: Sequence[Wanted], limits: SchedulerSection
+    state: State,
+    snapshot: Snapshot,
+    wanted: Sequence[Wanted],
+    limits: SchedulerSection,
+    slots: int,
 ) -> NewAssignments:
     """Return the assignments still needed for the wanted roles, without optional ones that do not
-    pay.
+    pay. `slots` is their number.
     """
     due = _due_changes(snapshot, wanted)
-    slots = _free_slots(state, {want.worker for want in due})
+    free = _free_slots(state, {want.worker for want in due}, slots)
     number, epoch = state.newest_assignment, state.steps.gang.epoch + 1
     assigned: list[r.RoleAssigned] = []
     without_slot = []
     for want in due:
-        slot = next(slots, None) if want.role == "rollout" else None
+        slot = next(free, None) if want.role == "rollout" else None
         if want.role == "rollout" and slot is None:
             without_slot.append(want.worker)
             continue
@@ -149,7 +152,7 @@ def _all_acquired(snapshot: Snapshot) -> bool:
     return all(snapshot.present[name].acquired_ms is not None for name in snapshot.gang)
 
 
-def _free_slots(state: State, moving: set[str]) -> Iterator[int]:
+def _free_slots(state: State, moving: set[str], slots: int) -> Iterator[int]:
     """Yield the slots that no other worker reads, lowest first."""
     taken = {
         worker.assignment.slot
@@ -157,4 +160,4 @@ def _free_slots(state: State, moving: set[str]) -> Iterator[int]:
         # A worker that moves frees its slot.
         if worker.assignment is not None and name not in moving
     }
-    return (slot for slot in range(PROMPTS.partitions) if slot not in taken)
+    return (slot for slot in range(slots) if slot not in taken)

@@ -11,12 +11,12 @@ from scheduler.decisions import assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.snapshot import snapshot
 from scheduler.decisions.strategies import Strategy
-from scheduler.decisions.task_source import TaskSource
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State
+from scheduler.tasks.source import TaskSource
 from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, TASKS
+from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Rules:
     strategy: Strategy
     sources: Mapping[str, TaskSource] = field(default_factory=dict)
     """Tasks by purpose (`train`, `eval`)."""
+    slots: int = PROMPTS.partitions
+    """Partitions of `prompts`: rollout workers that can serve at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     state, settings = view.state, rules.settings
     seen = snapshot(state, view.fleet, settings, now_ms)
     wanted = rules.strategy(seen)
-    changes = assignments.new_assignments(state, seen, wanted, settings.scheduler)
+    changes = assignments.new_assignments(state, seen, wanted, settings.scheduler, rules.slots)
     written: list[Outgoing] = []
     for assigned in changes.assigned:
         written.append((CONTROL.name, assigned))

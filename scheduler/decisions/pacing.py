@@ -10,10 +10,11 @@ the remaining steps do not need. Called by `scheduler/decisions/decide.py`.
 from collections.abc import Mapping
 from math import ceil
 
-from scheduler.decisions.task_source import TaskSource
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
 from scheduler.state.state import State
+from scheduler.state.steps import TrainingProgress
+from scheduler.tasks.source import TaskRow, TaskSource
 from schemas import records as r
 
 
@@ -21,7 +22,8 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     """Return how many groups may be admitted now."""
     run, ledger = settings.run, state.ledger
     free = (run.lag + 1) * run.groups_per_step - len(ledger.training)
-    wanted = (run.steps - state.steps.committed) * run.groups_per_step
+    left = run.steps + len(state.steps.skipped) - state.steps.committed
+    wanted = left * run.groups_per_step
     # A group whose first attempts have timed out may come too late for the last steps: one more
     # group is admitted for each.
     late = sum(
@@ -60,16 +62,16 @@ def admissions(
 def evaluations(
     state: State, settings: SchedulerSettings, source: TaskSource, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """Return the groups that evaluate the present version, if it is an n-th one.
+    """Return the groups that evaluate the present version, if its round is due or has begun.
 
     They take no credit.
     """
     version, ledger = state.steps.version, state.ledger
-    if version is None or not state.rollouts_began or version % settings.evaluation.every:
+    if version is None or not state.rollouts_began:
         return []
     # Groups of this version that are on the log already are not admitted again.
     begun = ledger.eval_admitted if ledger.eval_version == version else 0
-    if ledger.eval_version > version:
+    if not begun and not _evaluation_due(state.steps, settings):
         return []
     return [
         _group(
@@ -82,6 +84,16 @@ def evaluations(
         )
         for number in range(begun, len(source.rows))
     ]
+
+
+def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings) -> bool:
+    """Return whether `every` steps were trained since the last round, or all steps of the run.
+
+    Versions cannot be counted instead: after a resume they jump, for the same steps.
+    """
+    every = settings.evaluation.every
+    ended = steps.trained >= settings.run.steps > steps.evaluated
+    return ended or steps.trained // every > steps.evaluated // every
 
 
 def expirations(state: State, now_ms: int) -> list[r.GroupExpired]:
@@ -108,11 +120,11 @@ def tasks(
     so a scheduler that restarted may issue it again: the manager refuses a session that exists.
     """
     return [
-        _task(name, group, sample, attempt, settings, source)
+        _task(name, group, sample, attempt, settings, row)
         for name, group in ledger.groups.items()
         if (source := sources.get(group.purpose))
         and _may_be_due(group, name in issued, settings, now_ms)
-        if group.task_id in source.by_id
+        if (row := source.find(group.task_id))
         for sample in range(_size(group, settings))
         if (attempt := due_attempt(group, sample, settings, now_ms))
         > issued.get(name, {}).get(sample, -1)
@@ -132,6 +144,8 @@ def _may_be_due(
 def due_attempt(group: AdmittedGroup, sample: int, settings: SchedulerSettings, now_ms: int) -> int:
     """Return the attempt a sample is at: one more than the last that failed or timed out."""
     failure = group.failures.get(sample)
+    if failure is not None and failure.final:
+        return failure.attempt
     after_failure = 0 if failure is None else failure.attempt + 1
     by_time = (now_ms - group.admitted_ms) // _attempt_ms(settings)
     return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
@@ -161,6 +175,7 @@ def _group(
         version=state.steps.version or 0,
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
         purpose=purpose,
+        split=settings.evaluation.split if purpose == EVAL else settings.pacing.split,
     )
 
 
@@ -170,9 +185,9 @@ def _task(
     sample: int,
     attempt: int,
     settings: SchedulerSettings,
-    source: TaskSource,
+    row: TaskRow,
 ) -> r.Task:
-    row, evaluates = source.by_id[group.task_id], group.purpose == EVAL
+    evaluates = group.purpose == EVAL
     failure = group.failures.get(sample)
     # Computed from the log alone, never from the clock: a repeat has to be the same record.
     issued_ms = group.admitted_ms + attempt * _attempt_ms(settings)

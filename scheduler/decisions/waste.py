@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from scheduler.decisions.snapshot import Snapshot
-from scheduler.settings import SchedulerSettings
+from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.state import State
 from schemas.records import PlanWarning
 
@@ -101,6 +101,14 @@ def _idle(
     ]
 
 
+def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:
+    """Return whether workers that train are late; an evaluation needs none, a model loads long."""
+    if snapshot.batch:
+        return True
+    late_ms = milliseconds(settings.scheduler.assignment_timeout_s)
+    return settings.pacing.tasks is not None and snapshot.now_ms - state.claimed_ms >= late_ms
+
+
 def _unfit(
     state: State, snapshot: Snapshot, settings: SchedulerSettings
 ) -> list[tuple[str, str, float]]:
@@ -110,7 +118,7 @@ def _unfit(
     tags = [worker.tags for worker in snapshot.workers]
     trainers, needed = sum("train" in of for of in tags), snapshot.gang_size or 1
     found = []
-    if trainers < needed:
+    if trainers < needed and _training_waits(state, snapshot, settings):
         detail = f"{trainers} workers have the tag train, {needed} are needed"
         found.append(("gang_too_small", detail, 1.0))
     if not any("rollout" in of for of in tags):

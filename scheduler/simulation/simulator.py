@@ -13,11 +13,11 @@ from itertools import count
 
 from scheduler.decisions import strategies
 from scheduler.decisions.decide import Rules, View, decide, finished
-from scheduler.decisions.task_source import TaskRow, TaskSource
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.fleet import ClusterModel, SimulatedFleet, SimulatedWorker
 from scheduler.simulation.trainer import SimulatedTrainer, published
 from scheduler.state import fleet, state
+from scheduler.tasks.source import TaskRow, listed
 from schemas import records as r
 from schemas.records import Record
 
@@ -165,11 +165,10 @@ def simulated_rules(settings: SchedulerSettings, longest_ms: float) -> Rules:
     section = settings.scheduler
     limits = section.model_copy(update={"heartbeat_timeout_s": longest_ms / 1000})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
-    source = TaskSource(rows, {row.task_id: row for row in rows})
     return Rules(
         settings.model_copy(update={"scheduler": limits}),
         strategies.named(section.policy),
-        {"train": source},
+        {"train": listed(rows)},
     )
 
 

@@ -28,6 +28,7 @@ class SimulatedTrainer:
     """Age in optimizer steps of each group's oldest sample, when it was trained."""
     _version: int = 0
     _step: int = 0
+    _skipped: int = 0
     _samples: dict[str, set[int]] = field(default_factory=dict)
     _born: dict[str, int] = field(default_factory=dict)
     _ready: list[str] = field(default_factory=list)
@@ -85,8 +86,8 @@ class SimulatedTrainer:
             self._announce(1)
         else:
             self._step += 1
+            self._skipped += 1
             self._append(r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail))
-            self._end_run()
 
     def _announce(self, least: int) -> None:
         if self._batch or len(self._ready) < least:
@@ -114,8 +115,8 @@ class SimulatedTrainer:
         self._end_run()
 
     def _end_run(self) -> None:
-        if self._step == self._run.steps:
-            self._append(r.RunFinished(at_ms=self._now, steps=self._step, reason="steps"))
+        if self._step - self._skipped == self._run.steps:
+            self._append(r.RunFinished(at_ms=self._now, steps=self._run.steps, reason="steps"))
 
     def _step_records(self, step: int, batch: list[str], took_ms: int) -> list[Record]:
         at_ms, version = self._now, self._version

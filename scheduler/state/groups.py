@@ -7,9 +7,11 @@ from schemas import records as r
 from schemas.records import Record
 
 MOST_TRIES = 3
-"""A task that was dropped for `infrastructure` this often in a row is not tried again before it is
-drawn in a later pass over the tasks."""
+"""A task whose groups failed this often in a row is not tried again before it is drawn in a later
+pass over the tasks."""
 
+_FAILED = ("failed", "infrastructure")
+"""Reasons of groups of which no session counted; earlier releases wrote the second."""
 
 _GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
 """Records that change an admitted group."""
@@ -84,7 +86,8 @@ def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed)
     known = group.failures.get(record.sample)
     if known is not None and known.attempt >= record.attempt:
         return ledger
-    failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms)
+    final = record.cause == "setting"
+    failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms, final=final)
     failures = {**group.failures, record.sample: failure}
     return _with_group(ledger, record.group_id, replace(group, failures=failures))
 
@@ -102,7 +105,7 @@ def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Le
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
     tries = ledger.tries.get(group.task_id, 0) + 1
-    if record.reason != "infrastructure" or tries >= MOST_TRIES:
+    if record.reason not in _FAILED or tries >= MOST_TRIES:
         return ended
     return replace(
         ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}

@@ -17,6 +17,8 @@ class FailedAttempt:
 
     attempt: int
     at_ms: int
+    final: bool = False
+    """True if the settings leave the sample out, so that it is not tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Ledger:
     drawn: int = 0
     """Number of tasks drawn from the task source; the other groups tried a task again."""
     again: tuple[str, ...] = ()
-    """Tasks of groups dropped for `infrastructure`, to be tried again."""
+    """Tasks of groups that failed, to be tried again."""
     tries: Mapping[str, int] = field(default_factory=dict)
     """Number of drops in a row of such a task."""
     trained: int = 0

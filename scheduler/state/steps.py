@@ -42,6 +42,12 @@ class TrainingProgress:
     """One more than the last step that was completed or skipped."""
     ended_ms: int = 0
     """Time at which that step ended."""
+    trained: int = 0
+    """Optimizer steps behind that version, without skipped ones."""
+    evaluated: int = -1
+    """The same number of the newest version whose evaluation began; -1 before the first."""
+    skipped: frozenset[int] = frozenset()
+    """Steps that were skipped; the length of a run does not count them."""
     version: int | None = None
     """Policy version published last."""
 
@@ -75,10 +81,16 @@ def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
         case r.StepCommitted():
             # A resumed trainer commits earlier steps again.
             return replace(steps, committed=max(steps.committed, record.step + 1))
-        case r.StepCompleted() | r.StepSkipped():
+        case r.StepCompleted():
             return _step_ended(steps, record.step, record.at_ms)
+        case r.StepSkipped():
+            ended = _step_ended(steps, record.step, record.at_ms)
+            return replace(ended, skipped=steps.skipped | {record.step})
         case r.WeightsPublished():
-            return replace(steps, version=record.version)
+            skipped = sum(step < record.step for step in steps.skipped)
+            return replace(steps, version=record.version, trained=record.step - skipped)
+        case r.GroupAdmitted(purpose="eval") if record.version == steps.version:
+            return replace(steps, evaluated=max(steps.evaluated, steps.trained))
     return steps
 
 

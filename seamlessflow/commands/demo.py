@@ -24,15 +24,17 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
     """
-    from seamlessflow.commands.training_run import run_training
     from seamlessflow.demo.configuration import HEAD_DIMS, demo_config
     from seamlessflow.demo.prepare_process import prepare_process
     from seamlessflow.runs.earlier_runs import set_aside
+
+    config = demo_config(out, steps, seed, engine)
+    # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.commands.training_run import run_training
     from seamlessflow.runs.training import HeldBackTasks
 
-    kept = set_aside(out)
-    if kept is not None:
+    if (kept := set_aside(out)) is not None:
         typer.echo(f"the earlier run is kept in {kept}")
     held_back = HeldBackTasks(out / "tasks" / "eval.jsonl")
     prepare = prepare_process(out, seed, HEAD_DIMS[engine])
-    run_training(demo_config(out, steps, seed, engine), prepare, held_back)
+    run_training(config, prepare, held_back)

@@ -13,8 +13,8 @@ def doctor(
     out: Annotated[Path, typer.Option(help="Directory of a later run.")] = Path(".seamlessflow"),
     model: Annotated[Path | None, typer.Option(help="A Hugging Face directory to check.")] = None,
     renderer: Annotated[
-        str, typer.Option(help="Renderer settings for --model, as JSON.")
-    ] = '{"name": "qwen3"}',
+        str, typer.Option(help="Renderer settings for --model, as JSON; without a name: found.")
+    ] = "{}",
 ) -> None:
     """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
 

@@ -28,14 +28,15 @@ def evaluate(
     """
     from rich.console import Console
 
-    from seamlessflow.config import load
+    from seamlessflow.config_file import load
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
-    from seamlessflow.runs.evaluation_run import run_evaluation
+    from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
     from seamlessflow.watching.display import display
 
     console = Console(highlight=False)
-    loaded = load(config)
+
+    loaded = load(config, evaluation_check(version, weights, tasks))
     chosen = choose_weights(loaded, version, weights)
     try:
         with stoppable() as stop, display(console, loaded.run.policy) as shown:

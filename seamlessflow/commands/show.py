@@ -22,6 +22,9 @@ def show(
     count: Annotated[int, typer.Option(min=1, help="Number of sessions to list.")] = 20,
 ) -> None:
     """Show a session as it is on the log: its tree of tokens, masks, versions and match rules."""
+    from rich.console import RenderableType
+
+    from infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.list_view import list_view
     from seamlessflow.inspection.record_view import records_view
     from seamlessflow.inspection.session_log import load_session, recent_trajectories
@@ -30,13 +33,18 @@ def show(
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
 
-    console = wide_console()
+    console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
         if session is None:
-            console.print(list_view(recent_trajectories(kafka, count)))
-            return
-        found = load_session(kafka, session)
-        written = session_records(kafka, found.session.opened.session_id) if records else []
-    spell = found.tokenizer.decode if found.tokenizer else None
-    view = records_view(written, spell) if records else session_view(found.session, spell, tokens)
+            view: RenderableType = list_view(recent_trajectories(kafka, count, skipped))
+        else:
+            found = load_session(kafka, session, skipped)
+            spell = found.tokenizer.decode if found.tokenizer else None
+            if records:
+                session_id = found.session.opened.session_id
+                view = records_view(session_records(kafka, session_id, skipped), spell)
+            else:
+                view = session_view(found.session, spell, tokens)
     console.print(view)
+    for notice in skipped.notices:
+        console.print(f"! {notice}", style="yellow", highlight=False, markup=False)

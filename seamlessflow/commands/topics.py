@@ -1,24 +1,54 @@
 """The commands `seamlessflow topics create`, `check` and `list`."""
 
+import re
 from typing import Annotated
 
 import typer
 
+from schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
+
 app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
+
+
+_DURATION = re.compile(r"(\d+)([mhd])")
+_UNIT_MS = {"m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
 
 @app.command()
 def create(
     replication: Annotated[
-        int, typer.Option(help="Copies of each partition; -1: the cluster's own default.")
-    ] = -1,
+        int | None,
+        typer.Option(
+            help="Copies of each partition; -1: the cluster's own default.  "
+            "[default: 3, or fewer brokers]"
+        ),
+    ] = None,
+    min_insync: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Copies that have a record before it is acknowledged.  [default: replication - 1]",
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[str] | None, typer.Option(help="Partitions of a topic, such as prompts=128; repeat.")
+    ] = None,
+    retention: Annotated[
+        list[str] | None,
+        typer.Option(help="Retention of a topic, such as requests=7d, 12h or ever; repeat."),
+    ] = None,
 ) -> None:
-    """Create the topics that are missing, dead-letter topics included."""
-    from infra.kafka.topics import create_topics
+    """Create the topics that are missing, dead-letter topics included. Waits for Kafka."""
+    from infra.kafka.topics import TopicOptions, create_topics
     from infra.settings import ProcessSettings, load
-    from schemas.topics import TOPICS
 
-    made = create_topics(load(ProcessSettings).kafka, TOPICS.values(), replication)
+    options = TopicOptions(
+        replication,
+        min_insync,
+        {name: _count(value) for name, value in _named(partitions, "--partitions")},
+        {name: _milliseconds(value) for name, value in _named(retention, "--retention")},
+    )
+    made = create_topics(load(ProcessSettings).kafka, TOPICS.values(), options)
     for name in made:
         typer.echo(f"created {name}")
     if not made:
@@ -27,13 +57,16 @@ def create(
 
 @app.command()
 def check() -> None:
-    """Compare the topics with the contract; the exit status is 1 if one differs or is missing."""
-    from infra.settings import ProcessSettings, load
-    from seamlessflow.inspection.topic_state import differences
+    """Compare the topics with the contract: partitions, copies, retention, clean-up, record sizes.
 
-    wrong = differences(load(ProcessSettings).kafka)
-    for line in wrong:
-        typer.echo(line, err=True)
+    Each fault is followed by the command that mends it; the exit status is then 1.
+    """
+    from infra.settings import ProcessSettings, load
+    from seamlessflow.inspection.topic_check import topic_faults
+
+    wrong = topic_faults(load(ProcessSettings).kafka)
+    for fault in wrong:
+        typer.echo(str(fault), err=True)
     if wrong:
         raise typer.Exit(1)
     typer.echo("all topics are as they should be")
@@ -41,13 +74,38 @@ def check() -> None:
 
 @app.command(name="list")
 def list_() -> None:
-    """List records and committed lag of every topic that exists."""
-    from infra.settings import ProcessSettings, load
-    from seamlessflow.inspection.topic_state import states, table
+    """List offsets and committed lag of every topic that exists."""
+    from infra.settings import load
+    from seamlessflow.inspection.topic_state import TopicStateSettings, states, table
     from seamlessflow.inspection.wide_console import wide_console
 
-    found = states(load(ProcessSettings).kafka)
+    found = states(load(TopicStateSettings))
     if found:
         wide_console().print(table(found))
     else:
-        typer.echo("there are none; make them with: seamlessflow topics create")
+        typer.echo(
+            "none that this user may see (Kafka hides topics without the permission Describe); "
+            "if there are none, make them with: seamlessflow topics create"
+        )
+
+
+def _named(given: list[str] | None, option: str) -> list[tuple[str, str]]:
+    pairs = [(name, value) for name, _, value in (text.partition("=") for text in given or ())]
+    for name, _ in pairs:
+        if name not in TOPICS:
+            raise typer.BadParameter(f"{option} {name}: the topics are {', '.join(TOPICS)}")
+    return pairs
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or not int(value):
+        raise typer.BadParameter(f"--partitions: {value!r} is not a number of at least 1")
+    return int(value)
+
+
+def _milliseconds(value: str) -> int:
+    if value == "ever":
+        return FOR_EVER
+    if (found := _DURATION.fullmatch(value)) is None:
+        raise typer.BadParameter(f"--retention: {value!r} is not like 90m, 12h, 7d or ever")
+    return int(found[1]) * _UNIT_MS[found[2]]

@@ -32,9 +32,11 @@ def train(
     An environment variable such as SEAMLESSFLOW_RUN__STEPS=50 overrides run: {steps: 50} in the
     file.
     """
-    from seamlessflow.commands.training_run import run_training
-    from seamlessflow.config import load, require_files
+    from seamlessflow.checks.check import before_training
+    from seamlessflow.config_file import load
 
-    loaded = load(config)
-    require_files(loaded)
+    loaded = load(config, before_training)
+    # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.commands.training_run import run_training
+
     run_training(loaded)

@@ -5,6 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
+from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.reports.outcome_view import outcome_view
@@ -17,7 +18,10 @@ _INTERRUPTED = 130
 def run_training(
     config: RunConfig, prepare: Prepare | None = None, held_back: HeldBackTasks | None = None
 ) -> None:
-    """Train to the end. Raises `typer.Exit` with status 1 if the check found a fault."""
+    """Train to the end.
+
+    Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
+    """
     console = Console()
     try:
         with stoppable() as stop, display(console, config.run.policy) as shown:
@@ -26,5 +30,5 @@ def run_training(
         console.print(f"stopped as asked; the run so far is in {config.out}")
         sys.exit(_INTERRUPTED)
     console.print(outcome_view(outcome))
-    if not outcome.verification.clean:
-        raise typer.Exit(1)
+    if outcome.failed:
+        raise typer.Exit(ExitStatus.LASTING)

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from infra.rendering.settings import RendererSettings
-from seamlessflow.config import RunConfig, parse
+from seamlessflow.checks.check import before_demo
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import parse
 
 STEPS = 80
 POLICY = "demo"
@@ -39,7 +41,8 @@ def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
             "rollout": _rollout(engine),
             "scheduler": {"assignment_timeout_s": START_TIMEOUT_S[engine]},
             "start_timeout_s": START_TIMEOUT_S[engine],
-        }
+        },
+        check=before_demo,
     )
 
 

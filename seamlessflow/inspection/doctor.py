@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from infra.errors import SeamlessFlowError
 from infra.ports import is_free
 from infra.settings import KafkaSettings
@@ -116,35 +118,47 @@ def _memory() -> Finding:
 
 
 def _model(directory: Path, renderer: str) -> Finding:
-    """Load the model's renderer, which tests template, special tokens, bridging and parsing."""
+    """Load the model's renderer and compare its prompts with those of the model's template."""
+    from infra.rendering.model_template.discovery import named_for
     from infra.rendering.renderer import Renderer
-    from infra.rendering.settings import RendererError, RendererSettings
+    from infra.rendering.settings import RendererError
+    from seamlessflow.inspection.model_directory import incomplete
+    from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
+    from trainer.settings import PolicySection
 
     what = f"model {directory}"
-    lacking = [
-        name for name in ("config.json", "tokenizer.json") if not (directory / name).exists()
-    ]
-    if lacking:
-        text = f"{' and '.join(lacking)} not there"
-        return Finding(what, Grade.FAILED, text, "name a Hugging Face model directory")
+    if lacking := incomplete(directory):
+        return Finding(what, Grade.FAILED, lacking, "name a Hugging Face model directory")
     try:
-        loaded = Renderer.load(directory, RendererSettings.from_json(renderer.encode()))
-    except RendererError as error:
-        remedy = "choose the renderer of the model's family with --renderer '{\"name\": ...}'"
+        policy = PolicySection.model_validate({"renderer": renderer})
+        loaded = Renderer.load(directory, named_for(directory, policy.renderer))
+    except (RendererError, ValidationError) as error:
+        remedy = "choose another with --renderer '{\"name\": ...}'; docs/renderers.md has them"
         return Finding(what, Grade.FAILED, str(error), remedy)
     streams = "streams" if loaded.streams else "streams no text, only whole messages"
     stops = ", ".join(loaded.decode(pack([stop])) for stop in loaded.stop_token_ids)
     text = f"renderer {loaded.settings.name}: {streams}; stop tokens {stops}"
-    return Finding(what, Grade.OK, text)
+    if refused := refused_prompt(loaded):
+        text += f"; it refuses some requests: {refused}"
+    try:
+        difference = template_difference(directory, loaded)
+    except (ImportError, OSError, ValueError) as error:
+        text += f"; not compared with the model's template: {error}"
+        return Finding(what, Grade.WARNING, text, "nothing, if the renderer is the model's")
+    if difference:
+        remedy = findings.renderer_remedy(policy.renderer, loaded.settings.name)
+        return Finding(what, Grade.WARNING, f"{text}; {difference}", remedy)
+    return Finding(what, Grade.OK, f"{text}; prompts are those of the model's template")
 
 
 def _broker(kafka: KafkaSettings) -> Finding:
-    from infra.errors import KafkaUnavailable
-    from infra.kafka.topics import cluster_id
+    from infra.errors import KafkaRefused, KafkaUnavailable
+    from infra.kafka.start.cluster import find_cluster
 
     what = f"broker {kafka.bootstrap_servers}"
     try:
-        return Finding(what, Grade.OK, f"cluster {cluster_id(kafka, _BROKER_TIMEOUT_S)}")
-    except KafkaUnavailable as error:
+        found = find_cluster(kafka, limit_s=_BROKER_TIMEOUT_S)
+        return Finding(what, Grade.OK, f"cluster {found.id}, brokers: {found.brokers}")
+    except (KafkaRefused, KafkaUnavailable) as error:
         remedy = "start it, or check SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and __OPTIONS"
         return Finding(what, Grade.FAILED, str(error), remedy)

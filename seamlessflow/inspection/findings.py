@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
+
 GB = 1_000_000_000
 _NUMBER = re.compile(r"\d+")
 _FLOOR = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)\s*(?P<rule>>=|==)\s*(?P<version>[0-9][0-9.]*)")
@@ -106,3 +108,21 @@ def ports(taken: Mapping[int, str]) -> Finding:
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, such as (2, 13, 0) for 2.13.0+cpu."""
     return tuple(int(number) for number in _NUMBER.findall(version.split("+")[0]))
+
+
+def renderer_remedy(asked: RendererSettings, found: str) -> str:
+    """Return what to do about prompts that differ from those of the model's own template.
+
+    `found` is the name of the renderer that was made of the settings `asked`.
+    """
+    given = {
+        "name": asked.name not in (FROM_MODEL, CHAT_TEMPLATE),
+        "thinking_retention": asked.thinking_retention is not None,
+        "options": bool(asked.options),
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if named:
+        return f"nothing, if that is wanted; else leave {', '.join(named)} out of policy.renderer"
+    if found != CHAT_TEMPLATE:
+        return f"set policy.renderer to {{name: {CHAT_TEMPLATE}}}, the model's own template"
+    return "report it with the name of the model: this template is not rendered as it should be"

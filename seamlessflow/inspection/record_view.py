@@ -66,7 +66,7 @@ def _bytes(name: str, value: bytes, spell: Spell | None) -> str:
         return f"{len(logprobs)} log-probs, mean {logprobs.mean():.3f}"
     if name == "loss_mask":
         return f"{sum(value)} of {len(value)} tokens may be trained"
-    if name.endswith(("_hash", "_key")):
+    if name.endswith(("_hash", "_key", "calls")):
         return value.hex()
     if name == "data":
         return f"{len(value)} bytes"

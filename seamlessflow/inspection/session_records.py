@@ -5,7 +5,7 @@ days only, so an old session has fewer.
 """
 
 from infra.kafka.client import Received
-from infra.kafka.partitioner import partition_of
+from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.identity import session_id as session_of
@@ -17,12 +17,12 @@ _IN_ORDER_OF_FLOW = (TASKS, REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES)
 _KEYED_BY_SESSION = (REQUESTS, SESSIONS)
 
 
-def session_records(settings: KafkaSettings, session_id: str) -> list[Received]:
+def session_records(settings: KafkaSettings, session_id: str, skipped: Skipped) -> list[Received]:
     """Return the records that concern a session; `session_id` is its id, not its name."""
     found = [
         (item.timestamp_ms, place, item.offset, item)
         for place, topic in enumerate(_IN_ORDER_OF_FLOW)
-        for item in read_topic(settings, topic, _partitions(topic, session_id))
+        for item in read_topic(settings, topic, skipped, _key(topic, session_id))
         if concerns(item.record, session_id)
     ]
     return [item for *_, item in sorted(found, key=lambda entry: entry[:3])]
@@ -36,7 +36,5 @@ def concerns(record: Record, session_id: str) -> bool:
     return named in (session_id, session_name(session_id))
 
 
-def _partitions(topic: Topic, session_id: str) -> list[int] | None:
-    if topic not in _KEYED_BY_SESSION:
-        return None
-    return [partition_of(session_name(session_id), topic.partitions)]
+def _key(topic: Topic, session_id: str) -> str | None:
+    return session_name(session_id) if topic in _KEYED_BY_SESSION else None

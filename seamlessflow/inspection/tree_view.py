@@ -4,17 +4,19 @@ Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, sampled o
 trained yellow; where the policy version changes inside a turn, the newer part is underlined.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from consumers.trajectories.sessions.assemble import masked_reasons
+from consumers.trajectories.sessions.assemble import masked_reasons, undelivered
 from consumers.trajectories.sessions.session import Session, Turn
 from consumers.trajectories.sessions.tree import Node
 from schemas.tokens import unpack
+from trainer.metrics.reasons import listed
 
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of token ids."""
@@ -24,8 +26,8 @@ _TRAINED, _MASKED, _GIVEN = "green", "yellow", "dim"
 
 def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
     """Return the whole session; without `spell` tokens are shown as ids."""
-    view = RichTree(_headline(session))
-    reasons = masked_reasons(session)
+    reasons, left = masked_reasons(session), undelivered(session)
+    view = RichTree(_headline(session, reasons))
     turns = {turn.prompt_node: turn for turn in session.turns.values()}
     turns |= {turn.node: turn for turn in session.turns.values()}
     # A stack instead of recursion: a session may have thousands of turns, each below the last.
@@ -34,14 +36,14 @@ def session_view(session: Session, spell: Spell | None, every_token: bool = Fals
         node_id, above = places.pop()
         node = session.tree.nodes[node_id]
         reason = reasons.get(node_id, "") if node.origin == "policy" else "given"
-        branch = above.add(_caption(session, node, turns[node_id], reason))
+        branch = above.add(_caption(node, turns[node_id], reason, node_id in left))
         if node.length:
             branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
         places += [(child, branch) for child in reversed(node.children)]
     return view
 
 
-def _headline(session: Session) -> Text:
+def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
     opened, closed = session.opened, session.closed
     line = Text.assemble(
         (opened.session_id, "bold"),
@@ -51,18 +53,26 @@ def _headline(session: Session) -> Text:
     if closed is None:
         line.append(", open", style="cyan")
     else:
-        because = f" ({closed.cause}: {closed.reason})" if closed.reason else ""
+        reason = next(reversed(closed.reason.splitlines()), "")  # of a traceback, the error
+        because = f" ({closed.cause}: {reason})" if reason else ""
         line.append(f", {closed.status}{because}")
+        if closed.limit:
+            line.append(f", ended at {closed.limit}", style="yellow")
     for reward in session.rewards.values():
         about = f" of {reward.turn_id}" if reward.turn_id else ""
         line.append(f", {reward.name}{about} {reward.value:g}", style="bold magenta")
+    masked = Counter[str]()
+    for node_id, reason in reasons.items():
+        masked[reason] += session.tree.nodes[node_id].length if reason else 0
+    if counts := {reason: count for reason, count in masked.most_common() if count}:
+        line.append(f", not trained: {listed(counts)} tokens", style=_MASKED)
     if session.ignored:
         ignored = ", ".join(f"{count} {reason}" for reason, count in session.ignored.items())
         line.append(f", ignored: {ignored}", style="red")
     return line
 
 
-def _caption(session: Session, node: Node, turn: Turn, reason: str) -> Text:
+def _caption(node: Node, turn: Turn, reason: str, undelivered: bool) -> Text:
     if node.origin != "policy":
         rule = turn.started.match_rule
         detail = f" ({turn.started.match_detail})" if turn.started.match_detail else ""
@@ -81,6 +91,7 @@ def _caption(session: Session, node: Node, turn: Turn, reason: str) -> Text:
         f"turn {node.turn_id}, {node.length} tokens, {_versions(node)}, ",
         f"{turn.finish_reason or turn.state}{_dispatches(turn)}, {_mean_logprob(node)}, ",
         ("trained", _TRAINED) if not reason else (f"masked: {reason}", _MASKED),
+        (", not delivered", _MASKED) if undelivered else "",
     )
 
 

@@ -6,20 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.child import ChildProcess
-from infra.errors import SeamlessFlowError
+from infra.errors import ExitStatus, SeamlessFlowError
+from seamlessflow.processes.restarts import description
 
 
 class ChildEnded(SeamlessFlowError):
     """A process ended too early or with an error; `log_tail` is the end of its log."""
 
-    def __init__(self, name: str, exit_status: int, log_file: Path, log_tail: str) -> None:
+    def __init__(
+        self, name: str, exit_status: int, log_file: Path, log_tail: str, reason: str = ""
+    ) -> None:
         self.name = name
         self.exit_status = exit_status
         self.log_file = log_file
         self.log_tail = log_tail
+        self.reason = reason
+        why = f", {reason}" if reason else ""
         super().__init__(
-            f"{name} ended with exit status {exit_status}\n--- end of {log_file} ---\n{log_tail}"
+            f"{name} {description(exit_status)}{why}\n--- end of {log_file} ---\n{log_tail}"
         )
+
+    def process_status(self, ready: bool) -> ExitStatus:
+        """Return the status of the process that ended, or `UNEXPECTED` if it said nothing by it."""
+        says = self.exit_status in (ExitStatus.PASSING, ExitStatus.LASTING)
+        return ExitStatus(self.exit_status) if says else ExitStatus.UNEXPECTED
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,10 @@ class ChildSpec:
     """Seconds from SIGTERM until it is killed."""
     finite: bool = False
     """True if it may end by itself, with exit status 0."""
+    supervised: bool = False
+    """True if it is started again when it ends by itself; else the run ends."""
+    gang: str = ""
+    """Name that the processes share which must start again together; empty: only this one."""
 
 
 class Child(ChildProcess):
@@ -44,8 +58,7 @@ class Child(ChildProcess):
         command = [sys.executable, "-m", spec.module, *spec.arguments]
         super().__init__(command, log_file, spec.environment)
 
-    def check(self) -> None:
-        """Raise `ChildEnded` if it ended too early or with an error."""
-        status = self.exit_status
-        if status is not None and not (self.spec.finite and status == 0):
-            raise ChildEnded(self.spec.name, status, self.log_file, self.tail())
+    @property
+    def failed(self) -> bool:
+        """True if it ended by itself, too early or with an error."""
+        return not self.running and not (self.spec.finite and self.exit_status == 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.broker.broker import Broker
 from infra.errors import KafkaUnavailable, SeamlessFlowError
-from infra.kafka.topics import cluster_id
+from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings, ProcessSettings
 from infra.settings import load as load_settings
 
@@ -72,7 +72,7 @@ def _running(out: Path) -> KafkaSettings | None:
         bootstrap_servers=address["bootstrap_servers"], topic_prefix=address["topic_prefix"]
     )
     try:  # a killed run leaves its address behind
-        cluster_id(settings, _ANSWER_TIMEOUT_S)
+        find_cluster(settings, limit_s=_ANSWER_TIMEOUT_S)
     except KafkaUnavailable:
         return None
     return settings

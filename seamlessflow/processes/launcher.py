@@ -1,8 +1,9 @@
 """Launcher of all processes of a run on one machine: starts, watches and ends them.
 
 Every process runs as `python -m module` with its settings in its environment and a log file of its
-own. If one ends by itself, the run ends with an error that shows the end of its log. Leaving the
-launcher, a context manager, ends the processes that still run, the last started first.
+own. One that ends by itself is started again, with its gang if it belongs to one, or the run ends
+with an error that shows the end of its log (`supervisor.py`). Leaving the launcher, a context
+manager, ends the processes that still run, the last started first.
 """
 
 import logging
@@ -12,18 +13,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.errors import SeamlessFlowError
-from seamlessflow.processes.child import Child, ChildSpec
+from infra.broker.broker import Broker
+from infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
+from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
 from seamlessflow.processes.memory import peak_rss_mb
 from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import EndedPart, Supervisor
 
 _log = logging.getLogger(__name__)
+BROKER = "broker"
 _POLL_S = 0.1
 _MEASURE_EVERY_S = 1.0
 
 
 class NotReady(SeamlessFlowError):
     """A condition did not come true in time; `tails` are the ends of the processes' logs."""
+
+    lasting = False
 
     def __init__(self, what: str, timeout_s: float, tails: Mapping[str, str]) -> None:
         self.what = what
@@ -36,11 +42,12 @@ class NotReady(SeamlessFlowError):
 class Launcher:
     """Child processes by name."""
 
-    def __init__(self, log_dir: Path, stop: Stop) -> None:
+    def __init__(self, log_dir: Path, stop: Stop, supervisor: Supervisor) -> None:
         self._log_dir = log_dir
         self._stop = stop
+        self._supervisor = supervisor
         self._children: dict[str, Child] = {}
-        self._measured_pids: dict[str, int] = {}
+        self._broker: Broker | None = None
         self._peaks: dict[str, float] = {}
         self._last_measured_s = 0.0
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -68,6 +75,10 @@ class Launcher:
         """Largest resident memory of every process so far, in MiB, also of those that ended."""
         return dict(sorted(self._peaks.items()))
 
+    def stopping(self) -> bool:
+        """Return whether the user asked to stop; a wait for Kafka then ends."""
+        return self._stop.asked
+
     def start(self, spec: ChildSpec) -> Child:
         """Start a process; return at once."""
         if spec.name in self._children:
@@ -76,18 +87,25 @@ class Launcher:
         self._children[spec.name] = child
         return child
 
-    def watch_memory_of(self, name: str, pid: int) -> None:
-        """Also measure the memory of a process that something else started."""
-        self._measured_pids[name] = pid
+    def watch(self, broker: Broker) -> None:
+        """Also watch the embedded broker, which is started on its data and port again."""
+        self._broker = broker
 
     def check(self) -> None:
-        """Raise `ChildEnded` if a process ended by itself, `Interrupted` if asked to stop."""
+        """Start again what ended by itself and is due.
+
+        Raises `ChildEnded` if the run cannot go on without it, and `Interrupted` if asked to stop.
+        """
         self._stop.check()
-        for child in self._children.values():
-            child.check()
+        for child in list(self._children.values()):
+            # One of a gang may have ended with another, and was taken out with it.
+            if child.failed and child.spec.name in self._children:
+                self._ended(child)
+        self._check_broker()
+        self._supervisor.start_due()
         if time.monotonic() - self._last_measured_s > _MEASURE_EVERY_S:
             self._last_measured_s = time.monotonic()
-            for name, pid in {**self._measured_pids, **self._pids()}.items():
+            for name, pid in self._pids().items():
                 self._note(name, peak_rss_mb(pid))
 
     def run(self, spec: ChildSpec, timeout_s: float) -> None:
@@ -117,6 +135,8 @@ class Launcher:
     def end(self, names: Iterable[str]) -> None:
         """Stop processes side by side; kill those that exceed their own limits."""
         found = {name: self._children.pop(name, None) for name in names}
+        for name in found:
+            self._supervisor.forget(name)
         ending = {name: child for name, child in found.items() if child and child.running}
         for name, child in ending.items():
             self._note(name, peak_rss_mb(child.pid))
@@ -128,8 +148,42 @@ class Launcher:
                 _log.warning("%s did not end within %g s; killed", name, child.spec.stop_s)
                 child.kill()
 
+    def _ended(self, child: Child) -> None:
+        """Plan to start a child and its gang again. Raises `ChildEnded`."""
+        spec, status = child.spec, child.exit_status or 0
+        part = EndedPart(spec.name, status, child.log_file, child.tail())
+        if not spec.supervised:
+            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail)
+        specs = [one.spec for one in self._children.values() if _together(one.spec, spec)]
+        self.end([one.name for one in specs])
+        self._supervisor.ended(part, lambda: [self.start(one) for one in specs])
+
+    def _check_broker(self) -> None:
+        broker = self._broker
+        if broker is None or broker.running or self._supervisor.plans(BROKER):
+            return
+        self._broker_ended(broker, broker.exit_status or 0, broker.tail())
+
+    def _broker_ended(self, broker: Broker, status: int, tail: str) -> None:
+        """Plan to start the broker again; a start that fails counts as one more end of it."""
+
+        def start() -> None:
+            try:
+                broker.start()
+            except BrokerFailed as error:
+                tail = f"{error.log_tail}\nnot started: {error.reason}".lstrip()
+                self._broker_ended(broker, ExitStatus.UNEXPECTED, tail)
+
+        self._supervisor.ended(EndedPart(BROKER, status, broker.log_file, tail), start)
+
     def _pids(self) -> Mapping[str, int]:
-        return {name: child.pid for name, child in self._children.items()}
+        pids = {name: child.pid for name, child in self._children.items()}
+        broker = self._broker.pid if self._broker else None
+        return pids if broker is None else {**pids, BROKER: broker}
 
     def _note(self, name: str, peak_mb: float) -> None:
         self._peaks[name] = max(self._peaks.get(name, 0.0), peak_mb)
+
+
+def _together(one: ChildSpec, other: ChildSpec) -> bool:
+    return one.name == other.name or (one.gang != "" and one.gang == other.gang)

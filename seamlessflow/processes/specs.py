@@ -6,7 +6,8 @@ settings: one variable for each section, as JSON.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
@@ -32,6 +33,8 @@ class LaunchContext:
     gateway_port: int
     environment: Mapping[str, str]
     """Environment of the command line."""
+    launch: str = field(default_factory=lambda: token_hex(4))
+    """Name of this launch, which no other one on the cluster has."""
 
 
 class ProcessSpecs:
@@ -58,15 +61,18 @@ class ProcessSpecs:
 
     def manager(self) -> ChildSpec:
         """Return the trajectory manager."""
-        return self._child(MANAGER, "consumers.trajectories", manager=self._config.manager)
+        configured = self._config.manager
+        # The same after a restart: the manager then ends the transaction that a kill left open.
+        section = _updated(configured, slot=configured.slot or self._context.launch)
+        return self._child(MANAGER, "consumers.trajectories", manager=section)
 
     def rollouts(self) -> list[ChildSpec]:
         """Return a rollout process for every worker that can roll out."""
-        return [self._rollout(w) for w in self._config.workers if "rollout" in w.tags]
+        return [self.rollout(w) for w in self._config.workers if "rollout" in w.tags]
 
     def trainers(self) -> list[ChildSpec]:
         """Return a trainer process for every worker that can train."""
-        return [self._trainer(w) for w in self._config.workers if "train" in w.tags]
+        return [self.trainer(w) for w in self._config.workers if "train" in w.tags]
 
     def scheduler(self) -> ChildSpec:
         """Return the scheduler of the training."""
@@ -100,7 +106,8 @@ class ProcessSpecs:
         stop_s = section.drain_s + _LONG_STOP_S
         return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section)
 
-    def _rollout(self, worker: WorkerSection) -> ChildSpec:
+    def rollout(self, worker: WorkerSection) -> ChildSpec:
+        """Return the rollout process of a worker."""
         template = self._config.rollout
         torch = template.torch
         if worker.device is not None:
@@ -117,7 +124,8 @@ class ProcessSpecs:
             f"rollout-{worker.id}", "producers.rollout", environment, rollout=section
         )
 
-    def _trainer(self, worker: WorkerSection) -> ChildSpec:
+    def trainer(self, worker: WorkerSection) -> ChildSpec:
+        """Return the trainer process of a worker."""
         section = _updated(self._config.trainer, worker=worker.id, tags=worker.tags)
         if worker.device is not None:
             section = _updated(section, device=worker.device)
@@ -127,8 +135,10 @@ class ProcessSpecs:
             worker.environment,
             stop_s=_LONG_STOP_S,
             finite=True,
+            gang="trainers" if self._config.trainer.ranks > 1 else "",
             run=self._config.run,
             pacing=self._config.pacing,
+            evaluation=self._config.evaluation,
             policy=self._config.policy,
             trainer=section,
         )
@@ -140,9 +150,12 @@ class ProcessSpecs:
         environment: Mapping[str, str] | None = None,
         stop_s: float = 15.0,
         finite: bool = False,
+        gang: str = "",
         **sections: BaseModel,
     ) -> ChildSpec:
-        shared = {"kafka": self._context.kafka, "telemetry": self._config.telemetry}
+        # One port cannot serve several processes: each takes a free one and writes its address.
+        telemetry = _updated(self._config.telemetry, metrics_port=0)
+        shared = {"kafka": self._context.kafka, "telemetry": telemetry}
         settings = {
             f"{ENV_PREFIX}{section.upper()}": as_json(model)
             for section, model in {**shared, **sections}.items()
@@ -158,6 +171,8 @@ class ProcessSpecs:
             },
             stop_s=stop_s,
             finite=finite,
+            supervised=True,
+            gang=gang,
         )
 
 

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infra.errors import KafkaUnavailable
+
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -22,9 +24,14 @@ class Stop:
         """Ask all waits to end."""
         self._event.set()
 
+    @property
+    def asked(self) -> bool:
+        """True once the user asked to stop."""
+        return self._event.is_set()
+
     def check(self) -> None:
         """Raise `Interrupted` if the user asked to stop."""
-        if self._event.is_set():
+        if self.asked:
             raise Interrupted
 
     def wait(self, timeout_s: float) -> None:
@@ -35,7 +42,10 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Return a stop that the first signal sets in this block; a second signal ends the process."""
+    """Return a stop that the first signal sets in this block; a second signal ends the process.
+
+    A wait for Kafka that the stop ended is `Interrupted` too.
+    """
     stop = Stop()
 
     def handle(number: int, _: object) -> None:
@@ -45,6 +55,9 @@ def stoppable() -> Iterator[Stop]:
     before = {number: signal.signal(number, handle) for number in _ENDING}
     try:
         yield stop
+    except KafkaUnavailable:
+        stop.check()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -16,7 +16,7 @@ from schemas.topics import TOPICS
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.cluster import remove_address, write_address
-from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.specs import (
     AGENTS,
     GATEWAY,
@@ -29,10 +29,6 @@ from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress
 
-BROKER = "broker"
-BROKERS_OWN_REPLICATION = -1
-"""The replication factor that the cluster uses by default."""
-
 _LOADED_TIMEOUT_S = 60.0
 
 
@@ -40,13 +36,12 @@ _LOADED_TIMEOUT_S = 60.0
 def kafka_to_run_on(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
     """Return the configured Kafka, or start an embedded broker; create all topics on it."""
     if config.kafka is not None:
-        create_topics(config.kafka, TOPICS.values(), BROKERS_OWN_REPLICATION)
+        create_topics(config.kafka, TOPICS.values(), stopping=launcher.stopping)
         yield config.kafka
         return
     with Broker(config.kafka_dir, heap_mb=config.broker.heap_mb) as broker:
-        if broker.pid is not None:
-            launcher.watch_memory_of(BROKER, broker.pid)
-        create_topics(broker.settings, TOPICS.values())
+        launcher.watch(broker)
+        create_topics(broker.settings, TOPICS.values(), stopping=launcher.stopping)
         yield broker.settings
 
 
@@ -109,14 +104,19 @@ class System:
         """
         rollouts = {worker.id for worker in self._config.workers if "rollout" in worker.tags}
 
-        def ready() -> bool:
+        def missing() -> list[str]:
             progress = self.progress
             # Once in the rollout role is enough: the scheduler may move a worker at any time.
-            served = rollouts <= progress.has_served
-            return progress.version is not None and served and is_open(self._port)
+            late = [f"rollout of {worker}" for worker in sorted(rollouts - progress.has_served)]
+            weights = [] if progress.version is not None else ["weights of the trainer"]
+            return [*weights, *late, *([] if is_open(self._port) else ["answer of the gateway"])]
 
-        what = "weights published, all workers rolling out, gateway answering"
-        self.wait_for(what, ready, self._config.start_timeout_s)
+        limit_s = self._config.start_timeout_s
+        try:
+            self.wait_for("start", lambda: not missing(), limit_s)
+        except NotReady as error:
+            what = f"start_timeout_s: no {', no '.join(missing())}"
+            raise NotReady(what, limit_s, error.tails) from error
 
     def wait_for_newest_weights(self) -> None:
         """Wait until every worker in the rollout role serves the newest weights."""

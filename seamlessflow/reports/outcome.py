@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from infra.kafka.outage import Stopping
+from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from infra.weights.manifest import MANIFEST
@@ -38,23 +40,34 @@ class RunOutcome:
     verification: Verification
     reasons: tuple[str, ...] = ()
     """Reasons for little learning; empty if the reward rose."""
+    skipped: tuple[str, ...] = ()
+    """Notices of records that could not be read; the figures are without them."""
+
+    @property
+    def failed(self) -> bool:
+        """True if the check found a fault, or if no token was trained in the whole run."""
+        return not (self.verification.clean and self.summary["tokens_trained"])
 
 
 def write_report(
     config: RunConfig,
     kafka: KafkaSettings,
     facts: LauncherFacts,
-    peaks_mb: Mapping[str, float],
+    stopping: Stopping,
 ) -> RunOutcome:
-    """Write `summary.json`, `reward.png`, `timeline.png` and the final weights."""
-    control = [item.record for item in read_topic(kafka, CONTROL)]
+    """Write `summary.json`, `reward.png`, `timeline.png` and the final weights.
+
+    Raises `KafkaUnavailable`, also once `stopping`.
+    """
+    skipped = Skipped()
+    control = [item.record for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)]
     sessions = session_facts(
         item.record
-        for item in read_topic(kafka, TRAJECTORIES)
+        for item in read_topic(kafka, TRAJECTORIES, skipped, stopping=stopping)
         if isinstance(item.record, Trajectory)
     )
-    verification = verify(kafka, config.trained_dir)
-    peaks_mb = {**peaks_mb, "seamlessflow": peak_rss_mb("self")}
+    verification = verify(kafka, config.trained_dir, skipped, stopping)
+    peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     facts = replace(facts, peak_rss_mb=peaks_mb)
     figures = summary(control, sessions, facts, verification)
     text = json.dumps(figures, indent=2, ensure_ascii=False)
@@ -65,7 +78,7 @@ def write_report(
     keep_final_weights(config.weights_dir)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
-    return RunOutcome(config.out, figures, verification, tuple(reasons))
+    return RunOutcome(config.out, figures, verification, tuple(reasons), tuple(skipped.notices))
 
 
 def keep_final_weights(directory: Path) -> Path | None:

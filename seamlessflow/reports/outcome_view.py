@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.reports.outcome import RunOutcome
+from trainer.metrics.reasons import listed
 
 FILES = {
     "summary.json": "all figures",
@@ -28,7 +29,10 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
         figures.add_row(name, text)
     figures.add_row("check", _check(outcome))
     parts: list[RenderableType] = [figures]
-    parts += [Text(f"! {reason}", "yellow") for reason in outcome.reasons]
+    if not outcome.summary["tokens_trained"]:
+        parts.append(Text("! no token was trained: the weights are those of the start", "red"))
+    notices = (*outcome.reasons, *outcome.skipped)
+    parts += [Text(f"! {notice}", "yellow") for notice in notices]
     parts += [Text(f"  {deviation}", "red") for deviation in outcome.verification.deviations]
     files = Table.grid(padding=(0, 2))
     for name, meaning in FILES.items():
@@ -53,15 +57,25 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{values['trajectories']:,} sessions, {values['turns']:,} turns, "
             f"{_count(values['tokens_trained'])} of {values['tokens_sampled']:,} sampled tokens",
         ),
+        ("not trained", _masked(values.get("tokens_masked") or {})),
         (
             "workers",
             f"{values['role_switches']} changes of role, "
             f"{values['interrupted_turns_continued']} interrupted turns continued, "
             + ", ".join(f"{name} {share:.0%} idle" for name, share in values["idle_share"].items()),
         ),
+        (
+            "ended at",
+            ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
+        ),
+        ("restarts", ", ".join(f"{name} {n}" for name, n in values["restarts"].items())),
         ("staleness", f"at most {values['max_staleness']} optimizer steps"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _masked(counts: Mapping[str, int]) -> str:
+    return f"{listed(counts)} (sampled tokens)" if counts else ""
 
 
 def _change(before: float | None, after: float | None, what: str) -> str:

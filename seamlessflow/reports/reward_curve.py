@@ -27,6 +27,10 @@ class SessionFacts:
     tokens_sampled: int
     interrupted_turns: int
     """Turns that were continued after an interruption."""
+    limit: str = ""
+    """Limit that ended it: `time`, `context` or `max_tokens`; empty if none did."""
+    masked: Mapping[str, int] = field(default_factory=dict)
+    """Sampled tokens that are not trained, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ def _session(one: Trajectory) -> SessionFacts:
         turns=one.turns,
         tokens_sampled=sum(node.length for node in one.nodes if node.origin == "policy"),
         interrupted_turns=one.interrupted_turns,
+        limit=one.limit,
+        masked=one.masked_tokens,
     )
 
 

@@ -5,17 +5,21 @@ An unknown figure is null. The sources of the figures:
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
-- `trajectories`, `turns`, `tokens_sampled`, `interrupted_turns_continued`: all finalized training
-  sessions, in a step or not (`Trajectory`), without those of evaluations.
+- `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
+  `interrupted_turns_continued`: all finalized training sessions, in a step or not (`Trajectory`),
+  without those of evaluations.
+- `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions; for the
+  trainer's own reasons (such as `stale`) of the steps' sessions (`StepCompleted`).
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `role_switches`, `idle_share`: `scheduler/state`; for each worker, the share of its time in
   a role in which it did nothing while the run trained (`WorkerUsage`).
 - `train_wall_s`: first training group (`GroupAdmitted`) to end of the last step (`StepCompleted`).
-- `warmup_s`, `peak_rss_mb`: from the launcher.
+- `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `checks`: `verify.py`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +28,7 @@ from scheduler.state.timeline import timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from seamlessflow.verification.verify import Verification
+from trainer.metrics.reasons import masked_tokens
 
 EDGE_STEPS = 10
 """Number of first and last steps whose mean reward is reported."""
@@ -37,6 +42,8 @@ class LauncherFacts:
     eval_after: float | None = None
     warmup_s: float | None = None
     """Seconds of supervised training before the run."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """Number of times that each process was started again after it had ended by itself."""
     peak_rss_mb: Mapping[str, float] = field(default_factory=dict)
     """Largest resident memory of each process, in MiB."""
 
@@ -60,18 +67,35 @@ def summary(
         "steps": len(steps),
         "trajectories": len(training),
         "turns": sum(one.turns for one in training),
+        "ended_at": _ended_at(training),
         "tokens_sampled": sum(one.tokens_sampled for one in training),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
+        "tokens_masked": _masked(training, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),
         "idle_share": {name: round(share, 4) for name, share in sorted(roles.idle.items())},
+        "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }
+
+
+def _ended_at(sessions: Sequence[SessionFacts]) -> dict[str, float]:
+    """Return the share of sessions that each limit ended."""
+    counts = Counter(one.limit for one in sessions if one.limit)
+    return {limit: round(count / len(sessions), 4) for limit, count in sorted(counts.items())}
+
+
+def _masked(sessions: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dict[str, int]:
+    found = Counter[str]()
+    for session in sessions:
+        found.update(session.masked)
+    of_trainer = masked_tokens([step.metrics for step in steps])
+    return of_trainer | dict(found.most_common())
 
 
 def _checks(found: Verification | None) -> dict[str, int | None]:

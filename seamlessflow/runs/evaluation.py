@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
+from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings
-from scheduler.decisions.task_source import TaskRow
+from scheduler.tasks.source import TaskRow
 from schemas.identity import session_id
-from schemas.records import Task, Trajectory
+from schemas.records import SampleFailed, Task, Trajectory
 from schemas.topics import TASKS, TRAJECTORIES
 from trainer.data.sessions import session_return
 
@@ -58,7 +60,8 @@ class Evaluation:
     plan: EvaluationPlan
     rewards: dict[tuple[int, int], float] = field(default_factory=dict)
     """By task number and sample."""
-    failed: int = 0
+    failures: list[SampleFailed] = field(default_factory=list)
+    """Sessions that did not count, in the order of their ends."""
     _given_up: set[tuple[int, int]] = field(default_factory=set)
     _expected: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Task number, sample and attempt of each session that is under way."""
@@ -87,7 +90,16 @@ class Evaluation:
         if reward is not None:
             self.rewards[number, sample] = reward
             return []
-        self.failed += 1
+        self.failures.append(
+            SampleFailed(
+                at_ms=now_ms,
+                group_id=trajectory.group_id,
+                sample=sample,
+                attempt=attempt,
+                cause=trajectory.cause,
+                detail=trajectory.reason or trajectory.status,
+            )
+        )
         if attempt + 1 < MOST_ATTEMPTS:
             return [self._task(number, sample, attempt + 1, now_ms)]
         self._given_up.add((number, sample))
@@ -101,7 +113,7 @@ class Evaluation:
             reward=fmean(rewards) if rewards else None,
             error=stdev(rewards) / len(rewards) ** 0.5 if several else None,
             sessions=len(rewards),
-            failed=self.failed,
+            failed=len(self.failures),
             missing=len(self.plan.rows) * self.plan.samples - len(rewards),
         )
 
@@ -130,21 +142,34 @@ WaitFor = Callable[[str, Callable[[], bool], float], None]
 
 
 def evaluate(
-    settings: KafkaSettings, plan: EvaluationPlan, wait_for: WaitFor, now_ms: Callable[[], int]
+    settings: KafkaSettings,
+    plan: EvaluationPlan,
+    wait_for: WaitFor,
+    now_ms: Callable[[], int],
+    show: Callable[[SampleFailed], None],
+    stopping: Stopping,
 ) -> EvaluationResult:
-    """Issue the tasks and wait for their sessions. Raises what `wait_for` raises."""
+    """Issue the tasks, wait for their sessions, and show the failed ones.
+
+    Raises what `wait_for` raises, and `KafkaUnavailable`, also once `stopping`.
+    """
     evaluation = Evaluation(plan)
-    partitions = [(TRAJECTORIES.name, number) for number in range(TRAJECTORIES.partitions)]
-    producer, reader = Producer(settings, "evaluation"), Reader(settings, "evaluation")
+    cluster = find_cluster(settings, [TASKS, TRAJECTORIES], stopping)
+    partitions = [(TRAJECTORIES.name, number) for number in cluster.numbers(TRAJECTORIES)]
+    producer = Producer(settings, "evaluation")
+    reader = Reader(settings, "evaluation", folds=True, stopping=stopping)
     try:
         # The place to read from is fixed before the first task can have an answer.
         reader.assign(reader.ends(partitions))
         _issue(producer, evaluation.first_tasks(now_ms()))
 
         def finished() -> bool:
+            shown = len(evaluation.failures)
             for item in reader.poll(_POLL_S):
                 if isinstance(item.record, Trajectory):
                     _issue(producer, evaluation.apply(item.record, now_ms()))
+            for failure in evaluation.failures[shown:]:
+                show(failure)
             return evaluation.done
 
         limit_s = MOST_ATTEMPTS * plan.time_limit_s + _GRACE_S

@@ -5,20 +5,29 @@ It changes nothing of the run that it takes the weights from; its data lie below
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
 from infra.clock import now_ms
 from infra.errors import SeamlessFlowError
-from scheduler.decisions.task_source import TaskRow
-from scheduler.decisions.task_source import read as read_tasks
+from infra.faults import Fault
+from scheduler.tasks.file import read as read_tasks
+from scheduler.tasks.source import TaskRow
+from seamlessflow.checks.check import before_evaluation
 from seamlessflow.config import RunConfig
+from seamlessflow.config_file import Check
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
-from seamlessflow.runs.chosen_weights import ChosenWeights, announce_weights
+from seamlessflow.runs.chosen_weights import (
+    ChosenWeights,
+    NoSuchVersion,
+    announce_weights,
+    choose_weights,
+)
 from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
 from seamlessflow.watching.display import Display
 
@@ -42,6 +51,20 @@ class EvaluationRun:
     result: EvaluationResult
 
 
+def evaluation_check(version: int | None, weights: Path | None, tasks: Path | None) -> Check:
+    """Return the check of an evaluation of the weights and tasks that a user chose."""
+
+    def check(config: RunConfig) -> Iterator[Fault]:
+        directory = config.policy.model
+        try:
+            directory = choose_weights(config, version, weights).directory
+        except NoSuchVersion as error:
+            yield Fault(("out",), str(error))
+        yield from before_evaluation(config, directory, tasks)
+
+    return check
+
+
 def run_evaluation(
     config: RunConfig,
     weights: ChosenWeights,
@@ -57,7 +80,8 @@ def run_evaluation(
     rows = read_tasks(file).rows[:limit]
     own = _separate(config)
     own.out.mkdir(parents=True)
-    with Launcher(own.logs_dir, stop) as launcher:
+    supervisor = Supervisor(own.restarts, display.notice)
+    with Launcher(own.logs_dir, stop, supervisor) as launcher:
         display.phase("starting Kafka")
         with kafka_to_run_on(own, launcher) as kafka:
             system = System(own, kafka, launcher, display)
@@ -67,7 +91,9 @@ def run_evaluation(
                 system.restart_scheduler(training=False)
                 system.wait_until_ready()
                 display.phase(f"evaluating {len(rows)} tasks")
-                result = evaluate(kafka, _plan(own, rows), system.wait_for, now_ms)
+                plan = _plan(own, rows)
+                show = system.progress.apply
+                result = evaluate(kafka, plan, system.wait_for, now_ms, show, launcher.stopping)
                 display.phase("stopping all processes in order")
     written = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
     (own.out / RESULT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")

@@ -5,18 +5,21 @@ on the log or in its checkpoint. With held-back tasks, the first and the last we
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.clock import now_ms
+from infra.kafka.outage import Stopping
+from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
-from scheduler.decisions.task_source import read as read_tasks
+from scheduler.tasks.file import read as read_tasks
 from schemas.records import RunFinished
 from schemas.topics import CONTROL
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
@@ -49,14 +52,16 @@ def train(
     processes have ended.
     """
     config.out.mkdir(parents=True, exist_ok=True)
-    with Launcher(config.logs_dir, stop) as launcher:
+    supervisor = Supervisor(config.restarts, display.notice)
+    with Launcher(config.logs_dir, stop, supervisor) as launcher:
         display.phase("starting Kafka")
         with kafka_to_run_on(config, launcher) as kafka:
             facts = LauncherFacts()
-            if not _is_finished(config, kafka):
+            if not _is_finished(config, kafka, launcher.stopping):
                 facts = _run(config, display, launcher, kafka, prepare, held_back)
             display.phase("checking what was trained against the log")
-            return write_report(config, kafka, facts, launcher.peaks_mb)
+            facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+            return write_report(config, kafka, facts, launcher.stopping)
 
 
 def _run(
@@ -82,7 +87,7 @@ def _run(
         system.wait_until_ready()
         if held_back is not None:
             display.phase("evaluating the first weights on held-back tasks")
-            before = _evaluate(config, system, held_back)
+            before = _evaluate(config, system, held_back, launcher.stopping)
             system.restart_scheduler(training=True)
         display.phase("training")
         system.wait_for_the_last_step()
@@ -90,22 +95,24 @@ def _run(
             display.phase("evaluating the last weights on held-back tasks")
             system.restart_scheduler(training=False)
             system.wait_for_newest_weights()
-            after = _evaluate(config, system, held_back)
+            after = _evaluate(config, system, held_back, launcher.stopping)
         display.phase("stopping all processes in order")
     return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s)
 
 
-def _is_finished(config: RunConfig, kafka: KafkaSettings) -> bool:
+def _is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
     """Return True if an earlier run made all steps, so that only the report is missing."""
     steps = (
         item.record.steps
-        for item in read_topic(kafka, CONTROL)
+        for item in read_topic(kafka, CONTROL, Skipped(), stopping=stopping)
         if isinstance(item.record, RunFinished)
     )
     return max(steps, default=0) >= config.run.steps
 
 
-def _evaluate(config: RunConfig, system: System, held_back: HeldBackTasks) -> float | None:
+def _evaluate(
+    config: RunConfig, system: System, held_back: HeldBackTasks, stopping: Stopping
+) -> float | None:
     version = system.progress.version
     plan = EvaluationPlan(
         label=f"{config.run.id}-held{version}",
@@ -115,4 +122,6 @@ def _evaluate(config: RunConfig, system: System, held_back: HeldBackTasks) -> fl
         samples=held_back.samples,
         time_limit_s=config.pacing.task_timeout_s,
     )
-    return evaluate(system.kafka, plan, system.wait_for, now_ms).reward
+    show = system.progress.apply
+    result = evaluate(system.kafka, plan, system.wait_for, now_ms, show, stopping)
+    return result.reward

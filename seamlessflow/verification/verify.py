@@ -14,10 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from infra.kafka.client import Received
+from infra.kafka.outage import Stopping, never
+from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import StepCommitted
-from schemas.topics import CONTROL, SESSIONS
+from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.verification.sampled_tokens import SampledTokens, sampled_tokens
 from seamlessflow.verification.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
 from trainer.steps.trained import Header, TrainedRun, read_trained
@@ -64,12 +67,21 @@ class Verification:
         return not (self.mismatches or self.trained_twice or self.steps_missing)
 
 
-def verify(settings: KafkaSettings, trained_dir: Path) -> Verification:
-    """Check the files in `trained_dir` against the log as it is now. Raises `KafkaUnavailable`."""
+def verify(
+    settings: KafkaSettings, trained_dir: Path, skipped: Skipped, stopping: Stopping = never
+) -> Verification:
+    """Check the files in `trained_dir` against the log as it is now.
+
+    Unreadable records are counted in `skipped`. Raises `KafkaUnavailable`, also once `stopping`.
+    """
+
+    def read(topic: Topic) -> Iterator[Received]:
+        return read_topic(settings, topic, skipped, stopping=stopping)
+
     # `control` before `sessions`: in a live run, the tokens of its steps are then on the log.
-    control = (item.record for item in read_topic(settings, CONTROL))
+    control = (item.record for item in read(CONTROL))
     steps = surviving_steps([one for one in control if isinstance(one, StepCommitted)])
-    events = ((item.partition, item.record) for item in read_topic(settings, SESSIONS))
+    events = ((item.partition, item.record) for item in read(SESSIONS))
     return compare(steps, _files(trained_dir), sampled_tokens(events))
 
 

@@ -1,7 +1,7 @@
 """Display of a running run: a live panel on a terminal, single lines elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self
@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress
+from seamlessflow.watching.step_lines import StepLines
+from trainer.metrics.reasons import listed
 
 _BARS = "▁▂▃▄▅▆▇█"
 _REFRESH_S = 0.5
@@ -27,18 +29,45 @@ class Display(Protocol):
     def phase(self, what: str) -> None:
         """Show that a new phase begins."""
 
+    def notice(self, what: str) -> None:
+        """Show a line that stays."""
+
     def progress(self, progress: RunProgress) -> None:
         """Show the progress; called often."""
 
 
+class ShownFailures:
+    """Failed samples that were shown: each kind in full when it is new, and with counts at last."""
+
+    def __init__(self, notice: Callable[[str], object]) -> None:
+        self._notice = notice
+        self._shown: set[str] = set()
+        self._progress: RunProgress | None = None
+
+    def show_new(self, progress: RunProgress) -> None:
+        """Show the kinds that were not shown yet."""
+        self._progress = progress
+        for what, failed in progress.failures.items():
+            if what not in self._shown:
+                self._shown.add(what)
+                self._notice(f"a sample failed: {failed.detail or what}")
+
+    def show_counts(self) -> None:
+        """Show how often the most frequent kinds came."""
+        for line in self._progress.common_failures() if self._progress else ():
+            self._notice(line)
+
+
 class PlainDisplay:
-    """Display for logs and pipes: a line for each phase and for every ten steps."""
+    """Display for logs and pipes: a line for each phase and step, and one more for ten steps."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._printed_steps = 0
         self._began_s = time.monotonic()
         self._notices: set[str] = set()
+        self._failures = ShownFailures(self.notice)
+        self._steps = StepLines()
 
     def __enter__(self) -> Self:
         return self
@@ -49,16 +78,22 @@ class PlainDisplay:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        return None
+        self._failures.show_counts()
 
     def phase(self, what: str) -> None:
         self._console.print(f"[{time.monotonic() - self._began_s:4.0f} s] {what}", markup=False)
 
+    def notice(self, what: str) -> None:
+        self._console.print(f"! {what}", markup=False, highlight=False)
+
     def progress(self, progress: RunProgress) -> None:
-        for notice in progress.notices:
+        for notice in (*progress.notices, *progress.skipped.notices):
             if notice not in self._notices:
                 self._notices.add(notice)
                 self._console.print(f"! {notice}", highlight=False)
+        self._failures.show_new(progress)
+        for line in self._steps.new(progress):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         if progress.done >= self._printed_steps + _LINE_EVERY_STEPS:
             self._printed_steps = progress.done - progress.done % _LINE_EVERY_STEPS
             self._console.print(headline(progress), highlight=False)
@@ -73,6 +108,7 @@ class LiveDisplay:
         self._phase = ""
         self._phase_began_s = 0.0
         self._drawn_s = 0.0
+        self._failures = ShownFailures(self.notice)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -85,6 +121,7 @@ class LiveDisplay:
         traceback: TracebackType | None,
     ) -> None:
         self._live.__exit__(kind, error, traceback)
+        self._failures.show_counts()
         if kind is None:  # after an error the phase did not succeed
             self._end_phase()
 
@@ -93,11 +130,15 @@ class LiveDisplay:
         self._phase, self._phase_began_s = what, time.monotonic()
         self._live.update(Text(f"… {what}"), refresh=True)
 
+    def notice(self, what: str) -> None:
+        self._live.console.print(Text(f"! {what}", "yellow"))
+
     def progress(self, progress: RunProgress) -> None:
         # The caller polls many times a second; drawing that often takes CPU from the run.
         if time.monotonic() - self._drawn_s < _REFRESH_S:
             return
         self._drawn_s = time.monotonic()
+        self._failures.show_new(progress)
         self._live.update(panel(progress, self._title, self._phase), refresh=True)
 
     def _end_phase(self) -> None:
@@ -121,12 +162,18 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_row("reward", _reward(progress))
     table.add_row("lag", _staleness(progress))
     table.add_row("workers", _workers(progress))
+    if progress.recent_limits():
+        table.add_row("ended at", limits(progress))
     table.add_row(
         "groups", f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
     )
+    if masked := progress.masked():
+        table.add_row("masked", Text(f"{listed(masked)} (sampled, not trained)", "yellow"))
     table.add_row("speed", f"{progress.tokens_per_s():,.0f} tokens/s")
-    for notice in progress.notices:
+    for notice in (*progress.notices, *progress.skipped.notices):
         table.add_row("[yellow]![/]", Text(notice, "yellow"))
+    for line in progress.common_failures():
+        table.add_row("[yellow]![/]", Text(line, "yellow"))
     return Group(
         Panel(table, title=title, title_align="left", border_style="blue"), Text(f"… {phase}")
     )
@@ -135,15 +182,19 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
 def headline(progress: RunProgress) -> str:
     """Return the progress as one line."""
     reward, left = progress.recent_reward(), progress.seconds_left()
-    parts = [f"step {progress.done}/{progress.total}"]
+    parts = [f"{progress.done} of {progress.total} steps"]
     if reward is not None:
         parts.append(f"mean reward of ten steps {reward:.3f}")
     if progress.last and "staleness_max" in progress.last.metrics:
         parts.append(f"staleness {progress.last.metrics['staleness_max']:.0f}")
+    if progress.recent_limits():
+        parts.append(f"ended at {limits(progress)}")
     parts.append(f"{progress.tokens_per_s():,.0f} tokens/s")
     parts.append(", ".join(f"{name} {what}" for name, what in sorted(progress.doing.items())))
     if left is not None:
         parts.append(f"{_clock(left)} left")
+    if masked := progress.masked():
+        parts.append(f"not trained: {listed(masked)} tokens")
     return " · ".join(part for part in parts if part)
 
 
@@ -151,6 +202,11 @@ def sparkline(values: Sequence[float]) -> str:
     """Return values as bars between 0 and the largest of them, or 1 if that is larger."""
     top = max([1.0, *values])
     return "".join(_BARS[min(7, max(0, int(value / top * 8)))] for value in values)
+
+
+def limits(progress: RunProgress) -> str:
+    """Return the shares of recent sessions that a limit ended."""
+    return ", ".join(f"{limit} {share:.0%}" for limit, share in progress.recent_limits().items())
 
 
 def _bar(progress: RunProgress) -> RenderableType:

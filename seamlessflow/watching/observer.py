@@ -5,6 +5,7 @@ from typing import Self
 
 from infra.kafka.client import BEGINNING
 from infra.kafka.reader import Reader
+from infra.kafka.unreadable import Unreadable
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET
 from seamlessflow.watching.progress import RunProgress
@@ -36,5 +37,8 @@ class Observer:
         # Until a poll brings nothing: a resumed run has a long log to fold before it is up to date.
         while received := self._reader.poll(_POLL_S):
             for item in received:
-                self.progress.apply(item.record)
+                if isinstance(item.record, Unreadable):
+                    self.progress.skipped.apply(item.topic, item.record)
+                else:
+                    self.progress.apply(item.record)
         return self.progress

@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from infra.kafka.unreadable import Skipped
 from schemas import records as r
 from schemas.records import Record
+from trainer.metrics.reasons import masked_tokens
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000
 _NOTICES = 4
 _PACE_STEPS = 20
+_LIMIT = "ended_at/"
+_KINDS_OF_FAILURES = 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,15 @@ class Step:
     def reward(self) -> float | None:
         """Mean terminal reward of its sessions."""
         return self.metrics.get("reward_mean")
+
+
+@dataclass
+class SampleFailures:
+    """Samples that failed in the same way."""
+
+    count: int
+    detail: str
+    """Description of the first of them, with its traceback if it has one."""
 
 
 @dataclass
@@ -57,6 +70,10 @@ class RunProgress:
     running_groups: set[str] = field(default_factory=set)
     ready_groups: set[str] = field(default_factory=set)
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
+    failures: dict[str, SampleFailures] = field(default_factory=dict)
+    """Failed samples by the last line of their description."""
+    skipped: Skipped = field(default_factory=Skipped)
+    """Records that could not be read, and that this progress lacks."""
     now_ms: int = 0
     _joined: set[str] = field(default_factory=set)
     """Incarnations of the present processes, so that those of an earlier start are not reported."""
@@ -65,7 +82,7 @@ class RunProgress:
     @property
     def done(self) -> int:
         """Number of completed optimizer steps."""
-        return max(self.steps, default=-1) + 1
+        return len(self.steps)
 
     @property
     def is_finished(self) -> bool:
@@ -96,6 +113,11 @@ class RunProgress:
             self._activity(record)
             self._notice(record)
 
+    def common_failures(self, most: int = 3) -> list[str]:
+        """Return a line for each of the most frequent failures of samples."""
+        found = sorted(self.failures.items(), key=lambda one: -one[1].count)[:most]
+        return [f"{failed.count} samples failed: {what}" for what, failed in found]
+
     def rewards(self) -> list[float]:
         """Return the mean reward of each step, in order."""
         known = (self.steps[step].reward for step in sorted(self.steps))
@@ -106,6 +128,19 @@ class RunProgress:
         rewards = self.rewards()
         window = rewards[: len(rewards) - steps_ago][-RECENT_STEPS:]
         return fmean(window) if window else None
+
+    def recent_limits(self) -> Mapping[str, float]:
+        """Return the mean shares of sessions that a limit ended, by limit, over ten steps."""
+        steps = [self.steps[number].metrics for number in sorted(self.steps)[-RECENT_STEPS:]]
+        names = {name for metrics in steps for name in metrics if name.startswith(_LIMIT)}
+        return {
+            name.removeprefix(_LIMIT): fmean(metrics.get(name, 0.0) for metrics in steps)
+            for name in sorted(names)
+        }
+
+    def masked(self) -> dict[str, int]:
+        """Return how many sampled tokens of all steps were not trained, by reason."""
+        return masked_tokens([step.metrics for step in self.steps.values()])
 
     def tokens_per_s(self) -> float:
         """Return the tokens sampled and trained a second, over the last ten seconds."""
@@ -180,8 +215,10 @@ class RunProgress:
 
     def _notice(self, record: Record) -> None:
         match record:
+            case r.SampleFailed():
+                self._sample_failed(record)
             case r.ProgressStalled():
-                self.notices.append(f"{record.what} stalled: {record.detail}")
+                self.notices.append(f"{record.what}: {record.detail}")
             case r.PlanWarning():
                 self.notices.append(record.detail)
             case r.WorkerLost() if record.incarnation in self._joined:
@@ -189,3 +226,9 @@ class RunProgress:
             case r.AssignmentTimedOut():
                 waited_s = record.waited_ms / 1000
                 self.notices.append(f"{record.worker} took no {record.role} in {waited_s:.0f} s")
+
+    def _sample_failed(self, record: r.SampleFailed) -> None:
+        what = next(reversed(record.detail.splitlines()), record.cause)
+        if what not in self.failures and len(self.failures) >= _KINDS_OF_FAILURES:
+            what = "other reasons"
+        self.failures.setdefault(what, SampleFailures(0, record.detail)).count += 1

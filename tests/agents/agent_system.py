@@ -144,12 +144,7 @@ def agent_system(broker: KafkaSettings, directory: Path) -> Iterator[AgentSystem
         make_tokenizer(directory / "policy")
         _publish(made, POLICY, "arguments", directory / "policy")
         _publish(made, BY_IDS, "ids", directory / "policy")
-        made.start(
-            "gateway",
-            "producers.gateway",
-            SEAMLESSFLOW_GATEWAY__PORT=str(made.port),
-            SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
-            SEAMLESSFLOW_GATEWAY__ADMIN_KEY=made.admin_key,
+        made.start_gateway(
             SEAMLESSFLOW_GATEWAY__API_KEYS=json.dumps({KEY_NAME: API_KEY}),
         )
         made.start("manager", "consumers.trajectories")

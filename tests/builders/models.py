@@ -62,25 +62,34 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 
 def plain_logprobs(
-    source: PreTrainedModel, tokens: list[int], start: int
+    source: PreTrainedModel, tokens: list[int], start: int, temperature: float = 1.0
 ) -> npt.NDArray[np.float32]:
     """Return the log-prob of each of `tokens[start:]` by one forward over all, without a cache."""
     with torch.inference_mode():
         logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, :-1]
-        logprobs = torch.log_softmax(logits.float(), dim=-1)
+        logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
     chosen = logprobs.gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
     found: npt.NDArray[np.float32] = chosen[start - 1 :].numpy()
     return found
 
 
+def plain_rows(source: PreTrainedModel, tokens: list[int], start: int) -> npt.NDArray[np.float64]:
+    """Return the log-probs of the whole vocabulary in the place of each of `tokens[start:]`."""
+    with torch.inference_mode():
+        logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, start - 1 : -1]
+    found: npt.NDArray[np.float64] = torch.log_softmax(logits.double(), dim=-1).numpy()
+    return found
+
+
 def plain_top(
-    source: PreTrainedModel, tokens: list[int], start: int, count: int
+    source: PreTrainedModel, tokens: list[int], start: int, count: int, temperature: float = 1.0
 ) -> tuple[list[list[int]], list[list[float]]]:
     """The most likely tokens in the place of each of `tokens[start:]`, and their log-probabilities;
     by one forward over all."""
     with torch.inference_mode():
         logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, :-1]
-        top = torch.log_softmax(logits.float(), dim=-1)[start - 1 :].topk(count, dim=-1)
+        tempered = logits.float() / temperature
+        top = torch.log_softmax(tempered, dim=-1)[start - 1 :].topk(count, dim=-1)
     return top.indices.tolist(), top.values.tolist()
 
 

@@ -1,8 +1,9 @@
 """Tiny real tokenizers, and renderers on them."""
 
+from collections.abc import Sequence
 from functools import cache
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
 from infra.rendering.renderer import Renderer
@@ -30,17 +31,50 @@ MARKUP_TOKENS = (
 
 def byte_tokenizer(without: str = "") -> RustTokenizer:
     """Return a tokenizer with one token a byte, and Qwen's chat tokens except for one."""
+    kept = [token for token in CONTROL_TOKENS + MARKUP_TOKENS if token != without]
+    return with_tokens(
+        [token for token in kept if token in CONTROL_TOKENS],
+        [token for token in kept if token in MARKUP_TOKENS],
+    )
+
+
+def with_tokens(specials: Sequence[str], plain: Sequence[str] = ()) -> RustTokenizer:
+    """Return a tokenizer with one token a byte, and further ones: special and plain."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = RustTokenizer(
         models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[])
     )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
+    return _with_added(tokenizer, specials, plain)
+
+
+def sentencepiece_tokenizer(specials: Sequence[str], plain: Sequence[str] = ()) -> RustTokenizer:
+    """Return a tokenizer like SentencePiece's: one token a letter, and tokens for other bytes."""
+    letters = [chr(code) for code in range(0x21, 0x7F)]
+    tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *letters]
+    tokenizer = RustTokenizer(
+        models.BPE(
+            vocab={token: number for number, token in enumerate(tokens)},
+            merges=[],
+            unk_token="<unk>",
+            byte_fallback=True,
+        )
+    )
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    return _with_added(tokenizer, specials, plain)
+
+
+def _with_added(
+    tokenizer: RustTokenizer, specials: Sequence[str], plain: Sequence[str]
+) -> RustTokenizer:
     tokenizer.add_tokens(
         [
-            AddedToken(token, special=token in CONTROL_TOKENS, normalized=False)
-            for token in CONTROL_TOKENS + MARKUP_TOKENS
-            if token != without
+            AddedToken(token, special=token in specials, normalized=False)
+            for token in [*specials, *plain]
         ]
     )
     return tokenizer

@@ -1,8 +1,11 @@
 """The contract of every engine, as tests: the test class of each derives from `EngineContract`."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
@@ -17,6 +20,30 @@ from tests.waiting import until
 
 LONG = SamplingParams(200)
 PROMPT = [5, 6, 7, 8]
+LOGPROB_TOLERANCE = 1e-4
+
+
+Rows = npt.NDArray[np.float64]
+Distribution = Callable[[list[int], int], Rows]
+"""Returns, for the tokens from a place on, the log-probs of the whole vocabulary at each, raw."""
+
+
+def tempered(raw: Rows, temperature: float) -> Rows:
+    """Return log-probs at a temperature, from those at temperature 1."""
+    scaled = raw / temperature
+    scaled -= scaled.max(axis=1, keepdims=True)
+    found: Rows = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    return found
+
+
+def assert_reported(done: Generation, expected: Rows) -> None:
+    """Compare all log-probs that the engine reported with rows of the whole vocabulary."""
+    places = np.arange(len(done.completion))
+    wanted = expected[places, done.completion]
+    np.testing.assert_allclose(done.logprobs, wanted, rtol=0, atol=LOGPROB_TOLERANCE)
+    for row, top in zip(expected, done.tops, strict=bool(done.tops)):
+        likely = [row[token] for token in top]
+        np.testing.assert_allclose(list(top.values()), likely, rtol=0, atol=LOGPROB_TOLERANCE)
 
 
 def nothing(chunk: TokenChunk) -> None:
@@ -24,9 +51,13 @@ def nothing(chunk: TokenChunk) -> None:
 
 
 class EngineContract:
-    """Fixtures of a subclass: `engine` (version 3, context of 256) and `weights`, a directory."""
+    """Fixtures of a subclass: `engine` (version 3, context of 256), `weights`, a directory, and
+    `distribution`, computed without the engine.
+    """
 
     structured_output = False
+    whole_vocabulary = True
+    """False for an engine whose log-probs under top-k are those among the tokens kept."""
 
     def test_tokens_logprobs_and_versions_come_in_step(self, engine: Engine) -> None:
         done = Generation(engine, PROMPT, SamplingParams(12))
@@ -106,6 +137,42 @@ class EngineContract:
         ):
             assert next(iter(row.items())) == (token, logprob)
             assert list(row.values()) == sorted(row.values(), reverse=True)
+
+    @pytest.mark.parametrize("temperature", [0.3, 0.7, 1.0, 1.7])
+    def test_log_probs_are_those_of_the_distribution_sampled_from(
+        self, engine: Engine, distribution: Distribution, temperature: float
+    ) -> None:
+        asked = SamplingParams(20, temperature=temperature, top_logprobs=3)
+        done = Generation(engine, PROMPT, asked)
+        assert done.finish() == "length"
+        expected = tempered(distribution(done.tokens, len(PROMPT)), temperature)
+        assert_reported(done, expected)
+
+    def test_rows_of_one_batch_keep_their_own_temperatures(
+        self, engine: Engine, distribution: Distribution
+    ) -> None:
+        engine.pause("keep")
+        temperatures = (0.0, 0.5, 1.0, 2.0)
+        rows = [
+            Generation(engine, PROMPT, SamplingParams(9, one, top_logprobs=3), f"r{one}")
+            for one in temperatures
+        ]
+        engine.resume()
+        for done, temperature in zip(rows, temperatures, strict=True):
+            done.finish()
+            # A greedy request has no distribution: its log-probs are the raw ones.
+            expected = tempered(distribution(done.tokens, len(PROMPT)), temperature or 1.0)
+            assert_reported(done, expected)
+
+    def test_top_k_leaves_log_probs_over_the_whole_vocabulary(
+        self, engine: Engine, distribution: Distribution
+    ) -> None:
+        done = Generation(engine, PROMPT, SamplingParams(20, temperature=0.7, top_k=3))
+        done.finish()
+        rows = tempered(distribution(done.tokens, len(PROMPT)), 0.7)
+        if not self.whole_vocabulary:
+            rows -= np.log(np.exp(np.sort(rows)[:, -3:]).sum(axis=1))[:, None]
+        assert_reported(done, rows)
 
     def test_an_abort_ends_one_request_or_all(self, engine: Engine) -> None:
         engine.pause("keep")

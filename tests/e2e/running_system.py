@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from uuid import uuid4
 
 import httpx
 
@@ -27,6 +26,7 @@ from schemas import records as r
 from schemas.records import Record, Sampling
 from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key
 from seamlessflow.demo.model import make_model
+from tests.builders.own_topics import own_topics
 from tests.builders.records import control, fleet
 from tests.waiting import until
 
@@ -66,13 +66,15 @@ class RunningSystem:
         }
         self.processes[name] = subprocess.Popen([sys.executable, "-m", module], env=environment)
 
-    def start_gateway(self) -> None:
+    def start_gateway(self, **settings: str) -> None:
+        """Start the gateway of `url`, with more settings."""
         self.start(
             "gateway",
             "producers.gateway",
             SEAMLESSFLOW_GATEWAY__PORT=str(self.port),
             SEAMLESSFLOW_GATEWAY__SECRET=self.secret,
             SEAMLESSFLOW_GATEWAY__ADMIN_KEY=self.admin_key,
+            **settings,
         )
 
     def start_worker(self, worker: str) -> None:
@@ -195,7 +197,12 @@ class RunningSystem:
 @contextmanager
 def running_system(broker: KafkaSettings, directory: Path) -> Iterator[RunningSystem]:
     """Yield new topics without a process; kill the processes at the end."""
-    kafka = broker.model_copy(update={"topic_prefix": f"e{uuid4().hex[:8]}."})
+    with own_topics(broker) as kafka, _on_topics(kafka, directory) as made:
+        yield made
+
+
+@contextmanager
+def _on_topics(kafka: KafkaSettings, directory: Path) -> Iterator[RunningSystem]:
     create_topics(kafka, TOPICS.values())
     reader = Reader(kafka, "test")
     topics = (SESSIONS, TRAJECTORIES, CONTROL, FLEET)

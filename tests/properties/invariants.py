@@ -46,7 +46,7 @@ def check(simulation: Simulation) -> int:
     record = trajectories.Record(simulation.generations)
     for session_id, one in sessions.items():
         _check_turns(simulation, one, requests)
-        trajectories.check(made[session_id], one, requests, record, simulation.policy.train_inexact)
+        trajectories.check(made[session_id], one, requests, record, simulation.policy)
     _check_readings(simulation, made)
     return len(sessions)
 

@@ -5,14 +5,18 @@ They run only if asked for (`-m vllm`), and then fail where there is no vLLM.
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.engine import VllmEngine
 from producers.rollout.vllm_engine.server import VllmServer
 from seamlessflow.demo.model import make_model
+from tests.builders.models import plain_rows
+from tests.contracts.engine import Distribution
 from tests.paths import ROOT
 from tests.vllm.models import CAPACITY, CONTEXT, HEAD_DIM, VERSION, with_longer_context
 
@@ -76,6 +80,13 @@ def engine(
     yield engine
     engine.close()
     assert server.exit_status is None, server.tail()
+
+
+@pytest.fixture
+def distribution(models: tuple[Path, Path]) -> Distribution:
+    """Return what `transformers` computes with the first model."""
+    plain: PreTrainedModel = AutoModelForCausalLM.from_pretrained(models[0])
+    return partial(plain_rows, plain)
 
 
 @pytest.fixture

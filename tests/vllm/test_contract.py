@@ -11,3 +11,4 @@ class TestVllmEngine(EngineContract):
     """The contract, with the fixtures `engine` and `weights` of `conftest.py`."""
 
     structured_output = True
+    whole_vocabulary = False

@@ -14,16 +14,6 @@ from infra.errors import SeamlessFlowError
 from trainer.data.packing import MicroBatch
 
 
-class UnknownChoice(SeamlessFlowError):
-    """A setting with a name that is not registered."""
-
-    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        self.setting = setting
-        self.name = name
-        self.known = tuple(known)
-        super().__init__(f"{setting} cannot be {name!r}; there are {', '.join(sorted(known))}")
-
-
 class ModelUnusable(SeamlessFlowError):
     """A model or checkpoint that cannot be trained with these settings."""
 

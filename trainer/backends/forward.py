@@ -40,7 +40,7 @@ class Forward:
         with self._only(batch, device):
             output = self._model(**inputs)
         targets_N = torch.from_numpy(batch.targets_N).to(device)
-        return scores(output.logits[0], targets_N)
+        return scores(_tempered(output.logits[0], batch), targets_N)
 
     @contextmanager
     def _only(self, batch: MicroBatch, device: torch.device) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Forward:
 def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
     """Return the log-softmax at the targets (with gradient) and the entropy (without).
 
-    At temperature 1, whatever sampling used: engines report the log-probs of the raw distribution.
+    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled.
     """
     logits_NV = logits_NV.float()
     normalisers_N = logits_NV.logsumexp(-1)
@@ -72,6 +72,14 @@ def scores(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
         means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
         entropies_N = normalisers_N - means_N
     return logprobs_N, entropies_N
+
+
+def _tempered(logits_NV: Tensor, batch: MicroBatch) -> Tensor:
+    """Return the logits at the temperature of each token: that policy is the one that sampled."""
+    if (batch.temperatures_N == 1).all():
+        return logits_NV
+    temperatures_N = torch.from_numpy(batch.temperatures_N).to(logits_NV.device)
+    return logits_NV.float() / temperatures_N.unsqueeze(-1)
 
 
 def keeps_packed_chains_apart(model: PreTrainedModel) -> bool:

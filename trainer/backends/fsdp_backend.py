@@ -12,13 +12,14 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
+from infra.worker.device import device_named
 from trainer.backends.backend import StepInput
 from trainer.backends.gang import Arrays, GangRank, Op
 from trainer.backends.model import DTYPES
 from trainer.backends.optimizer_state import full, gathered
 from trainer.backends.step_message import from_arrays, shares, to_arrays
 from trainer.backends.token_sums import TokenSums
-from trainer.backends.torch_backend import TorchBackend, device_named
+from trainer.backends.torch_backend import TorchBackend
 from trainer.settings import TrainerSection
 
 
@@ -26,8 +27,8 @@ class FsdpBackend(TorchBackend):
     """A `Backend` (see `backend.py`) on every rank of a gang."""
 
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
-        """Wait for all ranks, then load the model. Raise `ModelUnusable` and `UnknownChoice`."""
-        device = device_named(settings.device)
+        """Wait for all ranks, then load the model. Raise `ModelUnusable`."""
+        device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._gang = GangRank(settings.rank, settings.ranks, settings.rendezvous, device)
         self._ranks = settings.ranks
         super().__init__(model_directory, settings)
@@ -87,9 +88,9 @@ class FsdpBackend(TorchBackend):
         self._gang.close()
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
-        compute = self._settings.compute_dtype
+        compute, master = self._settings.compute, self._settings.master_dtype
         precision = MixedPrecisionPolicy(
-            param_dtype=DTYPES[compute] if compute else None, reduce_dtype=torch.float32
+            param_dtype=None if compute == master else DTYPES[compute], reduce_dtype=torch.float32
         )
         mesh = self._gang.mesh
         model = torch.nn.Module.to(model, mesh.device_type)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
+from infra.worker.device import device_named
+from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
@@ -27,6 +28,9 @@ from trainer.settings import Dtype, TrainerSection
 
 _log = logging.getLogger(__name__)
 _MEGABYTE = 1024 * 1024
+_LARGEST_SCALE = 2.0**16
+_SCALE_STEP = 2.0**4
+"""First scale of a float16 loss, and the factor by which the next one is smaller."""
 
 
 class TorchBackend:
@@ -39,15 +43,13 @@ class TorchBackend:
     """Processes whose gradients are averaged."""
 
     def __init__(self, model_directory: Path, settings: TrainerSection) -> None:
-        """Load the model on the host. Raise `ModelUnusable` and `UnknownChoice`."""
-        if settings.loss.name not in LOSSES:
-            raise UnknownChoice("trainer.loss.name", settings.loss.name, list(LOSSES))
+        """Load the model on the host. Raise `ModelUnusable`."""
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
-        self._device = device_named(settings.device)
-        self._model = self._placed(load_model(model_directory, settings.dtype))
+        self._device = torch.device(device_named(settings.device, torch.cuda.is_available))
+        self._model = self._placed(load_model(model_directory, settings.master_dtype))
         if settings.layout == "packed" and not keeps_packed_chains_apart(self._model):
             raise ModelUnusable(str(model_directory), "its layers need trainer.layout = padded")
         if settings.gradient_checkpointing:
@@ -133,16 +135,36 @@ class TorchBackend:
 
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
         """Train this process's share of a step that has `total` trained tokens on all ranks."""
-        sums = TokenSums()
-        for batch in step.micro_batches:
-            self._backward(batch, total, step.version, sums)
-        norm = self._update(step.learning_rate) if total else 0.0
+        sums, norm = self._gradients(step, total)
+        if total:
+            self._update(norm, step.learning_rate)
         sums = self._merged(sums)
         with self._autocast():
             self._older.measure(self._forward, step.samples, sums)
         return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
 
-    def _backward(self, batch: MicroBatch, total: int, version: int, sums: TokenSums) -> None:
+    def _gradients(self, step: StepInput, total: int) -> tuple[TokenSums, float]:
+        """Compute the gradient of a step and clip it; return the sums and the norm before.
+
+        Gradients in float16 would vanish, so the loss is scaled up and the sum of them down again.
+        Where that overflows, they are computed again with a smaller scale: no step is lost, and
+        none depends on what was computed before it, so a resumed run repeats it.
+        """
+        scale = _LARGEST_SCALE if self._settings.compute == "float16" else 1.0
+        while True:
+            sums = TokenSums()
+            for batch in step.micro_batches:
+                self._backward(batch, total, step.version, sums, scale)
+            norm = self._clipped(scale) if total else 0.0
+            if math.isfinite(norm) or scale == 1:
+                return sums, norm
+            _log.warning("gradients overflow at loss scale %g: again with a smaller one", scale)
+            self._optimizer.zero_grad(set_to_none=True)
+            scale = max(scale / _SCALE_STEP, 1.0)
+
+    def _backward(
+        self, batch: MicroBatch, total: int, version: int, sums: TokenSums, scale: float = 1.0
+    ) -> None:
         """Add the gradient of a micro-batch, as its share of the mean over `total` tokens."""
         with self._autocast():
             logprobs_N, entropies_N = self._forward(batch)
@@ -151,17 +173,24 @@ class TorchBackend:
         log_ratios_N = logprobs_N - engine_N
         losses = self._loss(log_ratios_N, advantages_N, self._settings.loss)
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.
-        torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total))
+        torch.autograd.backward(losses.loss_N.sum() * (self._ranks / total * scale))
         sums.add_losses(losses, log_ratios_N, entropies_N)
         current_N = torch.from_numpy(batch.versions_N == version).to(self._device)
         sums.add_mismatch(log_ratios_N[current_N])
 
-    def _update(self, learning_rate: float) -> float:
-        """Clip and apply the gradient unless it is not finite; return its norm before clipping."""
+    def _clipped(self, scale: float) -> float:
+        """Undo the scale of the gradient and clip it; return its norm before clipping."""
+        if scale != 1:
+            for parameter in self._parameters.values():
+                if parameter.grad is not None:
+                    parameter.grad.div_(scale)
         clipped = torch.nn.utils.clip_grad_norm_(
             self._parameters.values(), self._settings.optimizer.clip_norm
         )
-        norm = float(full(clipped))
+        return float(full(clipped))
+
+    def _update(self, norm: float, learning_rate: float) -> None:
+        """Apply the gradient, unless its norm is not finite."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         if math.isfinite(norm):
@@ -169,17 +198,9 @@ class TorchBackend:
         else:
             _log.error("the gradient is not finite (%s): the weights stay as they are", norm)
         self._optimizer.zero_grad(set_to_none=True)
-        return norm
 
     def _autocast(self) -> AbstractContextManager[object]:
-        compute = self._settings.compute_dtype
-        if compute is None or compute == self._settings.dtype:
+        compute = self._settings.compute
+        if compute == self._settings.master_dtype:
             return nullcontext()
         return torch.autocast(self._device.type, DTYPES[compute])
-
-
-def device_named(name: str) -> torch.device:
-    """Return the device of a setting; `auto` is a GPU if there is one, else the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)

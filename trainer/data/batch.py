@@ -38,6 +38,9 @@ class Prepared:
     advantages: tuple[float, ...]
     """One per chain."""
 
+    trainable: int = 0
+    """Tokens that are neither masked nor stale; a filter may keep them out of the loss."""
+
     stale: int = 0
     """Tokens masked because they are stale."""
 
@@ -49,6 +52,10 @@ class Prepared:
 
     dropped: tuple[str, str] | None = None
     """Reason and detail if the group must be dropped."""
+
+    def masked(self) -> Counter[str]:
+        """Return its sampled tokens that are not trained, by reason, the stale ones included."""
+        return self.group.masked() + Counter(stale=self.stale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +127,10 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
         dropped = ("filtered", _why(found[0], group))
     kept = () if found or dropped else screened.chains
     advantages = tuple(advantage_of[chain.session_id] for chain in kept)
+    trainable = sum(chain.trained() for chain in screened.chains)
     lost = screened.lost, screened.longest_lost
-    return Prepared(group, kept, advantages, *lost, found[0] if found else "", dropped)
+    rule = found[0] if found else ""
+    return Prepared(group, kept, advantages, trainable, *lost, rule, dropped)
 
 
 def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
@@ -129,7 +138,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
     groups = batch.groups
     returns = np.array([value for one in groups for value in one.group.returns()])
     spread = [float(np.std(one.group.returns())) for one in groups]
-    masked = _masked(groups)
+    masked = sum((one.masked() for one in groups), Counter[str]())
     filtered = Counter(one.filtered for one in groups if one.filtered)
     found = {
         "groups": len(groups),
@@ -161,26 +170,14 @@ def _dropped(
 
 
 def _why(rule: str, group: Group) -> str:
-    masked = Counter[str]()
-    for session in group.sessions:
-        masked.update(session.masked)
-    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(masked.items()))
+    masked = sorted(group.masked().items())
+    listed = ", ".join(f"{count} {reason}" for reason, count in masked)
     return f"{rule}; masked tokens: {listed}" if listed else rule
 
 
 def _age(group: Group, clock: StepClock) -> int:
     version = group.version_min()
     return clock.now + 1 if version is None else clock.age(version)
-
-
-def _masked(groups: Sequence[Prepared]) -> Counter[str]:
-    masked: Counter[str] = Counter()
-    for one in groups:
-        for session in one.group.sessions:
-            masked.update(session.masked)
-        if one.stale:
-            masked["stale"] += one.stale
-    return masked
 
 
 def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:

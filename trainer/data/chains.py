@@ -43,6 +43,9 @@ class Tokens:
     logprobs_T: Floats
     """Log-prob that the engine reported when it sampled the token."""
 
+    temperatures_T: Floats
+    """Temperature of that log-prob."""
+
     versions_T: Int32s
     """Policy version that sampled the token."""
 
@@ -128,17 +131,20 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
         lengths = f"{size} tokens, {len(mask)} mask bytes, {len(logprobs_T)} log-probs"
         raise TrajectoryMalformed(trajectory.session_id, lengths)
     turns_T, offsets_T = np.full((2, size), NOWHERE, np.int32)
+    temperatures_T = np.ones(size, np.float32)
     sampled: Counter[str] = Counter()
     for node in trajectory.nodes:
         _check(trajectory, node, size)
         # A completion that continues in several nodes goes on counting its offsets.
         if node.origin == "policy":
             end = node.start + node.length
+            temperatures_T[node.start : end] = node.logprob_temperature
             turns_T[node.start : end] = turns.setdefault(node.turn_id, len(turns))
             offsets_T[node.start : end] = np.arange(node.length) + sampled[node.turn_id]
             sampled[node.turn_id] += node.length
     trained_T = (mask != 0) & (turns_T >= 0)
-    return Tokens(ids_T, trained_T, logprobs_T, _versions(trajectory, turns_T), turns_T, offsets_T)
+    versions_T = _versions(trajectory, turns_T)
+    return Tokens(ids_T, trained_T, logprobs_T, temperatures_T, versions_T, turns_T, offsets_T)
 
 
 def _check(trajectory: Trajectory, node: TrajectoryNode, size: int) -> None:

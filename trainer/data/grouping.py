@@ -1,9 +1,10 @@
 """Grouping of sessions: the members of each group, and whether it is ready or dropped.
 
 Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
-session of each sample until it has as many as it asks for; at its deadline it is ready with fewer,
-or dropped. What an earlier process recorded stays as it was recorded: settled groups take no
-session, and groups recorded as ready wait for exactly their recorded sessions.
+session of each sample until it has as many as it asks for; at its deadline, or once no attempt is
+left at the others, it is ready with fewer, or dropped. What an earlier process recorded stays as it
+was recorded: settled groups take no session, and groups recorded as ready wait for exactly their
+recorded sessions.
 """
 
 from collections import Counter
@@ -32,6 +33,10 @@ class Group:
         known = (session.version_min for session in self.sessions)
         return min((version for version in known if version is not None), default=None)
 
+    def masked(self) -> Counter[str]:
+        """Return its sampled tokens that are not trained, by reason."""
+        return sum((Counter(session.masked) for session in self.sessions), Counter[str]())
+
 
 @dataclass(slots=True)
 class _Open:
@@ -41,25 +46,43 @@ class _Open:
     failures: Counter[str] = field(default_factory=Counter)
     seen: set[str] = field(default_factory=set)
     """Ids of all its sessions so far, valid or not."""
+    failed: dict[int, FailedSession] = field(default_factory=dict)
+    """Newest failed attempt at each sample."""
+
+    def settled(self, attempts: int | None) -> int:
+        """Return the number of samples that are valid or that no attempt is left at."""
+        spent = {
+            sample
+            for sample, session in self.failed.items()
+            if session.final or (attempts is not None and session.source.attempt + 1 >= attempts)
+        }
+        return len(self.by_sample.keys() | spent)
+
+    def newest_failure(self) -> str:
+        """Return the last line of the newest failure behind a colon, or nothing."""
+        newest = max(self.failed.values(), key=lambda one: one.source.offset, default=None)
+        lines = newest.detail.splitlines() if newest else []
+        return f": {lines[-1]}" if lines else ""
 
 
 class Grouping:
     """All groups that are neither consumed nor dropped."""
 
     def __init__(
-        self, settled: Iterable[str] = (), fixed: Mapping[str, Sequence[str]] | None = None
+        self,
+        settled: Iterable[str] = (),
+        fixed: Mapping[str, Sequence[str]] | None = None,
+        attempts: int | None = None,
     ) -> None:
         """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready, by
-        group.
+        group. `attempts`: how often a sample is tried; None: until the deadline of its group.
         """
+        self._attempts = attempts
         self._settled = set(settled)
         self._fixed = {group: tuple(sessions) for group, sessions in (fixed or {}).items()}
         self._open: dict[str, _Open] = {}
         self.ready: dict[str, Group] = {}
         """Groups for training, in the order they became ready."""
-
-        self.evaluated: list[Group] = []
-        """Groups for evaluation that became ready; the dataloader takes and clears them."""
 
         self.ignored: Counter[str] = Counter()
         """Sessions that changed nothing, by reason."""
@@ -73,22 +96,35 @@ class Grouping:
         group = self._open.setdefault(source.group_id, _Open())
         group.seen.add(source.session_id)
         if isinstance(session, FailedSession):
-            return [self._failed(session, group, now_ms)]
+            failed = self._failed(session, group, now_ms)
+            return [failed, *self._without_attempts(source, group, now_ms)]
         group.by_sample[source.sample] = session
-        return self._complete(source.group_id, group, now_ms)
+        return self._complete(source, group, now_ms)
 
     def expire(self, group_id: str, now_ms: int) -> list[Record]:
         """Make a group whose deadline has passed ready with the sessions it has, or drop it."""
         if group_id in self._settled or group_id in self.ready or group_id in self._fixed:
             return []
         group = self._open.get(group_id, _Open())
+        return self._end(group_id, group, "expired", "at the deadline", now_ms)
+
+    def _without_attempts(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
+        """End a group early if all its samples are settled and some of them failed."""
+        if source.group_id in self._fixed or group.settled(self._attempts) < source.group_size:
+            return []
+        return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
+
+    def _end(self, group_id: str, group: _Open, short: str, when: str, now_ms: int) -> list[Record]:
+        """Make a group ready with the sessions it has, or drop it: as `failed` if it has none but
+        failures, else for the reason `short`.
+        """
         have = list(group.by_sample.values())
         if have and len(have) >= have[0].source.min_group_size:
             return self._make_ready(group_id, have, now_ms)
-        reason = "infrastructure" if group.failures and not have else "expired"
-        failures = ", ".join(f"{n} spoilt by {cause}" for cause, n in group.failures.items())
-        detail = f"{len(have)} sessions at the deadline" + (f", {failures}" if failures else "")
-        return [self.drop(group_id, reason, detail, now_ms)]
+        reason = "failed" if group.failures and not have else short
+        failures = [f"{n} spoilt by {cause}" for cause, n in group.failures.items()]
+        detail = ", ".join([f"{len(have)} sessions {when}", *failures])
+        return [self.drop(group_id, reason, detail + group.newest_failure(), now_ms)]
 
     def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:
         """Drop a group; return the record of it."""
@@ -104,9 +140,11 @@ class Grouping:
 
     def held(self) -> list[SessionSource]:
         """Return the sessions of groups that are not over; a restart must read them again."""
-        sessions = [one for group in self._open.values() for one in group.by_sample.values()]
-        sessions += [session for one in self.ready.values() for session in one.sessions]
-        return [session.source for session in sessions]
+        held = [session.source for one in self.ready.values() for session in one.sessions]
+        for group in self._open.values():
+            held += [session.source for session in group.by_sample.values()]
+            held += [session.source for session in group.failed.values()]
+        return held
 
     def _reason_to_ignore(self, source: SessionSource) -> str:
         """Return the reason to ignore a session, or an empty string."""
@@ -123,6 +161,9 @@ class Grouping:
     def _failed(self, session: FailedSession, group: _Open, now_ms: int) -> SampleFailed:
         source = session.source
         group.failures[session.cause] += 1
+        known = group.failed.get(source.sample)
+        if known is None or known.source.attempt < source.attempt:
+            group.failed[source.sample] = session
         return SampleFailed(
             at_ms=now_ms,
             group_id=source.group_id,
@@ -132,7 +173,8 @@ class Grouping:
             detail=session.detail,
         )
 
-    def _complete(self, group_id: str, group: _Open, now_ms: int) -> list[Record]:
+    def _complete(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
+        group_id = source.group_id
         fixed = self._fixed.get(group_id)
         by_id = {one.source.session_id: one for one in group.by_sample.values()}
         if fixed is not None:
@@ -141,8 +183,8 @@ class Grouping:
                 self._keep(Group(group_id, tuple(by_id[name] for name in fixed)))
             return []
         sessions = list(group.by_sample.values())
-        if len(sessions) < sessions[0].source.group_size:
-            return []
+        if len(sessions) < source.group_size:
+            return self._without_attempts(source, group, now_ms)
         return self._make_ready(group_id, sessions, now_ms)
 
     def _make_ready(self, group_id: str, sessions: list[ValidSession], now_ms: int) -> list[Record]:
@@ -164,7 +206,6 @@ class Grouping:
     def _keep(self, group: Group) -> None:
         if group.sessions[0].source.purpose == "eval":
             self.settle(group.group_id)
-            self.evaluated.append(group)
         else:
             self._open.pop(group.group_id, None)
             self.ready[group.group_id] = group

@@ -38,6 +38,9 @@ class MicroBatch:
     logprobs_N: Floats
     """The engine's log-prob of the trained token."""
 
+    temperatures_N: Floats
+    """Temperature of that log-prob: the trainer's own is computed at the same one."""
+
     versions_N: Int32s
     advantages_N: Floats
     chains_N: Int32s
@@ -59,6 +62,7 @@ class _Flat:
     ids_S: Int32s
     trained_S: NDArray[np.bool_]
     logprobs_S: Floats
+    temperatures_S: Floats
     versions_S: Int32s
 
 
@@ -86,7 +90,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
     none = np.zeros(0, np.int64)
     ints, floats = none.astype(np.int32), none.astype(np.float32)
     ids_BT = np.full((1, 2), padding_id, np.int64)
-    return MicroBatch(ids_BT, None, none, none, none, floats, ints, floats, ints, ints)
+    return MicroBatch(ids_BT, None, none, none, none, floats, floats, ints, floats, ints, ints)
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
@@ -110,6 +114,7 @@ def _flatten(chains: Sequence[Chain]) -> _Flat:
         np.concatenate([one.ids_T for one in tokens]),
         np.concatenate([one.trained_T for one in tokens]),
         np.concatenate([one.logprobs_T for one in tokens]),
+        np.concatenate([one.temperatures_T for one in tokens]),
         np.concatenate([one.versions_T for one in tokens]),
     )
 
@@ -168,6 +173,7 @@ def _micro_batch(
         columns_N=columns[trained] - 1,
         targets_N=flat.ids_S[from_N].astype(np.int64),
         logprobs_N=flat.logprobs_S[from_N],
+        temperatures_N=flat.temperatures_S[from_N],
         versions_N=flat.versions_S[from_N],
         advantages_N=advantages_C[chains_N],
         chains_N=chains_N.astype(np.int32),

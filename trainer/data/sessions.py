@@ -53,11 +53,16 @@ class ValidSession:
 
 @dataclass(frozen=True, slots=True)
 class FailedSession:
-    """A session that does not count; `cause` is `environment` or `infrastructure`."""
+    """A session that does not count; `cause` is `environment`, `infrastructure` or `setting`."""
 
     source: SessionSource
     cause: str
     detail: str
+
+    @property
+    def final(self) -> bool:
+        """Return True if the settings leave it out, so that its sample is not tried again."""
+        return self.cause == "setting"
 
 
 def read(

@@ -1,7 +1,7 @@
 """The names of all training metrics, with their meaning.
 
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
-families: `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`.
+families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,11 @@ METRICS: Mapping[str, str] = {
     "groups": "Groups of the batch",
     "sessions": "Sessions of the batch",
     "dropped/*": "Groups dropped since the step before, by reason",
+    "ended_at/*": "Share of the sessions since the step before that a limit ended: time, context "
+    "(the prompt was too long) or max_tokens (the last completion was cut)",
     "samples_failed": "Sessions that did not count since the step before",
     "tokens_trained": "Tokens that entered the loss",
-    "tokens_masked": "Sampled tokens of the batch's sessions that did not enter the loss",
+    "tokens_masked": "Sampled tokens that did not enter the loss for a reason of masked/*",
     "tokens_stale_longest": "Trained tokens of the longest chain with a stale token",
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",
@@ -31,9 +33,10 @@ METRICS: Mapping[str, str] = {
     "mismatch_max": "Their largest absolute difference",
     "mismatch_kl": "Their estimated KL divergence, in nats",
     "filtered/*": "Share of the batch's groups that a rule kept out of the loss",
-    "masked/*": "Sampled tokens that did not enter the loss, by reason",
-    "eval_reward_mean": "Mean terminal reward of evaluation sessions since the step before",
-    "eval_sessions": "Evaluation sessions since the step before",
+    "masked/*": "Masked tokens of the batch and of groups dropped since the step before, by rule",
+    "eval_reward_mean": "Mean terminal reward of an evaluation, which is a row of its own",
+    "eval_sessions": "Its sessions",
+    "eval_version": "Version that was evaluated",
     "wait_s": "From the batch being ready to the step's start, in seconds",
     "train_s": "Forward, backward and update, in seconds",
     "publish_s": "Writing the weights, in seconds",

@@ -44,6 +44,17 @@ def reasons_for_little_learning(
     return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]
 
 
+def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:
+    """Return how many sampled tokens of these steps were not trained, by reason, most first."""
+    counts = {name: round(count) for name, count in _family(steps, "masked/").items()}
+    return {name: count for name, count in sorted(counts.items(), key=lambda item: -item[1])}
+
+
+def listed(masked: Mapping[str, int]) -> str:
+    """Return counts of masked tokens for people, such as `24 inexact_json_schema, 3 stale`."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in masked.items())
+
+
 def _reasons(steps: Sequence[Metrics], equal_share: float, least_share: float) -> Iterator[str]:
     """Yield equal rewards from `equal_share` of the groups on, the rest from `least_share` on."""
     equal = fmean(metrics.get("filtered/zero_variance", 0.0) for metrics in steps)

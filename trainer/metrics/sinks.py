@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from infra.errors import SeamlessFlowError
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import MetricsExport, metrics_export
 from trainer.metrics.names import METRICS
 from trainer.settings import TrainerSettings
 
@@ -28,17 +27,22 @@ class SinkUnavailable(SeamlessFlowError):
 
 
 class Sink(Protocol):
-    """A destination of metrics. Called by the loop's thread once per step."""
+    """A destination of metrics. Called by the loop's thread, a row for each step and evaluation."""
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of a step. May block briefly; raise the errors of the library."""
+        """Write a row. May block briefly; raise the errors of the library.
+
+        An evaluation's `step` is the number of steps behind its weights, so rows may go back.
+        """
 
     def close(self) -> None:
         """Finish writing; no call follows."""
 
 
 class CsvFile:
-    """A file with one row per step. Metrics of families are in the column `more`, as name=value."""
+    """A file with a row for each step and evaluation. Metrics of families are in the column
+    `more`, as name=value.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,42 +85,40 @@ class WeightsAndBiases:
     def __init__(self, project: str, policy: str) -> None:
         wandb = _imported("wandb", "trainer.wandb_project", "wandb")
         self._run = wandb.init(project=project, name=policy)
+        # Its own count of steps refuses a row of an earlier one and joins two of the same.
+        self._run.define_metric("*", step_metric="step")
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        self._run.log({**metrics, "version": version}, step=step)
+        self._run.log({**metrics, "version": version, "step": step})
 
     def close(self) -> None:
         self._run.finish()
 
 
-class Exported:
-    """Gauges exported by OTLP to the collector of all processes."""
+class Gauges:
+    """Metrics of the trainer process, shown as those of all processes."""
 
-    def __init__(self, export: MetricsExport, metrics: Metrics) -> None:
-        self._export = export
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        self._metrics.gauge("seamlessflow_trainer_steps").set(step + 1)
+        if "eval_version" not in metrics:
+            self._metrics.gauge("seamlessflow_trainer_steps").set(step + 1)
         for name, value in metrics.items():
             self._metrics.gauge("seamlessflow_trainer_metric", metric=name).set(value)
 
     def close(self) -> None:
-        self._export.close()
+        pass
 
 
-def open_sinks(settings: TrainerSettings) -> list[Sink]:
+def open_sinks(settings: TrainerSettings, metrics: Metrics) -> list[Sink]:
     """Return the sinks that the settings name. Raise `SinkUnavailable`."""
     sinks: list[Sink] = []
     if settings.trainer.tensorboard_dir is not None:
         sinks.append(TensorBoard(settings.trainer.tensorboard_dir))
     if settings.trainer.wandb_project is not None:
         sinks.append(WeightsAndBiases(settings.trainer.wandb_project, settings.run.policy))
-    metrics = Metrics()
-    export = metrics_export(settings.telemetry, metrics, "trainer", settings.trainer.worker)
-    if export is not None:
-        sinks.append(Exported(export, metrics))
-    return [CsvFile(settings.metrics_csv), *sinks]
+    return [CsvFile(settings.metrics_csv), Gauges(metrics), *sinks]
 
 
 def _imported(module: str, setting: str, package: str) -> Any:

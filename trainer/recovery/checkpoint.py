@@ -44,12 +44,13 @@ class Checkpoint:
     """Cluster and topic prefix that the offsets belong to."""
     directory: Path | None = None
     """The checkpoint's directory; None if it stands for the initial model."""
+    partitions: int = TRAJECTORIES.partitions
+    """Partitions of `trajectories`, as the cluster has them."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
         """Return the offset of each partition of `trajectories` to begin reading at."""
-        numbers = range(TRAJECTORIES.partitions)
-        return {number: self.offsets.get(number, BEGINNING) for number in numbers}
+        return {number: self.offsets.get(number, BEGINNING) for number in range(self.partitions)}
 
     def restore_roles(self, roles: TrainerRoles) -> None:
         """Put back the part of the roles' state that comes from `control`."""

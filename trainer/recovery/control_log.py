@@ -3,44 +3,54 @@
 The same reader then goes on in a thread of its own (`TrainerProcess.control`).
 """
 
-import time
-
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import Partition
+from infra.kafka.outage import Outage, Stopping
 from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
 from schemas.topics import CONTROL
 from trainer.recovery.control_state import ControlState
 from trainer.roles.roles import TrainerRoles
 
-_READ_TIMEOUT_S = 600.0
 _POLL_S = 0.2
 _CONTROL: Partition = (CONTROL.name, 0)
 
 
-class LogUnreadable(SeamlessFlowError):
-    """A failure to read `control` to its end, or an end before the checkpoint's offset."""
+class CheckpointAhead(SeamlessFlowError):
+    """A checkpoint that was made behind the present end of `control`: the log is another one."""
 
-    def __init__(self, offset: int, end: int, reason: str) -> None:
+    lasting = True
+
+    def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.end = end
-        self.reason = reason
-        super().__init__(f"control at offset {offset} of {end}: {reason}")
+        super().__init__(f"the checkpoint is ahead of control: at offset {offset} of {end}")
 
 
-def read_recorded(reader: Reader, control_state: ControlState, roles: TrainerRoles) -> None:
+def read_recorded(
+    kafka: KafkaSettings,
+    reader: Reader,
+    control_state: ControlState,
+    roles: TrainerRoles,
+    stopping: Stopping,
+) -> None:
     """Fold `control` from the checkpoint's offset to its present end into both states.
 
-    `reader` goes on after that. Raise `LogUnreadable`.
+    `reader` goes on after that. Raises `CheckpointAhead`, and what `Outage.endure` raises if no
+    record comes for `kafka.wait_s`.
     """
     end = reader.ends([_CONTROL])[_CONTROL]
     if control_state.offset > end:
-        raise LogUnreadable(control_state.offset, end, "the checkpoint is ahead of the log")
+        raise CheckpointAhead(control_state.offset, end)
     reader.assign({_CONTROL: control_state.offset})
-    deadline = time.monotonic() + _READ_TIMEOUT_S
+    outage = Outage(kafka, stopping)
     # To the end as of now: other processes go on writing, so the end itself moves on.
     while control_state.offset < end:
-        if time.monotonic() > deadline:
-            raise LogUnreadable(control_state.offset, end, f"not read in {_READ_TIMEOUT_S:g} s")
-        for received in reader.poll(_POLL_S):
-            control_state.apply(received.record, received.offset)
-            roles.apply(received.record)
+        received = reader.poll(_POLL_S)
+        for item in received:
+            control_state.apply(item.record, item.offset)
+            roles.apply(item.record)
+        if received and not stopping():
+            outage = Outage(kafka, stopping)
+        else:
+            outage.endure_silence(f"control is read to {control_state.offset} of {end}")

@@ -13,6 +13,11 @@ from schemas.records import Record
 from trainer.data.staleness import GroupAdmission
 
 Sessions = tuple[str, ...]
+Round = tuple[int, str]
+"""Version and split of an evaluation."""
+
+_UNKNOWN: Round = (-1, "")
+"""The round of groups from a checkpoint that did not keep it; it is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,18 @@ class Published:
 
 
 @dataclass(slots=True)
+class EvaluationRound:
+    """The groups that evaluate one version on one split."""
+
+    open: dict[str, int] = field(default_factory=dict)
+    """Deadlines of those that are admitted and not over, in milliseconds, by group."""
+    groups: int = 0
+    sessions: int = 0
+    rewards: float = 0.0
+    """Sum of the sessions' terminal rewards."""
+
+
+@dataclass(slots=True)
 class ControlState:
     """The state after all records of `control` before `offset`."""
 
@@ -52,8 +69,10 @@ class ControlState:
     """Sessions of groups that are ready and not over, by group."""
     under_way: dict[str, GroupAdmission] = field(default_factory=dict)
     """Groups for training that are admitted and neither ready nor over."""
-    evaluating: set[str] = field(default_factory=set)
-    """Groups for evaluation that are admitted and not over; they are over when they are ready."""
+    rounds: dict[Round, EvaluationRound] = field(default_factory=dict)
+    """Evaluations that are not reported yet, by version and split."""
+    evaluated: int = -1
+    """Newest version with an `EvaluationCompleted`."""
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
@@ -79,8 +98,13 @@ class ControlState:
                 self._admit(record)
             case r.GroupExpired() if not self._decided(record.group_id):
                 self.expired.add(record.group_id)
-            case r.GroupReady() if record.group_id in self.evaluating:
+            case r.GroupReady() if (found := self._round_of(record.group_id)) is not None:
+                found.sessions += len(record.sessions)
+                found.rewards += record.reward_mean * len(record.sessions)
                 self._end(record.group_id)
+            case r.EvaluationCompleted():
+                self.rounds.pop((record.version, record.split), None)
+                self.evaluated = max(self.evaluated, record.version)
             case r.GroupReady() if record.group_id not in self.over:
                 self._end_wait(record.group_id)
                 self.ready[record.group_id] = record.sessions
@@ -114,6 +138,11 @@ class ControlState:
             },
             **{name: sorted(getattr(self, name)) for name in _SETS},
             "steps_of": list(self.steps_of.items()),
+            "rounds": [
+                [*key, one.open, one.groups, one.sessions, one.rewards]
+                for key, one in self.rounds.items()
+            ],
+            "evaluated": self.evaluated,
             "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
             "finished": self.finished,
         }
@@ -133,6 +162,8 @@ class ControlState:
             ready={name: tuple(of) for name, of in values["ready"].items()},
             under_way={name: GroupAdmission(*of) for name, of in values["under_way"].items()},
             **{name: set(values[name]) for name in _SETS},
+            rounds=_rounds(values),
+            evaluated=values.get("evaluated", -1),
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
@@ -172,7 +203,9 @@ class ControlState:
 
     def _admit(self, record: r.GroupAdmitted) -> None:
         if record.purpose == "eval":
-            self.evaluating.add(record.group_id)
+            found = self.rounds.setdefault((record.version, record.split), EvaluationRound())
+            found.open[record.group_id] = record.deadline_ms
+            found.groups += 1
         else:
             admission = GroupAdmission(record.version, record.deadline_ms)
             self.under_way[record.group_id] = admission
@@ -180,13 +213,29 @@ class ControlState:
     def _end(self, group_id: str) -> None:
         self._end_wait(group_id)
         self.ready.pop(group_id, None)
-        self.evaluating.discard(group_id)
+        if found := self._round_of(group_id):
+            del found.open[group_id]
         self.over.add(group_id)
+
+    def _round_of(self, group_id: str) -> EvaluationRound | None:
+        """Return the evaluation that a group is under way for, or None."""
+        return next((one for one in self.rounds.values() if group_id in one.open), None)
 
     def _end_wait(self, group_id: str) -> None:
         self.under_way.pop(group_id, None)
         self.expired.discard(group_id)
 
 
-_SETS = ("skipped", "evaluating", "expired", "over", "consumed")
+def _rounds(values: Mapping[str, Any]) -> dict[Round, EvaluationRound]:
+    if "rounds" in values:
+        return {
+            (version, split): EvaluationRound(dict(open_), *rest)
+            for version, split, open_, *rest in values["rounds"]
+        }
+    # A checkpoint of an earlier release knows only the groups.
+    older = dict.fromkeys(values["evaluating"], 0)
+    return {_UNKNOWN: EvaluationRound(older, len(older))} if older else {}
+
+
+_SETS = ("skipped", "expired", "over", "consumed")
 _PUBLISHED = ("version", "step", "directory", "manifest_sha256")

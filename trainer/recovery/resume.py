@@ -33,6 +33,13 @@ class Origin:
     """Number of optimizer steps that made them, skipped ones included; so the next step to do."""
     version: int = 0
     lineage: str = ""
+    skipped: int = 0
+    """Steps among them that were skipped; a run's length counts the others."""
+
+    @property
+    def trained(self) -> int:
+        """Return the number of steps that trained something."""
+        return self.step - self.skipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from infra.errors import SeamlessFlowError
 class GangBroken(SeamlessFlowError):
     """The loss of a rank: the others cannot go on without it, so all start again."""
 
+    lasting = False
+
     def __init__(self, worker: str) -> None:
         self.worker = worker
         super().__init__(f"the trainer process of worker {worker} was lost; all ranks start again")
@@ -15,6 +17,8 @@ class GangBroken(SeamlessFlowError):
 
 class GangMismatch(SeamlessFlowError):
     """A gang of the scheduler with another size than the back end's `trainer.ranks`."""
+
+    lasting = True
 
     def __init__(self, workers: Sequence[str], ranks: int) -> None:
         self.workers = tuple(workers)
@@ -27,6 +31,8 @@ class GangMismatch(SeamlessFlowError):
 
 class AnotherTrainer(SeamlessFlowError):
     """A second leader on this log; this one may have been suspended and replaced."""
+
+    lasting = True
 
     def __init__(self, lineage: str, own: str) -> None:
         self.lineage = lineage

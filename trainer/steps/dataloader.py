@@ -9,15 +9,28 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Trajectory
+from schemas.records import (
+    GroupDropped,
+    GroupExpired,
+    ProgressStalled,
+    Record,
+    SampleFailed,
+    Trajectory,
+)
 from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
-from trainer.data.grouping import Group, Grouping
+from trainer.data.grouping import Grouping
 from trainer.data.sessions import read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Resume
+from trainer.steps.barren import StepTokens
 
 Records = list[Record]
+
+UNUSED_TURN_REWARDS = (
+    "no advantage estimator of this release uses rewards of turns: they are recorded, and sessions "
+    "are trained by their reward alone, so let that hold all that counts"
+)
 
 EXPIRY_QUIET_MS = 500
 """Silence on `trajectories` after which a passed deadline counts.
@@ -48,6 +61,8 @@ class BatchLimits:
     """Dropped groups that the scheduler replaces in a step, in batches."""
     window: int
     """Number of ready groups at which no more sessions are read."""
+    attempts: int | None = None
+    """Attempts that the scheduler makes at a sample; None: unknown."""
 
 
 @dataclass(eq=False)
@@ -62,11 +77,20 @@ class Dataloader:
     _added_ms: int
     """Time of the newest session; of the start before the first one."""
     _positions: dict[int, int] = field(default_factory=dict)
-    _dropped: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Groups dropped since the step before, by reason."""
+    newest_drop: str = ""
+    """Detail of the last of them."""
+    given_up: StepTokens = field(default_factory=StepTokens)
+    """Tokens of those among them that were complete."""
     _failed: int = 0
+    _warned: bool = False
+    _ended_at: Counter[str] = field(default_factory=Counter)
+    """Training sessions since the last step by the limit that ended them; empty: none did."""
 
     def __post_init__(self) -> None:
-        self._grouping = Grouping(self._resume.settled, self._resume.fixed)
+        resume = self._resume
+        self._grouping = Grouping(resume.settled, resume.fixed, self._limits.attempts)
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
 
     @property
@@ -86,8 +110,13 @@ class Dataloader:
         self._added_ms = now_ms
         if trajectory.policy != self._policy:
             return []
+        if trajectory.purpose != "eval":
+            self._ended_at[trajectory.limit] += 1
         session = read(trajectory, self._policy, partition, offset)
-        return self._counted(self._grouping.add(session, now_ms))
+        records = self._grouping.add(session, now_ms)
+        if trajectory.purpose == "eval":
+            return records
+        return self._counted(records) + self._unused_rewards(trajectory, now_ms)
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Apply a record of `control` that the control state has folded already."""
@@ -132,16 +161,17 @@ class Dataloader:
             self._grouping.settle(one.group.group_id)
 
     def drop_metrics(self) -> dict[str, float]:
-        """Return the groups dropped and the samples failed since the last call, by metric name."""
-        found = {f"dropped/{reason}": float(count) for reason, count in self._dropped.items()}
+        """Return metrics of sessions since the last call: dropped groups, failures, limits."""
+        found = {f"dropped/{reason}": float(count) for reason, count in self.dropped.items()}
+        if masked := self.given_up.masked:
+            found |= {f"masked/{reason}": float(count) for reason, count in masked.items()}
+            found["tokens_masked"] = float(masked.total())
         if self._failed:
             found["samples_failed"] = float(self._failed)
-        self._dropped, self._failed = Counter(), 0
-        return found
-
-    def evaluated(self) -> list[Group]:
-        """Return the evaluation groups that became ready since the last call."""
-        found, self._grouping.evaluated = self._grouping.evaluated, []
+        ended_at, total = self._ended_at, self._ended_at.total()
+        found |= {f"ended_at/{limit}": ended_at[limit] / total for limit in ended_at if limit}
+        self._ended_at = Counter()
+        self.dropped, self.given_up, self._failed = Counter(), StepTokens(), 0
         return found
 
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
@@ -168,15 +198,24 @@ class Dataloader:
         """Return whether pacing admits no group before the next step: too many were dropped."""
         # The groups that pacing admits ahead of a step, and those it replaces in it.
         credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
-        lost = sum(self._dropped.values())
+        lost = self.dropped.total()
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
     def _waits(self, clock: StepClock, now_ms: int) -> bool:
         under_way, limit = self._control_state.under_way, self._rules.max_staleness
         return self._rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
 
+    def _unused_rewards(self, trajectory: Trajectory, now_ms: int) -> Records:
+        """Return a warning at the first session with rewards of turns: no estimator uses them."""
+        if self._warned or all(node.reward is None for node in trajectory.nodes):
+            return []
+        self._warned = True
+        detail = f"{UNUSED_TURN_REWARDS} (first in session {trajectory.session_id})"
+        return [ProgressStalled(at_ms=now_ms, what="turn rewards", detail=detail, since_ms=now_ms)]
+
     def _give_up(self, prepared: Prepared, now_ms: int) -> Record:
         reason, detail = prepared.dropped or ("filtered", prepared.filtered)
+        self.given_up = self.given_up.with_groups([prepared])
         record = self._grouping.drop(prepared.group.group_id, reason, detail, now_ms)
         self._counted([record])
         return record
@@ -184,7 +223,8 @@ class Dataloader:
     def _counted(self, records: Records) -> Records:
         for record in records:
             if isinstance(record, GroupDropped):
-                self._dropped[record.reason] += 1
+                self.dropped[record.reason] += 1
+                self.newest_drop = record.detail
             elif isinstance(record, SampleFailed):
                 self._failed += 1
         return records

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError
+from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.weights.versions import versions
 from schemas.topics import CONTROL, FLEET, fleet_key
@@ -11,8 +12,6 @@ from trainer.backends.backend import Backend
 from trainer.recovery.control_state import ControlState, Published
 from trainer.recovery.resume import Resume
 from trainer.steps.publication import Publication
-
-_FLUSH_S = 30.0
 
 
 class WeightsDirectoryInUse(SeamlessFlowError):
@@ -60,11 +59,17 @@ def first_weights(
     return FirstWeights(published, True, replace(resume, next_version=number + 1))
 
 
-def announce(first: FirstWeights, publication: Publication, producer: Producer, at_ms: int) -> None:
+def announce(
+    first: FirstWeights,
+    publication: Publication,
+    producer: Producer,
+    at_ms: int,
+    stopping: Stopping,
+) -> None:
     """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka."""
     if first.new:
         lineage = first.resume.lineage
         producer.send(CONTROL.name, publication.announcement(first.published, lineage, at_ms))
     weights = publication.policy_weights(first.published, at_ms)
     producer.send(FLEET.name, weights, key=fleet_key(weights))
-    producer.flush(_FLUSH_S)
+    producer.settle(stopping)

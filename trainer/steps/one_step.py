@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.errors import KafkaUnavailable, SeamlessFlowError
+from infra.errors import SeamlessFlowError
 from infra.kafka.producer import Producer
 from infra.telemetry.tracing import Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
@@ -29,9 +29,6 @@ from trainer.settings import TrainerSettings
 from trainer.steps.learning_rate import learning_rate
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
-
-_FLUSH_SLICE_S = 4.0
-"""Longest wait for Kafka before looking whether the process must end."""
 
 
 class StepFenced(SeamlessFlowError):
@@ -55,6 +52,8 @@ class StepOrder:
     """Version that the step makes."""
     lineage: str
     parent_lineage: str
+    trained_before: int
+    """Steps before this one, without skipped ones: the place in the schedule of rates."""
     consumed: Collection[str]
     """Groups whose `GroupConsumed` is on `control` already."""
     started_ms: int
@@ -99,12 +98,12 @@ class StepRunner:
         No error is to be caught: after a step that failed half-way the process must end and resume.
         """
         began = time.monotonic()
-        with self._telemetry.span("train step", step=order.batch.step):
+        with self._telemetry.root("train step", step=order.batch.step):
             metrics = order.facts | self._train(order)
         metrics["train_s"] = time.monotonic() - began
         self._commit(order)
         began = time.monotonic()
-        with self._telemetry.span("publish weights", version=order.next_version):
+        with self._telemetry.root("publish weights", version=order.next_version):
             self._publish(order)
         metrics["publish_s"] = time.monotonic() - began
         return StepDone(order, metrics, self._complete(order, metrics))
@@ -121,7 +120,7 @@ class StepRunner:
     def _train(self, order: StepOrder) -> dict[str, float]:
         chains, trainer = order.batch.chains(), self._settings.trainer
         batches = pack(chains, order.batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
-        rate = learning_rate(trainer.optimizer, order.batch.step, self._settings.run.steps)
+        rate = learning_rate(trainer.optimizer, order.trained_before, self._settings.run.steps)
         samples = self._samples(chains, order)
         step = StepInput(batches, samples, order.version, rate)
         metrics = dict(self._backend.train(step))
@@ -168,7 +167,7 @@ class StepRunner:
             )
         )
         # No reader may see anything of the new version before the commit is on the log.
-        self._flush()
+        self._producer.settle(self._ending.is_set)
         self._backend.remember(order.next_version)
 
     def _publish(self, order: StepOrder) -> None:
@@ -194,24 +193,8 @@ class StepRunner:
                 metrics=metrics,
             )
         )
-        self._flush()
+        self._producer.settle(self._ending.is_set)
         return at_ms
-
-    def _flush(self) -> None:
-        """Wait until Kafka has acknowledged everything. Raise `KafkaUnavailable`.
-
-        In slices, so that the end of the process does not have to wait for all of `flush_s`.
-        """
-        began, limit_s = time.monotonic(), self._settings.trainer.flush_s
-        while True:
-            waited_s = time.monotonic() - began
-            try:
-                return self._producer.flush(min(_FLUSH_SLICE_S, limit_s - waited_s))
-            except KafkaUnavailable as error:
-                waited_s = time.monotonic() - began
-                if waited_s >= limit_s or self._ending.is_set():
-                    servers, reason = error.bootstrap_servers, error.reason
-                    raise KafkaUnavailable(servers, round(waited_s, 1), reason) from error
 
     def _send(self, record: Record) -> None:
         self._producer.send(CONTROL.name, record)

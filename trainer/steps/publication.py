@@ -8,10 +8,12 @@ steps, at start, and by evaluations without a trainer (`seamlessflow/runs/chosen
 import os
 import shutil
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
+from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import rendering_hash
+from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.manifest import Manifest, publish
 from infra.weights.versions import retain
 from infra.weights.whole_directory import whole_directory
@@ -31,13 +33,21 @@ class Publication:
     def __init__(self, settings: TrainerSettings) -> None:
         self._settings = settings
         self._root = settings.weights_dir.resolve()
-        self._renderer = settings.policy.renderer
         self._tokenizer = self._root / TOKENIZER
+
+    @cached_property
+    def _renderer(self) -> RendererSettings:
+        """Settings of the renderer, found for the model where the configuration names none."""
+        return named_for(self._rendered, self._settings.policy.renderer)
+
+    @property
+    def _rendered(self) -> Path:
+        """Directory of the tokenizer that prompts are rendered with."""
+        return self._tokenizer if self._tokenizer.is_dir() else self._settings.policy.model
 
     def check_rendering(self) -> None:
         """Raise `RendererError` if prompts of the policy cannot be rendered."""
-        there = self._tokenizer.is_dir()
-        Renderer.load(self._tokenizer if there else self._settings.policy.model, self._renderer)
+        Renderer.load(self._rendered, self._renderer)
 
     def prepare(self) -> None:
         """Copy all files of the initial model but its weights, once. Raise `ModelUnusable`."""
@@ -92,6 +102,9 @@ class Publication:
             max_context=policy.max_context,
             overrides=self._overrides(),
             train_inexact=policy.train_inexact,
+            train_undelivered=policy.train_undelivered,
+            siblings=policy.siblings,
+            train_truncated=policy.train_truncated,
             strictness=policy.strictness,
             at_ms=now_ms,
         )

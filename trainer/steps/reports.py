@@ -4,8 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from schemas.records import ProgressStalled
-from trainer.data.grouping import Group
+from schemas.records import EvaluationCompleted, ProgressStalled
 from trainer.metrics.reasons import Metrics, reasons_for_no_gradient
 from trainer.metrics.sinks import Sink
 from trainer.settings import TrainerSection
@@ -34,6 +33,18 @@ class Reports:
             sink.write(order.batch.step, order.next_version, done.at_ms, metrics)
         _log.info("step %d: %s", order.batch.step, _line(metrics))
         return [*self._mismatch(done), *self.nothing_learned(metrics, done.at_ms)]
+
+    def report_evaluation(self, told: EvaluationCompleted) -> None:
+        """Write a row for a round of an evaluation to all sinks, unless no session counted."""
+        if told.reward_mean is None:
+            return
+        metrics = {
+            "eval_reward_mean": told.reward_mean,
+            "eval_sessions": float(told.sessions),
+            "eval_version": float(told.version),
+        }
+        for sink in self._sinks:
+            sink.write(told.step, told.version, told.at_ms, metrics)
 
     def nothing_learned(self, metrics: Metrics, at_ms: int) -> list[ProgressStalled]:
         """Count a step; return an alarm with the reasons if the last ones had no gradient.
@@ -72,14 +83,6 @@ class Reports:
         _log.error("step %d: %s", done.order.batch.step, detail)
         at_ms = done.at_ms
         return [ProgressStalled(at_ms=at_ms, what=ENGINE, detail=detail, since_ms=at_ms)]
-
-
-def evaluation(groups: Sequence[Group]) -> dict[str, float]:
-    """Return the metrics of evaluation groups that became ready."""
-    returns = [value for group in groups for value in group.returns()]
-    if not returns:
-        return {}
-    return {"eval_reward_mean": sum(returns) / len(returns), "eval_sessions": float(len(returns))}
 
 
 def _line(metrics: Metrics) -> str:

@@ -6,7 +6,7 @@ Holds where training stands. Called by the loop while no other work is under way
 import copy
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas import records as r
@@ -17,9 +17,11 @@ from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer
 from trainer.roles.process import TrainerProcess
+from trainer.steps.barren import BarrenSteps, NothingToTrain, why
 from trainer.steps.dataloader import Dataloader, SkippedStep
+from trainer.steps.evaluations import Evaluations
 from trainer.steps.one_step import StepDone, StepOrder, StepRunner
-from trainer.steps.reports import Reports, evaluation
+from trainer.steps.reports import LEARNING, Reports
 
 _log = logging.getLogger(__name__)
 
@@ -46,20 +48,29 @@ class StepSequence:
     _reports: Reports
     _announced: Announced | None = None
     _started: r.StepStarted | None = None
-    _evaluated: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._control_state = self._checkpoint.control_state
         self.origin = self._resume.origin
         """The weights in memory."""
         self._next_version = self._resume.next_version
+        self._barren = BarrenSteps()
+        expected = self._process.settings.evaluation.tasks is not None
+        self._evaluations = Evaluations(self._control_state, expected)
         self._saved = self.origin
         self._process.status.version = self.origin.version
 
     @property
     def all_done(self) -> bool:
-        """Return whether no step is left."""
-        return self.origin.step >= self._process.settings.run.steps
+        """Return whether no step is left; skipped ones do not count."""
+        return self.origin.trained >= self._process.settings.run.steps
+
+    @property
+    def over(self) -> bool:
+        """Return whether no step is left and the last version is evaluated, if it is to be."""
+        if not self.all_done or self._control_state.finished >= self.origin.trained:
+            return self.all_done
+        return not self._evaluations.under_way(self.origin.version, self._process.now_ms())
 
     def apply(self, record: Record) -> None:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
@@ -73,7 +84,9 @@ class StepSequence:
 
     def advance(self) -> None:
         """Announce the next batch if it is complete; begin its step if the scheduler started it."""
-        self._evaluated |= evaluation(self._dataloader.evaluated())
+        for told in self._evaluations.completed(self._process.now_ms()):
+            self._reports.report_evaluation(told)
+            self._process.send(told)
         if self._announced is None and not self.all_done:
             self._offer()
         announced, started = self._announced, self._started
@@ -92,8 +105,8 @@ class StepSequence:
         process = self._process
         self._runner.end_soon()
         process.work.finish()
-        if self.all_done and self._control_state.finished < self.origin.step:
-            at_ms, steps = process.now_ms(), self.origin.step
+        if self.over and self._control_state.finished < self.origin.trained:
+            at_ms, steps = process.now_ms(), self.origin.trained
             process.send(r.RunFinished(at_ms=at_ms, steps=steps, reason="all steps are done"))
         if self._saved.step != self.origin.step and process.settings.trainer.ranks == 1:
             self._save()
@@ -104,9 +117,13 @@ class StepSequence:
         process, step, now_ms = self._process, self.origin.step, self._process.now_ms()
         found, dropped = self._dataloader.next_batch(step, now_ms)
         process.send(*dropped)
+        if found is None:
+            return
+        if step not in self._resume.again:
+            self._check_trainable(found, now_ms)
         if isinstance(found, SkippedStep):
             self._skip(step, now_ms)
-        elif found is not None:
+        else:
             known = facts(found, StepClock(self._control_state.steps_of, step))
             self._announced = Announced(found, known, now_ms)
             names = tuple(group.group_id for group in found.members())
@@ -115,18 +132,36 @@ class StepSequence:
                 r.BatchReady(at_ms=now_ms, step=step, groups=names, trainable_tokens=tokens)
             )
 
+    def _check_trainable(self, found: Batch | SkippedStep, now_ms: int) -> None:
+        """Report a step without a token to train; raise `NothingToTrain` after too many."""
+        loader = self._dataloader
+        tokens = loader.given_up.with_groups(found.groups if isinstance(found, Batch) else ())
+        begins = self._barren.add(tokens, self.origin.trained)
+        reason = why(tokens.masked, loader.dropped, loader.newest_drop)
+        if begins:
+            detail = f"step {found.step} has nothing to train: {reason}"
+            _log.error("%s", detail)
+            stalled = r.ProgressStalled(at_ms=now_ms, what=LEARNING, detail=detail, since_ms=now_ms)
+            self._process.send(stalled)
+        if self._barren.count >= self._process.settings.trainer.most_barren_steps:
+            raise NothingToTrain(self._barren.count, reason)
+
     def _skip(self, step: int, now_ms: int) -> None:
         """Count a step in which nothing is left to train; the weights stay as they are."""
         if step not in self._resume.again:
             self._process.send(r.StepSkipped(at_ms=now_ms, step=step, reason="no_groups"))
-        self._process.send(*self._reports.nothing_learned(self._dataloader.drop_metrics(), now_ms))
-        self.origin = Origin(step + 1, self.origin.version, self.origin.lineage)
+        metrics = self._dataloader.drop_metrics()
+        self._process.send(*self._reports.nothing_learned(metrics, now_ms))
+        self.origin = replace(self.origin, step=step + 1, skipped=self.origin.skipped + 1)
         self._control_state.steps_of[self.origin.version] = step + 1
 
     def _begin(self, announced: Announced) -> None:
         now_ms = self._process.now_ms()
         waited = {"wait_s": (now_ms - announced.ready_ms) / 1000}
-        known = {**announced.facts, **waited, **self._dataloader.drop_metrics(), **self._evaluated}
+        known = {**announced.facts, **waited}
+        # Of masked tokens some are of the batch, others of groups dropped for it.
+        for name, value in self._dataloader.drop_metrics().items():
+            known[name] = known.get(name, 0.0) + value
         order = StepOrder(
             batch=announced.batch,
             facts=known,
@@ -135,10 +170,11 @@ class StepSequence:
             lineage=self._resume.lineage,
             parent_lineage=self._resume.origin.lineage,
             # A copy: the loop goes on changing the set while the step runs in its thread.
+            trained_before=self.origin.trained,
             consumed=frozenset(self._control_state.consumed),
             started_ms=now_ms,
         )
-        self._started, self._evaluated = None, {}
+        self._started = None
         self._process.enter("training", "training")
         self._process.work.begin(lambda: self._runner.run(order), self._done)
 
@@ -148,7 +184,7 @@ class StepSequence:
         self._dataloader.consumed(order.batch)
         self._control_state.steps_of[order.next_version] = step
         process.activity.add_tokens(order.batch.trained())
-        self.origin = Origin(step, order.next_version, order.lineage)
+        self.origin = Origin(step, order.next_version, order.lineage, self.origin.skipped)
         self._next_version, self._announced = order.next_version + 1, None
         process.status.version = order.next_version
         process.send(*self._reports.report_step(done))

@@ -7,11 +7,11 @@ lines of JSON:
 
     {"format": 1, "step": 4, "version": 5, "lineage": "..", "policy": "..", "tokens": 123}
     {"session": "..", "turn": "..", "offset": 0, "ids": [..], "logprobs": [..], "versions": [..],
-     "advantage": 0.7}
+     "advantage": 0.7, "temperature": 1.0}
 
 `step` counts from 0, `version` is the one that the step makes. Each further line is a run of
 consecutive tokens of a turn's completion, the first at `offset`; `logprobs` are the engine's values
-in float32, `versions` those that sampled the tokens. A token is in one line only.
+in float32 at `temperature`, `versions` those that sampled the tokens. A token is in one line only.
 """
 
 import gzip
@@ -53,6 +53,7 @@ class TrainedRun:
     logprobs: list[float]
     versions: list[int]
     advantage: float
+    temperature: float = 1.0
 
 
 def write_trained(
@@ -112,6 +113,7 @@ def _runs_of(
             "logprobs": batch.logprobs_N[start:end],
             "versions": batch.versions_N[start:end],
             "advantage": float(batch.advantages_N[start]),
+            "temperature": float(batch.temperatures_N[start]),
         }
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 
 from consumers.trajectories.acting.alarms import Alarms
 from consumers.trajectories.acting.placement import Placement
+from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions import deadlines
 from consumers.trajectories.decisions.context import Contexts, Decision
 from consumers.trajectories.decisions.counting import count, not_counted
 from consumers.trajectories.decisions.decide import decide, refuse
 from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.replies import replies
@@ -49,6 +49,7 @@ class Actor:
         outbox: Outbox,
         telemetry: Telemetry,
         metrics: Metrics,
+        request_ends: RequestEnds,
     ) -> None:
         self._partitions = partitions
         self._contexts = contexts
@@ -57,6 +58,7 @@ class Actor:
         self._outbox = outbox
         self._telemetry = telemetry
         self._metrics = metrics
+        self._request_ends = request_ends
         self._alarms = Alarms()
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
@@ -68,15 +70,14 @@ class Actor:
         if isinstance(command, r.CountTokens):
             self._count_tokens(partition, command, received)
             return
-        if not isinstance(command, Command):
-            self._outbox.send_dead_letter(received, "not a command")
+        if not isinstance(command, Command):  # unreadable
             return
         if command.command_id in partition.carried_out:
             return
         # Holds back the committed offset of `requests` until the command's event is read back.
         partition.commands[command.command_id] = received.offset
-        name = session_name(command.session_id)
-        if name in partition.unread or name in self._deferred[partition.number]:
+        name, deferred = session_name(command.session_id), self._deferred[partition.number]
+        if name in partition.unread or name in deferred or partition.too_early(command):
             self._defer(partition, name).append(received)
         else:
             self._decide(partition, received)
@@ -98,6 +99,11 @@ class Actor:
             if name in deferred:
                 self._decide_deferred(partition, name)
 
+    def resume(self, partition: Partition) -> None:
+        """Decide the commands that waited until the ended sessions of the partition were known."""
+        for name in list(self._deferred[partition.number]):
+            self._decide_deferred(partition, name)
+
     def forget(self, number: int) -> None:
         """Drop the deferred commands of a partition; its next owner reads them again."""
         self._deferred.pop(number, None)
@@ -112,7 +118,7 @@ class Actor:
         wanted = replies(received.record, folded)
         if not wanted:
             return
-        with self._telemetry.span("process sessions", received.headers) as span:
+        with self._telemetry.process(received) as span:
             for number, record in wanted:
                 send(number, record, span.headers or received.headers)
 
@@ -147,8 +153,11 @@ class Actor:
         due = deadlines.due_ms(session)
         if due is None:
             return
-        if due <= now and not partition.reading_back(session.session_id):
-            decision = deadlines.overdue(session, self._contexts.now(partition))
+        as_of = partition.may_pass_ms(now)
+        if due <= now and due > as_of:
+            self._request_ends.want()
+        elif due <= now and not partition.reading_back(session.session_id):
+            decision = deadlines.overdue(session, self._contexts.at(partition, as_of))
             self._outbox.carry_out(partition, decision)
         self._alarms.set(partition.number, session.session_id, max(due, now + _LOOK_AGAIN_MS))
 
@@ -160,9 +169,11 @@ class Actor:
         for turn in (folded.turn, *folded.cut):
             if turn is not None and folded.accepted and not turn.running:
                 self._fleet.remove_turn(turn.worker, turn.incarnation)
+                self._placement.trace(turn.started.turn_id, ())
+        if isinstance(event, r.TurnStarted) and folded.accepted:
+            self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
-            partition.emitted.append(trajectory(session, partition.number))
-            partition.end(session)
+            partition.emit(session)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:
             self._fleet.remove_turn(event.worker, event.incarnation)
             self._placement.place(partition, session, "interrupted", received.headers)
@@ -185,13 +196,13 @@ class Actor:
 
     def _decide(self, partition: Partition, received: Received) -> None:
         command: Command = received.record  # type: ignore[assignment]
-        with self._telemetry.span(
-            "process requests", received.headers, session_id=command.session_id
-        ) as span:
+        with self._telemetry.process(received, session_id=command.session_id) as span:
             decision = self._decision(partition, command, received)
             self._outbox.carry_out(partition, decision, span.headers or received.headers)
         if decision.decide_again:
             self._defer(partition, session_name(command.session_id)).appendleft(received)
+        if decision.answer is not None and command.reply is not None:
+            self._outbox.reply(command.reply.partition, decision.answer)
         if not decision.events:  # none will be read back
             partition.commands.pop(command.command_id, None)
         for event in decision.events:
@@ -229,6 +240,8 @@ class Actor:
     def _decide_deferred(self, partition: Partition, name: str) -> None:
         commands = self._deferred[partition.number][name]
         while commands and name not in partition.unread:
+            if partition.too_early(commands[0].record):  # type: ignore[arg-type]
+                return
             self._decide(partition, commands.popleft())
         if not commands:
             del self._deferred[partition.number][name]

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.acting.takeover import Takeover
 from consumers.trajectories.bus.connections import Connections
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions.context import Contexts
+from consumers.trajectories.sessions.ended import EndedRead
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from infra.kafka.client import BEGINNING, Received
 from schemas.records import PartitionClaimed
@@ -38,6 +40,7 @@ class Ownership:
         connections: Connections,
         outbox: Outbox,
         actor: Actor,
+        request_ends: RequestEnds,
     ) -> None:
         self._manager = manager
         self._partitions = partitions
@@ -47,6 +50,7 @@ class Ownership:
         self._inbox = connections.inbox
         self._outbox = outbox
         self._actor = actor
+        self._request_ends = request_ends
         self._assignments = 0
         self._takeovers: dict[int, Takeover] = {}
         self._leaving = False
@@ -75,12 +79,11 @@ class Ownership:
             # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
-        starts = {
-            number: progress.rebuild if progress.rebuild >= 0 else BEGINNING
-            for number, (_, progress) in partitions.items()
-        }
-        # What the inbox holds before `_begin_reading` was read for an earlier assignment.
-        self._readers.add_sessions(starts, lambda: self._inbox.post(partial(_begin_reading, begun)))
+        self._read_sessions([one for one in begun if one.partition.progress.known])
+        self._readers.read_ended(
+            list(partitions),
+            lambda found: self._inbox.post(partial(self._ended_read, begun, found)),
+        )
 
     def revoked(self, numbers: list[int], done: threading.Event) -> None:
         """Give up partitions, then set `done`, for which the group's callback waits.
@@ -117,6 +120,31 @@ class Ownership:
         else:
             self._actor.handle_event(partition, received, folded)
 
+    def _read_sessions(self, takeovers: list[Takeover]) -> None:
+        starts = {
+            one.partition.number: one.partition.progress.rebuild
+            if one.partition.progress.known
+            else BEGINNING
+            for one in takeovers
+        }
+        # What the inbox holds before `_begin_reading` was read for an earlier assignment.
+        self._readers.add_sessions(
+            starts, lambda: self._inbox.post(partial(_begin_reading, takeovers))
+        )
+
+    def _ended_read(self, takeovers: list[Takeover], found: Mapping[int, EndedRead]) -> None:
+        """Take over what former owners ended, and do what waited for it."""
+        there = [
+            one for one in takeovers if self._partitions.get(one.partition.number) is one.partition
+        ]
+        for takeover in there:
+            takeover.partition.ended.load(found.get(takeover.partition.number, EndedRead()))
+            self._actor.resume(takeover.partition)
+        # Without a progress only these ends show which trajectories are there already.
+        lost = [one for one in there if not one.partition.progress.known]
+        if lost:
+            self._read_sessions(lost)
+
     def _revoked(self, numbers: list[int]) -> None:
         """Wait in the thread of `requests`: Kafka gives the partitions away when this returns."""
         if self._leaving:
@@ -148,14 +176,12 @@ class Ownership:
             self._begin_to_act(partition, self._takeovers.pop(partition.number))
 
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
-        # The order matters: replies that may be missing, then turns, then commands behind them.
         # Commands before this end may have been carried out by former owners.
-        self._readers.ask_for_end(
-            partition.number,
-            lambda end: self._inbox.post(partial(_set_read_again_to, partition, end)),
-        )
-        for received, folded in takeover.unanswered:
-            self._actor.repeat_replies(received, folded)
+        self._request_ends.want()
+        # The order matters: replies that may be missing, then turns, then commands behind them.
+        for events in takeover.unanswered.values():
+            for received, folded in events:
+                self._actor.repeat_replies(received, folded)
         self._actor.reconcile(partition)
         for received in takeover.commands:
             self._actor.handle_command(partition, received)
@@ -173,7 +199,3 @@ class Ownership:
 def _begin_reading(takeovers: list[Takeover]) -> None:
     for takeover in takeovers:
         takeover.reading = True
-
-
-def _set_read_again_to(partition: Partition, offset: int) -> None:
-    partition.read_again_to = offset

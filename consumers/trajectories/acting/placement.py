@@ -33,8 +33,17 @@ class Placement:
         """Time until which a worker that left its role may hand back turns, by worker."""
         self._waiting: dict[tuple[int, str], None] = {}
         """Partition and id of sessions with a turn that no worker could take, oldest first."""
+        self._traced: dict[str, Headers] = {}
+        """Headers that name the trace of a running turn, by its id; none for most turns."""
         self._arrivals_tried = 0
         """Value of `RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
+
+    def trace(self, turn_id: str, headers: Headers) -> None:
+        """Keep the trace of a turn for its later dispatches; no `headers`: drop it."""
+        if headers:
+            self._traced[turn_id] = headers
+        else:
+            self._traced.pop(turn_id, None)
 
     def add_waiting(self, partition: Partition, session_id: str) -> None:
         """Keep a session with a turn that no worker can take now."""
@@ -59,7 +68,8 @@ class Placement:
         """Dispatch the turn behind its last accepted token, or keep it if no worker can take it."""
         decision = dispatch.again(session, turn, reason, self._contexts.now(partition))
         if decision.events:
-            self._outbox.carry_out(partition, decision, headers)
+            traced = headers or self._traced.get(turn.started.turn_id, ())
+            self._outbox.carry_out(partition, decision, traced)
         else:
             self.add_waiting(partition, session.session_id)
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
 from infra.kafka.client import Received
@@ -17,8 +16,8 @@ class Takeover:
     """True once events arrive for this assignment. Events before that were on their way for an
     earlier one and must not be applied again."""
     commands: list[Received] = field(default_factory=list)
-    unanswered: list[tuple[Received, Folded]] = field(default_factory=list)
-    """Accepted events whose replies the former owner may not have sent."""
+    unanswered: dict[str, list[tuple[Received, Folded]]] = field(default_factory=dict)
+    """Accepted events whose replies the former owner may not have sent, by session id."""
 
     def note_event(self, received: Received, folded: Folded) -> None:
         """Note an event of a former owner that the partition has just applied."""
@@ -26,8 +25,13 @@ class Takeover:
         # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
         if folded.accepted and not covered:
-            self.unanswered.append((received, folded))
+            name: str = getattr(received.record, "session_id", "")
+            self.unanswered.setdefault(name, []).append((received, folded))
         if session is not None and session.finalized_at_ms is not None and folded.accepted:
-            if not covered:
-                partition.emitted.append(trajectory(session, partition.number))
-            partition.end(session)
+            if not partition.progress.known and partition.has_ended(session.session_id):
+                covered = True  # by a progress that the consumer group has lost
+                self.unanswered.pop(session.session_id, None)
+            if covered:
+                partition.end(session)
+            else:
+                partition.emit(session)

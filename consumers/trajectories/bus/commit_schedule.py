@@ -69,6 +69,6 @@ class CommitSchedule:
         partitions, self._in_flight = self._in_flight or {}, None
         if not committed:
             return  # all of it is in the next job again
-        for number, trajectories in job.trajectories.items():
-            self._trajectories.inc(len(trajectories))
-            partitions[number].committed(len(trajectories), job.offsets[number])
+        for number, emissions in job.emissions.items():
+            self._trajectories.inc(len(emissions))
+            partitions[number].committed(len(emissions), job.offsets[number])

@@ -1,4 +1,5 @@
-"""The committer: writes trajectories and the offsets that cover them in one transaction.
+"""The committer: writes trajectories, their sessions' ends and the offsets that cover them in one
+transaction.
 
 It has a thread of its own and does one job at a time. It opens a transaction only when everything
 in it is ready, because readers of `trajectories` wait at an open one.
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from consumers.trajectories.sessions.partition import PartitionProgress
+from consumers.trajectories.sessions.partition import Emission, PartitionProgress
 from infra.errors import KafkaUnavailable, TransactionFailed
+from infra.kafka.outage import WITHOUT_LIMIT, Stopping, never
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
-from schemas.records import Trajectory
-from schemas.topics import REQUESTS, TRAJECTORIES
+from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 
 _log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
@@ -33,7 +34,7 @@ OnEnd = Callable[[bool], None]
 class Job:
     """Content of one transaction."""
 
-    trajectories: Mapping[int, Sequence[Trajectory]]
+    emissions: Mapping[int, Sequence[Emission]]
     """By partition of `sessions`."""
     offsets: Mapping[int, tuple[int, PartitionProgress]]
     """Next offset of `requests` and the metadata committed with it, by partition."""
@@ -51,16 +52,20 @@ class Committer:
         producer: Producer,
         requests: ReaderThread,
         group: str,
+        stopping: Stopping = never,
     ) -> None:
+        """Wait until transactions can begin. Raises what `TransactionalProducer` raises."""
         self._kafka = kafka
         self._id = f"trajectories-{member}"
         self._plain = producer
         self._requests = requests
-        self._lookup = Reader(kafka, f"{self._id}-lookup", group=group)
+        self._closing = threading.Event()
+        self._lookup = Reader(
+            kafka, f"{self._id}-lookup", group=group, stopping=self._closing.is_set
+        )
         """Reads committed offsets without joining: the reader of `requests` may be rebalancing."""
         self._jobs: SimpleQueue[tuple[Job, OnEnd] | None] = SimpleQueue()
-        self._producer = TransactionalProducer(kafka, self._id)
-        self._closing = threading.Event()
+        self._producer = TransactionalProducer(kafka, self._id, stopping)
         self.idle = threading.Event()
         self.idle.set()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -87,6 +92,11 @@ class Committer:
             job, on_end = item
             try:
                 committed = self._commit(job)
+            except KafkaUnavailable as error:
+                if not self._closing.is_set():
+                    raise
+                _log.warning("ended before Kafka answered, so its state is open: %s", error)
+                return
             finally:
                 self.idle.set()  # the main thread may wait for it in a rebalance
             on_end(committed)
@@ -112,9 +122,12 @@ class Committer:
         return True
 
     def _send(self, job: Job) -> None:
-        for trajectories in job.trajectories.values():
-            for trajectory in trajectories:
+        for number, emissions in job.emissions.items():
+            for trajectory, ended in emissions:
                 self._producer.send(TRAJECTORIES.name, trajectory, key=trajectory.group_id)
+                self._producer.send(
+                    ENDED_SESSIONS.name, ended, key=ended.session_id, partition=number
+                )
 
     def _await_settled(self, number: int) -> None:
         deadline = time.monotonic() + _SETTLE_TIMEOUT_S
@@ -126,20 +139,14 @@ class Committer:
     def _recover(self, job: Job) -> bool:
         """Return True if the failed transaction was committed after all.
 
-        A new producer of the same id ends the old transaction, so that the answer is final. Asks
-        again until Kafka answers: a wrong guess would lose trajectories or commit them twice.
+        A new producer of the same id ends the old transaction, so that the answer is final. Waits
+        until Kafka answers: a wrong guess would lose trajectories or commit them twice.
         """
         self._producer.abandon()
         wanted = [(REQUESTS.name, partition) for partition in job.offsets]
-        while True:
-            try:
-                self._producer = TransactionalProducer(self._kafka, self._id)
-                found = self._lookup.committed(wanted)
-                break
-            except (TransactionFailed, KafkaUnavailable) as error:
-                if self._closing.is_set():
-                    raise
-                _log.warning("cannot find out yet if the transaction was committed: %s", error)
+        closing = self._closing.is_set
+        self._producer = TransactionalProducer(self._kafka, self._id, closing, WITHOUT_LIMIT)
+        found = self._lookup.committed(wanted, WITHOUT_LIMIT)
         # Each commit has a progress of its own, so equal progress proves that this one took effect.
         return all(
             PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress

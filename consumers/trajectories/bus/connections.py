@@ -7,7 +7,9 @@ from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.bus.readers import Readers
 from consumers.trajectories.settings import ManagerSettings
-from infra.kafka.producer import Producer
+from infra.kafka.outage import Stopping
+from infra.kafka.producer import Producer, TraceSend
+from infra.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,26 @@ class Connections:
     committer: Committer
 
 
-def connect(settings: ManagerSettings, name: str) -> Connections:
-    """Return the connections of the manager `name`. No reader polls yet."""
+def connect(
+    settings: ManagerSettings,
+    name: str,
+    static: str | None,
+    metrics: Metrics,
+    stopping: Stopping,
+    trace: TraceSend | None = None,
+) -> Connections:
+    """Return the connections of the manager `name`. No reader polls yet.
+
+    `static` is the part of its name that outlives a restart, or None if no part does. Waits until
+    its transactions can begin. Raises what `TransactionalProducer` raises.
+    """
     kafka, group = settings.kafka, settings.manager.group
     inbox, echoes = ManagerInbox(), Echoes()
-    readers = Readers(kafka, name, group, inbox, echoes)
-    producer = Producer(kafka, name)
-    committer = Committer(kafka, settings.manager.slot, producer, readers.requests, group)
+    member = settings.manager.slot
+    instance = f"manager-{static}" if static else None
+    readers = Readers(kafka, name, group, inbox, echoes, metrics, instance, stopping)
+    producer = Producer(kafka, name, trace=trace)
+    committer = Committer(kafka, member, producer, readers.requests, group, stopping)
     return Connections(inbox, echoes, readers, producer, committer)
 
 

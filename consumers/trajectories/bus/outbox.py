@@ -8,11 +8,13 @@ from consumers.trajectories.decisions.context import Decision
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.sessions.partition import Partition
 from infra.errors import DeliveryFailed
-from infra.kafka.client import Headers, Received, dead_letter_headers
+from infra.kafka.client import Headers, Received
+from infra.kafka.dead_letters import send_letter
 from infra.kafka.producer import Producer
+from infra.kafka.unreadable import Letter
 from schemas.codec import encode
-from schemas.records import GenerateTurn, PartitionClaimed, Record
-from schemas.topics import PROMPTS, REPLIES, SESSIONS
+from schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
+from schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
 
 
 class Outbox:
@@ -59,6 +61,10 @@ class Outbox:
                 on_delivery=appended if last else None,
             )
 
+    def announce(self, started: ManagerStarted) -> None:
+        """Send the announcement of this manager."""
+        self._producer.send(FLEET.name, started, key=fleet_key(started))
+
     def claim(self, claim: PartitionClaimed) -> None:
         """Append a claim of a partition."""
         self._producer.send(SESSIONS.name, claim, partition=claim.partition)
@@ -81,14 +87,11 @@ class Outbox:
 
     def send_dead_letter(self, received: Received, error: str) -> None:
         """Send a command that cannot be decided to its dead-letter topic."""
-        place = received.topic, received.partition, received.offset
-        self._producer.send_bytes(
-            f"{received.topic}.dlq",
+        place, value = (
+            (received.topic, received.partition, received.offset),
             encode(received.record),
-            received.key,
-            received.partition,
-            dead_letter_headers(*place, error),
         )
+        send_letter(self._producer, Letter(*place, received.key, value, error))
 
     def _send_replies(self, replies: Sequence[Addressed]) -> None:
         for partition, reply, headers in replies:

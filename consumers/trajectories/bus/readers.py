@@ -1,24 +1,42 @@
-"""The manager's three reader threads: `fleet` with `control`, `requests`, and `sessions`.
+"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`; one for each
+takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
 partitions of `sessions`.
 """
 
-from collections.abc import Callable, Mapping
-from queue import SimpleQueue
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
 from consumers.trajectories.bus.echoes import Echoes
+from consumers.trajectories.bus.ended_reader import EndedReader, Found
 from consumers.trajectories.bus.inbox import ManagerInbox
+from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.kafka.client import BEGINNING
+from infra.kafka.dead_letters import DeadLetters
+from infra.kafka.outage import WITHOUT_LIMIT, Outage, Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import Deliver, ReaderThread
+from infra.kafka.start.group import membership
 from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS
+from infra.telemetry.metrics import Metrics
+from schemas.codec import UndecodableRecord, decode
+from schemas.records import CountTokens, Record
+from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
 
-_CATCH_UP_TIMEOUT_S = 60
+_log = logging.getLogger(__name__)
+
+
+def decode_command(value: bytes) -> Record:
+    """Return the command that `value` encodes. Raises `UndecodableRecord`."""
+    record = decode(value)
+    if not isinstance(record, Command | CountTokens):
+        raise UndecodableRecord(f"{type(record).__name__} is not a command")
+    return record
 
 
 class Readers:
@@ -34,34 +52,52 @@ class Readers:
         group: str,
         inbox: ManagerInbox,
         echoes: Echoes,
+        metrics: Metrics,
+        instance: str | None,
+        stopping: Stopping,
     ) -> None:
         self._letters = Producer(kafka, f"{manager}-dead-letters")
+        self._dead = DeadLetters(kafka, self._letters, stopping)
+        bury = self._dead.bury
 
         def thread(name: str, deliver: Deliver, **options: Any) -> ReaderThread:
-            reader = Reader(kafka, f"{manager}-{name}", dead_letters=self._letters, **options)
+            own = f"{manager}-{name}"
+            reader = Reader(kafka, own, folds=True, stopping=stopping, **options)
+            metrics.watch(reader)
             return ReaderThread(f"{name} reader", reader, deliver, inbox.fail)
 
         # The main thread waits until the fleet is read before it empties the inbox: no limit.
         self._fleet = thread("fleet", inbox.post)
         self.requests = thread(
-            "requests", inbox.put, group=group, **{"group.remote.assignor": "uniform"}
+            "requests",
+            inbox.put,
+            group=group,
+            bury=bury,
+            decode=decode_command,
+            **membership(kafka, group, REQUESTS, instance, stopping),
         )
-        self._sessions = thread("sessions", inbox.put, decode=echoes.decode)
+        self._sessions = thread("sessions", inbox.put, bury=bury, decode=echoes.decode)
+        self._ended = EndedReader(kafka, bury, inbox.fail)
+        self._kafka = kafka
+        self._stopping = stopping
+        self._group = kafka.topic_prefix + group
         self._echoes = echoes
-        self._ends_wanted: SimpleQueue[tuple[int, Callable[[int], None]]] = SimpleQueue()
+        self._bounds = BoundsReader(kafka, inbox.fail)
 
     def read_fleet_to_end(self) -> None:
         """Read `fleet` to its end, before anything can be decided: it holds policies and workers.
 
-        Blocks for 60 s at most. Raises `TimeoutError`.
+        Blocks until Kafka answers, then for `kafka.wait_s` at most. Raises `KafkaUnavailable`, also
+        once `stopping`, and the error of the thread that reads.
         """
         self._fleet.start()
         topics = [(FLEET.name, 0), (CONTROL.name, 0)]
-        ends = self._fleet.ask(lambda reader: reader.ends(topics))
+        ends = self._fleet.ask(lambda reader: reader.ends(topics), WITHOUT_LIMIT)
         # `control` from now on: who serves at this moment is known from heartbeats on `fleet`.
         starts = {(FLEET.name, 0): BEGINNING, (CONTROL.name, 0): ends[CONTROL.name, 0]}
         self._fleet.call(lambda reader: reader.assign(starts))
-        self._fleet.await_position((FLEET.name, 0), ends[FLEET.name, 0], _CATCH_UP_TIMEOUT_S)
+        outage = Outage(self._kafka, self._stopping)
+        self._fleet.await_position((FLEET.name, 0), ends[FLEET.name, 0], outage)
 
     def join_group(
         self,
@@ -75,7 +111,13 @@ class Readers:
         """
 
         def with_progress(partitions: list[tuple[str, int]]) -> None:
-            found = self.requests.reader.committed(partitions)
+            self._dead.look_anew(
+                (topic.name, number)
+                for _, number in partitions
+                for topic in (REQUESTS, SESSIONS, ENDED_SESSIONS)
+            )
+            found = self.requests.reader.committed(partitions, WITHOUT_LIMIT)
+            self._warn_of_lost(number for (_, number), (offset, _) in found.items() if offset < 0)
             assigned(
                 {
                     number: (max(offset, 0), PartitionProgress.decode(metadata))
@@ -89,6 +131,10 @@ class Readers:
         self.requests.call(lambda reader: reader.subscribe([REQUESTS.name], with_progress, numbers))
         self.requests.start()
         self._sessions.start()
+
+    def read_ended(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
+        """Call `found` with what former owners of these partitions ended."""
+        self._ended.read(numbers, found)
 
     def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
         """Also read these partitions of `sessions`. `added` is called before their first record."""
@@ -106,23 +152,29 @@ class Readers:
         gone = [(SESSIONS.name, number) for number in numbers]
         self._sessions.call(lambda reader: reader.remove(gone))
 
-    def ask_for_end(self, number: int, answer: Callable[[int], None]) -> None:
-        """Call `answer` with the end offset of this partition of `requests`."""
-        self._ends_wanted.put((number, answer))
-        self.requests.call(self._look_for_ends)
+    def ask_for_bounds(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
+        """Call `answer` with start and end of these partitions of `requests`, as far as known."""
+        self._bounds.ask(numbers, answer)
 
     def close(self) -> None:
         """Leave the consumer group and end the threads."""
-        for reader in (self.requests, self._sessions, self._fleet):
+        for reader in (self.requests, self._sessions, self._fleet, self._ended, self._bounds):
             reader.close()
         self._letters.close()
 
-    def _look_for_ends(self, reader: Reader) -> None:
-        """Answer all waiting questions with one request to Kafka."""
-        wanted: dict[tuple[str, int], Callable[[int], None]] = {}
-        while not self._ends_wanted.empty():
-            number, answer = self._ends_wanted.get()
-            wanted[REQUESTS.name, number] = answer
-        if wanted:
-            for place, offset in reader.ends(wanted).items():
-                wanted[place](offset)
+    def _warn_of_lost(self, without_offset: Iterable[int]) -> None:
+        """Log for which partitions the consumer group has no offset although they hold events."""
+        places = [(SESSIONS.name, number) for number in without_offset]
+        ends = self.requests.reader.ends(places, WITHOUT_LIMIT) if places else {}
+        held = {number: end for (_, number), end in ends.items() if end > 0}
+        if held:
+            _log.warning(
+                "Kafka consumer group %s has no offset of %s (deleted, or older than the cluster's "
+                "offsets.retention.minutes): all events of these partitions of %s are folded "
+                "again (partition: end): %s; trajectories of sessions on %s are not repeated",
+                self._group,
+                REQUESTS.name,
+                SESSIONS.name,
+                held,
+                ENDED_SESSIONS.name,
+            )

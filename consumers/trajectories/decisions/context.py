@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.partition import Partition
 from infra.clock import now_ms
-from schemas.records import PolicyWeights, Record
+from schemas.records import CommandAnswered, PolicyWeights, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Context:
     """A turn without output for this long is dispatched to another worker."""
     used: Callable[[str], bool] = lambda session_id: False
     """Returns True for a session id that was opened before."""
+    ended: EndedSessions = field(default_factory=EndedSessions)
     owner_since_ms: int = 0
     """Time of this manager's claim. Gateways may lack answers that the log had before it."""
 
@@ -39,14 +41,19 @@ class Contexts:
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
+        return self.at(partition, self.clock())
+
+    def at(self, partition: Partition, now_ms: int) -> Context:
+        """Return the context of a decision as of this time."""
         return Context(
             self.fleet,
             self.renderer,
             partition.number,
             partition.epoch,
-            self.clock(),
+            now_ms,
             self.no_progress_ms,
             partition.used,
+            partition.ended,
             partition.owner_since_ms,
         )
 
@@ -57,6 +64,8 @@ class Decision:
 
     events: list[Record] = field(default_factory=list)
     prompts: list[tuple[int, Record]] = field(default_factory=list)
+    answer: CommandAnswered | None = None
+    """Answer to a repeated command: what it asks for is on the log already."""
     decide_again: bool = False
     """The command is to be decided again once these events were read back."""
 

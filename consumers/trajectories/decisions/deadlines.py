@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from consumers.trajectories.decisions import decide, dispatch
 from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.decisions.endings import ending_left_open
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 
@@ -67,13 +68,15 @@ def _overdue_session(session: Session, context: Context) -> Decision:
     idle = not session.running and session.last_activity_ms + opened.max_idle_ms <= now
     if not (too_old or idle):
         return Decision()
+    status, cause, limit = ending_left_open(session)
     event = r.SessionClosed(
         session_id=session.session_id,
         epoch=context.epoch,
         at_ms=now,
-        status="timeout",
+        status=status,
         reason="too old" if too_old else "idle",
-        cause="environment",
+        cause=cause,
+        limit=limit,
         await_reward_until_ms=now,
     )
     return decide.close(session, event, context)

@@ -1,18 +1,23 @@
 """Decisions of commands: the events to append and the prompts to send. Pure.
 
-Each command leads to at least one event, `CommandRefused` among them, unless it was carried out
-before. `Actor` makes sure that the session holds the events of all earlier commands.
+Each command leads to at least one event, `CommandRefused` among them, with two exceptions: what was
+carried out before, for this command or for one that it repeats, and a `CancelTurn` that comes too
+late or from a gateway whose client a retry replaced. `Actor` makes sure that the session holds the
+events of all earlier commands.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from consumers.trajectories.decisions import dispatch
+from consumers.trajectories.decisions import dispatch, repeats
+from consumers.trajectories.decisions.cancelling import cancel
 from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.decisions.endings import ending
 from consumers.trajectories.decisions.retries import KeyReused, meant_turn
 from consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
 from consumers.trajectories.sessions.addressing import Command
-from consumers.trajectories.sessions.fold import judgement
+from consumers.trajectories.sessions.calls import asked_hash
+from consumers.trajectories.sessions.fold import FOLD_VERSION, PROMPT_TOO_LONG, judgement
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 from schemas.identity import named_session_id
@@ -28,6 +33,9 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         return Decision()
     if command.expires_at_ms <= context.now_ms:
         return Decision([refuse(command, context, 504, "expired", "the command waited too long")])
+    changed = repeats.changed_by(session, command, context)
+    if changed is not None:
+        return Decision(answer=repeats.answer(changed, command))
     terms = command.terms if isinstance(command, r.RequestTurn) else None
     if terms is not None and (session is None or session.closed):
         return _begin(command, terms, context)
@@ -44,7 +52,7 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         case r.RequestTurn():
             return _request(session, command, context)
         case r.CancelTurn():
-            return _cancel(session, command, context)
+            return cancel(session, command, context)
         case r.AssignReward():
             return _assign_reward(session, command, context)
         case r.CloseSession():
@@ -54,6 +62,9 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
 def _refusal(
     session: Session | None, command: Command, context: Context
 ) -> r.CommandRefused | None:
+    if session is not None and (key := repeats.reused_key(session, command)) is not None:
+        detail = f"another call has the idempotency key {key!r}"
+        return refuse(command, context, 422, "idempotency_key_reused", detail)
     if isinstance(command, r.OpenSession):
         if session is not None or context.used(command.session_id):
             return refuse(command, context, 409, "session_exists", "session ids are never reused")
@@ -132,6 +143,7 @@ def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decisio
         tokenizer_hash=context.fleet.policies[terms.policy].tokenizer_hash,
         max_age_ms=terms.max_age_ms,
         max_idle_ms=terms.max_idle_ms,
+        fold_version=FOLD_VERSION,
     )
     return Decision([event], decide_again=True)
 
@@ -162,6 +174,8 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         tokenizer_hash=policy.tokenizer_hash,
         max_age_ms=command.max_age_ms,
         max_idle_ms=command.max_idle_ms,
+        fold_version=FOLD_VERSION,
+        idempotency_key=command.idempotency_key,
     )
     return Decision([event])
 
@@ -185,7 +199,7 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
             f"the prompt has {started.prompt_length} tokens, "
             f"the context holds {policy.max_context} with the answer"
         )
-        return Decision([refuse(command, context, 400, "prompt_too_long", detail)])
+        return Decision([refuse(command, context, 400, PROMPT_TOO_LONG, detail)])
     if (size := record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
         detail = f"the turn takes {size} bytes on the log, which is too many"
         return Decision([refuse(command, context, 413, "request_too_large", detail)])
@@ -205,29 +219,6 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
     )
 
 
-def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
-    turn = session.running.get(command.turn_id)
-    if turn is None or _wanted_by_another_gateway(turn, command):
-        return Decision()
-    event = r.TurnCancelled(
-        session_id=command.session_id,
-        epoch=context.epoch,
-        at_ms=context.now_ms,
-        command_id=command.command_id,
-        turn_id=command.turn_id,
-        reason=command.reason,
-    )
-    return Decision([event], dispatch.stop(session, [turn], command.reason, context))
-
-
-def _wanted_by_another_gateway(turn: Turn, command: r.CancelTurn) -> bool:
-    """Return True if a retry joined the turn later, through another gateway than this one.
-
-    The latest gateway decides for all, since its client is as a rule that of the earlier ones.
-    """
-    return command.reply is not None and command.reply not in turn.waiting[-1:]
-
-
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
     known = session.rewards.get(judgement(command.reward))
     revision = 0 if known is None else known.revision + 1
@@ -239,6 +230,7 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
         reply=command.reply,
         reward=replace(command.reward, revision=revision),
         final=command.final,
+        idempotency_key=command.idempotency_key,
     )
     decision = Decision([event])
     if session.closed and command.final:
@@ -247,16 +239,20 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
 
 
 def _close(session: Session, command: r.CloseSession, context: Context) -> Decision:
+    status, cause, limit = ending(session, command)
     event = r.SessionClosed(
         session_id=command.session_id,
         epoch=context.epoch,
         at_ms=context.now_ms,
         command_id=command.command_id,
         reply=command.reply,
-        status=command.status,
+        status=status,
         reason=command.reason,
-        cause=command.cause,
+        cause=cause,
+        limit=limit,
         await_reward_until_ms=context.now_ms + command.await_reward_ms,
+        idempotency_key=command.idempotency_key,
+        call_hash=asked_hash(command),
     )
     return close(session, event, context)
 

@@ -6,7 +6,12 @@ import orjson
 import xxhash
 
 from consumers.trajectories.decisions.context import Context
-from consumers.trajectories.decisions.exactness import effective_sampling, inexact_reason
+from consumers.trajectories.decisions.exactness import (
+    TRUNCATIONS,
+    effective_sampling,
+    inexact_reason,
+    logprob_temperature,
+)
 from consumers.trajectories.matching.chat import match
 from consumers.trajectories.matching.match import Match
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
@@ -63,7 +68,7 @@ def _event(
     found: Match,
     sampling: r.Sampling,
 ) -> r.TurnStarted:
-    inexact = inexact_reason(sampling, command.tool_choice)
+    inexact = inexact_reason(sampling)
     return r.TurnStarted(
         session_id=command.session_id,
         epoch=context.epoch,
@@ -88,7 +93,11 @@ def _event(
         sampling_effective=sampling,
         behavior_exact=not inexact,
         inexact_reason=inexact,
-        train_inexact=policy.train_inexact,
+        train_inexact=policy.train_inexact or (policy.train_truncated and inexact in TRUNCATIONS),
+        logprob_temperature=logprob_temperature(sampling),
+        train_undelivered=policy.train_undelivered,
+        siblings=policy.siblings,
+        max_context=policy.max_context,
         policy=policy.policy,
         module=command.module,
         previous_turn=command.previous_turn,

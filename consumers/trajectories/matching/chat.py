@@ -4,7 +4,8 @@ Four rules, the strongest first:
 
 - `extend`: the messages of a sampled turn plus new ones. The renderer's bridge appends the new ones
   to the exact ids that were sampled. The usual case; its cost grows with the history only by
-  hashing it.
+  hashing it. Among the new ones may be answers that the policy did not sample (`foreign_answer`);
+  without new ones the policy answers once more behind its own answer (`answer_last`).
 - `same`: the messages of an earlier turn, which render to the same tokens; another sample.
 - `render`: the whole history is rendered anew and forks where its tokens leave the tree.
 - `root`: the tree does not even share the first message.
@@ -50,9 +51,10 @@ def match(
     walk = _walk(session, messages, shape, strictness)
     offered = orjson.loads(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
-    if walk.turns and walk.length < len(messages):
+    if walk.turns:
         turn, ambiguous = _choose(session, walk, messages, named)
-        extended = _extend(session.tree, turn, messages[walk.length :], offered, renderer)
+        new = [orjson.loads(message) for message in messages[walk.length :]]
+        extended = _extend(session.tree, turn, new, offered, renderer)
         if extended is not None:
             parent, end, suffix, prompt = extended
             return Match(
@@ -60,11 +62,11 @@ def match(
                 parent,
                 end,
                 suffix,
-                _origin(messages[walk.length]),
+                "tool" if new and new[0].get("role") == "tool" else "prompt",
                 prompt,
                 walk.history_key,
                 tuple(messages[walk.length :]),
-                "" if suffix else SAME_PROMPT,
+                _detail(new) if suffix else SAME_PROMPT,
                 ambiguous=ambiguous,
                 parent_turn=turn.started.turn_id,
             )
@@ -107,7 +109,7 @@ def _turns_of_calls(message: Mapping[str, Any]) -> set[str | None]:
 def _extend(
     tree: Tree,
     turn: Turn,
-    new_messages: Sequence[bytes],
+    new_messages: Messages,
     tools: Messages | None,
     renderer: PromptRenderer,
 ) -> tuple[int, int, bytes, bytes] | None:
@@ -119,7 +121,7 @@ def _extend(
     tail = renderer.tail(bytes(prompt_node.ids))
     if len(tail) == len(prompt_node.ids):
         tail = renderer.tail(tree.path(prompt_node.node_id, prompt_node.length))
-    suffix = renderer.bridge(tail, completion, [orjson.loads(m) for m in new_messages], tools)
+    suffix = renderer.bridge(tail, completion, new_messages, tools)
     if suffix is None:
         return None
     prompt = tree.path(node.node_id, node.length) + suffix
@@ -127,6 +129,13 @@ def _extend(
     if same is not None:
         return same.node_id, same.length, b"", prompt
     return node.node_id, node.length, suffix, prompt
+
+
+def _detail(new_messages: Messages) -> str:
+    if not new_messages:
+        return "answer_last"
+    foreign = any(message.get("role") == "assistant" for message in new_messages)
+    return "foreign_answer" if foreign else ""
 
 
 def _render(
@@ -141,11 +150,11 @@ def _render(
     node, end, depth = session.tree.longest_common_prefix(prompt)
     shared = prompt[: depth * TOKEN_BYTES]
     rule = "render"
-    # Without a whole message in common, the shared tokens are only the template's beginning.
-    if not _ends_a_message(shared, renderer.stop_token_ids):
-        rule, node, end, depth = "root", ROOT, 0, 0
-    elif shared == prompt and asked_before(session, walk.history_key):
+    if shared == prompt and asked_before(session, walk.history_key):
         rule, detail = "same", SAME_PROMPT
+    # Without a whole message in common, the shared tokens are only the template's beginning.
+    elif not _ends_a_message(shared, renderer.stop_token_ids):
+        rule, node, end, depth = "root", ROOT, 0, 0
     return Match(
         rule,
         node,

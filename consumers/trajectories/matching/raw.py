@@ -2,9 +2,9 @@
 
 A text that begins with the whole of an earlier turn, prompt and answer, continues that turn's exact
 ids, and only its new end is tokenised. A stop string that ended the turn is part of these ids but
-not of the answer, so the text must repeat it there. Any other text is tokenised whole and forks
-where its tokens leave the tree, like ids that the agent gives; if they do not leave it, the turn is
-another sample.
+not of the answer, so the text must repeat it there. Ids that begin with all of an earlier turn
+continue it where they leave the tree. Everything else (text is tokenised whole) forks there; if its
+tokens do not leave the tree, the turn is another sample.
 """
 
 from dataclasses import replace
@@ -16,8 +16,8 @@ from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_befo
 from consumers.trajectories.matching.prompt_renderer import TextEncoder
 from consumers.trajectories.sessions.message_keys import chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import ROOT
-from schemas.tokens import TOKEN_BYTES, pack
+from consumers.trajectories.sessions.tree import ROOT, Node
+from schemas.tokens import TOKEN_BYTES, pack, unpack
 
 _INT32 = range(2**31)
 
@@ -36,10 +36,15 @@ def match_raw(
         extended = _extended(session, text, policy, key, encoder)
         if extended is not None:
             return extended
-    prompt = encoder.encode(text) if isinstance(text, str) else _given_ids(asked)
+        return _forked(session, _not_empty(encoder.encode(text)), message, key)
+    found = _forked(session, _not_empty(_given_ids(asked)), message, key)
+    return _named(session, found, policy, encoder.stop_token_ids)
+
+
+def _not_empty(prompt: bytes) -> bytes:
     if not prompt:
         raise ValueError("the prompt is empty")
-    return _forked(session, prompt, message, key)
+    return prompt
 
 
 def _extended(
@@ -117,6 +122,39 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
     if not isinstance(ids, list) or not all(type(one) is int and one in _INT32 for one in ids):
         raise ValueError("a plain prompt must be text or token ids")
     return pack(ids)
+
+
+def _named(session: Session, found: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
+    """Return the match as the extension of the turn that the ids begin with, if there is one."""
+    place, end = found.parent_node, found.parent_end
+    while place != ROOT and session.tree.nodes[place].origin != "policy":
+        place, end = session.tree.nodes[place].parent, session.tree.nodes[place].parent_end
+    if place == ROOT:
+        return found
+    node = session.tree.nodes[place]
+    same = [one for one in _samples(session, node) if one.started.policy == policy]
+    begun = end >= _end_of_text(bytes(node.ids), stop_token_ids)
+    if not begun or node.turn_id not in [one.started.turn_id for one in same]:
+        return found
+    known = len(session.tree.path(place, end))
+    new = {"ids": unpack(found.prompt_ids[known:]), "role": "raw"}
+    return replace(
+        found,
+        rule="extend",
+        detail=found.detail if found.rule == "same" else "",
+        new_messages=(orjson.dumps(new),),
+        parent_turn=node.turn_id,
+        ambiguous=len(same) > 1,
+    )
+
+
+def _samples(session: Session, node: Node) -> list[Turn]:
+    """Return the completed turns that sampled exactly the tokens of `node` behind its prompt."""
+    tree, turns = session.tree, session.turns.values()
+    ended = [turn for turn in turns if turn.state is TurnState.COMPLETED]
+    same = [turn for turn in ended if tree.nodes[turn.node].ids == node.ids]
+    path = tree.path(node.node_id, node.length)
+    return [turn for turn in same if tree.path(turn.node, node.length) == path]
 
 
 def _forked(session: Session, prompt: bytes, message: bytes, key: bytes) -> Match:

@@ -2,11 +2,13 @@
 
 An id stands for one session for ever, so that its key never gives access to another one. A name
 stands for the sessions that requests began under it, one after the other: the latest, unless the
-command can only concern an earlier one.
+command can only concern an earlier one, or repeats with its key a call that an earlier one got.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from consumers.trajectories.sessions.calls import call_hash, id_hash
+from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.session import Session
 from schemas.records import (
     AssignReward,
@@ -24,24 +26,24 @@ def addressed(
     command: Command | CountTokens,
     sessions: Mapping[str, Session],
     named: Mapping[str, Sequence[str]],
-    ended: Callable[[str], bool],
+    ended: EndedSessions,
 ) -> Session | None:
     """Return the session that the command addresses, or None if it never was or is finalized.
 
-    `named`: by name, the ids of its sessions that are not finalized, oldest first. `ended(id)` is
-    True for the id of a finalized session.
+    `named`: by name, the ids of its sessions that are not finalized, oldest first.
     """
     name = command.session_id
     ids = named.get(name, ())
     if isinstance(command, RequestTurn | CountTokens):
         # Only terms make it a name, whose sessions are newer than one opened with it as its id.
         return sessions.get(ids[-1] if ids and command.terms is not None else name)
-    if turn_id := _turn_named(command):
-        of_turn = (sessions[one] for one in (name, *ids) if one in sessions)
-        found = next((one for one in of_turn if turn_id in one.turns), None)
-        if found is not None:
-            return found
-    if name in sessions or ended(name) or not ids:
+    if isinstance(command, AssignReward | CloseSession) and ended.changed_by(command):
+        return None
+    there = (sessions[one] for one in (name, *ids) if one in sessions)
+    found = next((one for one in there if _knows(one, command)), None)
+    if found is not None:
+        return found
+    if name in sessions or id_hash(name) in ended or not ids:
         return sessions.get(name)
     if isinstance(command, AssignReward):
         ids = [one for one in ids if _waits_for_reward(sessions[one])] or ids[-1:]
@@ -49,10 +51,16 @@ def addressed(
     return sessions[ids[-1]]
 
 
-def _turn_named(command: Command | CountTokens) -> str | None:
-    if isinstance(command, CancelTurn):
-        return command.turn_id
-    return command.reward.turn_id if isinstance(command, AssignReward) else None
+def _knows(session: Session, command: Command) -> bool:
+    """Return True if the session has the turn that the command is about, or the call it repeats."""
+    match command:
+        case CancelTurn(turn_id=turn_id):
+            return turn_id in session.turns
+        case AssignReward(reward=reward):
+            return reward.turn_id in session.turns or call_hash(command) in session.keyed_calls
+        case CloseSession():
+            return call_hash(command) in session.keyed_calls
+    return False
 
 
 def _waits_for_reward(session: Session) -> bool:

@@ -6,7 +6,6 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import Node
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
@@ -79,6 +78,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
         status=_status(session, closed.status),
         reason=closed.reason,
         cause=closed.cause,
+        limit=closed.limit,
         creation_version=opened.creation_version,
         version_min=min(versions, default=None),
         version_max=max(versions, default=None),
@@ -94,43 +94,83 @@ def _whole(session: Session, partition: int) -> Trajectory:
         opened_at_ms=opened.at_ms,
         closed_at_ms=closed.at_ms,
         finalized_at_ms=session.finalized_at_ms,
-        fold_version=FOLD_VERSION,
+        fold_version=opened.fold_version,
     )
 
 
 def masked_reasons(session: Session) -> dict[int, str]:
     """Return by sampled node the reason why its tokens are not trained; empty if they are."""
-    abandoned = _abandoned(session)
-    return {turn.node: _turn_reason(session, turn, abandoned) for turn in session.turns.values()}
+    left = undelivered(session)
+    abandoned = _abandoned(session, left)
+    return {
+        turn.node: _turn_reason(session, turn, left, abandoned) for turn in session.turns.values()
+    }
 
 
-def _turn_reason(session: Session, turn: Turn, abandoned: set[int]) -> str:
+def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[int]) -> str:
     if turn.state is not TurnState.COMPLETED:
         return str(turn.state)
     if not turn.prompt_confirmed:
         return "prompt_mismatch"
     if not turn.started.behavior_exact and not turn.started.train_inexact:
-        return "inexact"
+        return _inexact(session, turn)
     if turn.node in abandoned:
         return "abandoned"
+    if turn.node in left and not turn.started.train_undelivered:
+        return "undelivered"
     return "eval" if session.opened.purpose == "eval" else ""
 
 
-def _abandoned(session: Session) -> set[int]:
+def _inexact(session: Session, turn: Turn) -> str:
+    """Return the reason with the parameter to blame, which the first rules did not name."""
+    parameter = turn.started.inexact_reason
+    return "inexact" if session.opened.fold_version == 1 else f"inexact_{parameter}"
+
+
+def _continued(session: Session) -> set[int]:
+    """Return the nodes of which a later prompt keeps at least one token."""
+    return {node.parent for node in session.tree.nodes if node.parent_end > 0}
+
+
+def undelivered(session: Session) -> set[int]:
+    """Return the completed nodes that, as far as gateway and agent show, no client got.
+
+    A later prompt that keeps the whole of one shows that the agent has it; another model's answer
+    to the same prompt often begins with the same tokens.
+    """
+    left = {turn.node for turn in session.turns.values() if turn.undelivered}
+    later = [node for node in session.tree.nodes if node.parent in left]
+    return left - {node.parent for node in later if _keeps_answer(session, node)}
+
+
+def _keeps_answer(session: Session, node: Node) -> bool:
+    """Return True if the node's prompt keeps all that its parent sampled.
+
+    The token that ended it need not be there: a rendered history may end the answer with another.
+    """
+    answer = session.tree.nodes[node.parent]
+    stopped = session.turns[answer.turn_id].finish_reason != "length"
+    return node.parent_end >= max(answer.length - stopped, 1)
+
+
+def _abandoned(session: Session, left: set[int]) -> set[int]:
     """Return the sampled nodes that the agent gave up for another sample of the same prompt.
 
     Of several samples those that no later prompt continues; all but the latest if none is
-    continued. A prompt continues a node if it keeps at least one of its tokens.
+    continued. One that no client got (`left`) is given up for any that a client got. Samples of a
+    policy that trains `all` siblings are never given up.
     """
-    samples: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    samples: defaultdict[tuple[int, int], list[Turn]] = defaultdict(list)
     for turn in session.turns.values():
         if turn.state is TurnState.COMPLETED:
-            samples[_position(session, turn)].append(turn.node)
-    continued = {node.parent for node in session.tree.nodes if node.parent_end > 0}
+            samples[_position(session, turn)].append(turn)
+    continued = _continued(session)
     abandoned: set[int] = set()
     for siblings in samples.values():
-        kept = [node for node in siblings if node in continued] or siblings[-1:]
-        abandoned.update(set(siblings) - set(kept))
+        got = [turn for turn in siblings if turn.node not in left] or siblings
+        kept = [turn for turn in got if turn.node in continued] or got[-1:]
+        given_up = [turn for turn in siblings if turn.started.siblings != "all"]
+        abandoned.update({turn.node for turn in given_up} - {turn.node for turn in kept})
     return abandoned
 
 
@@ -192,9 +232,9 @@ def _trained_versions(nodes: list[Node], reasons: dict[int, str]) -> set[int]:
 def _nodes(
     session: Session, starts: list[int], reasons: dict[int, str]
 ) -> tuple[TrajectoryNode, ...]:
-    turn_rewards = _turn_rewards(session)
+    turn_rewards, left = _turn_rewards(session), undelivered(session)
     return tuple(
-        _node(session, node, start, reasons, turn_rewards)
+        _node(session, node, start, reasons, turn_rewards, left)
         for node, start in zip(session.tree.nodes, starts, strict=True)
     )
 
@@ -205,6 +245,7 @@ def _node(
     start: int,
     reasons: dict[int, str],
     turn_rewards: dict[str, float],
+    left: set[int],
 ) -> TrajectoryNode:
     turn = session.turns[node.turn_id]
     sampled = node.origin == "policy"
@@ -220,7 +261,8 @@ def _node(
         adapter=turn.started.adapter if sampled else "",
         module=turn.started.module,
         behavior_exact=turn.started.behavior_exact,
-        delivered=sampled and turn.state is TurnState.COMPLETED,
+        logprob_temperature=turn.started.logprob_temperature,
+        delivered=sampled and turn.state is TurnState.COMPLETED and node.node_id not in left,
         finish_reason=(turn.finish_reason or "interrupted") if sampled else "",
         match_rule=turn.started.match_rule,
         masked_reason=reasons.get(node.node_id, ""),

@@ -2,20 +2,28 @@
 
 Deterministic and idempotent: the same log gives the same sessions, and a repeated event counts
 once. An event out of order is counted in `Session.ignored` and has no other effect, except for a
-dispatch that comes too late: it ends the dispatch before it.
+dispatch that comes too late, which ends the dispatch before it, and a cancellation that comes too
+late, which shows that its client left without the answer.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
+from consumers.trajectories.sessions.appending import add_spans, appended
+from consumers.trajectories.sessions.calls import close_hash, reward_hash
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from schemas import records as r
-from schemas.records import Record, Reward, TokenTensor
+from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
+"""Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.
+
+A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
+"""
+PROMPT_TOO_LONG = "prompt_too_long"
+"""Reason of refused and failed turns that did not fit into the context."""
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
@@ -66,6 +74,8 @@ def _transition(
             return _fail(session, event)
         case r.TurnCancelled():
             return _cancel(session, event)
+        case r.TurnUndelivered():
+            return _leave(session, event)
         case r.TurnJoined():
             return _join(session, event)
         case r.RewardAssigned():
@@ -76,6 +86,8 @@ def _transition(
             return _finalize(session, event, offset)
         case r.CommandRefused():
             session.commands.add(event.command_id)
+            if event.reason == PROMPT_TOO_LONG:
+                session.limit = "context"
             return Folded(session, True)
     return Folded(session, False)
 
@@ -126,9 +138,9 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
         return Folded(session, False, turn)
     node.ids += event.token_ids
     node.logprobs += event.logprobs
-    _add_spans(node.spans, event.spans)
+    add_spans(node.spans, event.spans)
     for tensor in event.tensors:
-        turn.tensors[tensor.name] = _appended(turn.tensors.get(tensor.name), tensor)
+        turn.tensors[tensor.name] = appended(turn.tensors.get(tensor.name), tensor)
     turn.last_progress_ms = session.last_activity_ms = event.at_ms
     # A retry that joins the running turn gets its output so far; once completed, the whole of it.
     if turn.started.stream and event.token_ids and not isinstance(event, r.TurnCompleted):
@@ -147,9 +159,18 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
     turn.prompt_confirmed = (
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
+    session.limit = _limit(turn, session.tree.nodes[turn.node].length)
     end = chained(started.history_key, message_key(event.message, strictness))
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)
+
+
+def _limit(turn: Turn, length: int) -> str:
+    """Return the limit that ended a turn with a completion of this length, or an empty string."""
+    if turn.finish_reason != "length":
+        return ""
+    full = 0 < turn.started.max_context <= turn.started.prompt_length + length
+    return "context" if full else "max_tokens"
 
 
 def _fail(session: Session, event: r.TurnFailed) -> Folded:
@@ -158,12 +179,16 @@ def _fail(session: Session, event: r.TurnFailed) -> Folded:
         return Folded(session, False)
     if event.epoch is None and not _sampled_by(turn, event):
         return Folded(session, False, turn)
+    if event.reason == PROMPT_TOO_LONG:
+        session.limit = "context"
     _end(session, turn, TurnState.FAILED)
     return Folded(session, True, turn)
 
 
 def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
     turn = session.running.get(event.turn_id)
+    if turn is None:
+        _mark_undelivered(session, event)
     # Carried out, even if the turn has ended meanwhile.
     if event.command_id is not None:
         session.commands.add(event.command_id)
@@ -173,11 +198,30 @@ def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
     return Folded(session, True, turn)
 
 
+def _leave(session: Session, event: r.TurnUndelivered) -> Folded:
+    marked = _mark_undelivered(session, event)
+    session.commands.add(event.command_id)
+    return Folded(session, marked, session.turns.get(event.turn_id))
+
+
+def _mark_undelivered(session: Session, event: r.TurnUndelivered | r.TurnCancelled) -> bool:
+    """Mark a completed turn whose client left; return True if the event counts."""
+    turn = session.turns.get(event.turn_id)
+    if turn is None or turn.state is not TurnState.COMPLETED:
+        return False
+    if event.command_id in session.commands or session.finalized_at_ms is not None:
+        return False
+    # The first rules marked no turn.
+    turn.undelivered = session.opened.fold_version > 1
+    return True
+
+
 def _join(session: Session, event: r.TurnJoined) -> Folded:
     turn = session.turns.get(event.turn_id)
     if turn is None or event.command_id in session.commands:
         return Folded(session, False, turn)
     session.commands.add(event.command_id)
+    turn.undelivered = False
     if event.reply is not None:
         turn.waiting = [one for one in turn.waiting if one != event.reply] + [event.reply]
     return Folded(session, True, turn)
@@ -192,6 +236,8 @@ def _reward(session: Session, event: r.RewardAssigned) -> Folded:
     if known is None or event.reward.revision >= known.revision:
         session.rewards[key] = event.reward
     session.rewards_final |= event.final
+    if event.idempotency_key is not None:
+        session.keyed_calls.add(reward_hash(event.reward, event.idempotency_key))
     session.last_activity_ms = event.at_ms
     return Folded(session, True)
 
@@ -201,6 +247,8 @@ def _close(session: Session, event: r.SessionClosed) -> Folded:
         return Folded(session, False)
     if event.command_id is not None:
         session.commands.add(event.command_id)
+    if event.idempotency_key is not None and event.call_hash is not None:
+        session.keyed_calls.add(close_hash(event.call_hash, event.idempotency_key))
     cut = tuple(session.running.values())
     for turn in cut:
         _end(session, turn, TurnState.CUT)
@@ -226,30 +274,6 @@ def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
         and event.dispatch == turn.dispatch
         and event.worker == turn.worker
         and event.incarnation == turn.incarnation
-    )
-
-
-def _appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
-    """Return one array over all tokens so far, or only `more` if rows between them are missing."""
-    if known is None or known.data is None or more.data is None:
-        return more
-    if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:
-        return more
-    shape = (more.to_token - known.from_token, *known.shape[1:])
-    return replace(more, from_token=known.from_token, shape=shape, data=known.data + more.data)
-
-
-def _add_spans(spans: list[r.VersionSpan], more: tuple[r.VersionSpan, ...]) -> None:
-    for span in more:
-        if not spans or not _same_version(spans[-1], span):
-            spans.append(span)
-
-
-def _same_version(one: r.VersionSpan, two: r.VersionSpan) -> bool:
-    return (
-        one.version_min == two.version_min
-        and one.version_max == two.version_max
-        and one.kv == two.kv
     )
 
 

@@ -4,20 +4,23 @@ Sessions and owner follow from the log alone. The rest is this process's record 
 appended and not read back, and of what is committed.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from consumers.trajectories.sessions import fold
+from consumers.trajectories.sessions import calls, fold
 from consumers.trajectories.sessions.addressing import Command, addressed
+from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.commands_read import CommandsRead
+from consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session
+from infra.errors import NewerRelease
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
-
-ENDED_IDS_KEPT = 100_000
-"""Number of finalized session ids kept, so that none is used twice."""
+from schemas.topics import SESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,11 @@ class PartitionProgress:
     rebuild_epoch: int = -1
     """Epoch in force at `rebuild`; its claim may be before that offset."""
 
+    @property
+    def known(self) -> bool:
+        """Return False if no owner committed a progress, or the consumer group has lost it."""
+        return self.rebuild >= 0
+
     def encode(self) -> str:
         """Return the metadata to commit."""
         return f"{self.epoch},{self.rebuild},{self.covered},{self.rebuild_epoch}"
@@ -43,6 +51,13 @@ class PartitionProgress:
             return cls()
         epoch, rebuild, covered, rebuild_epoch = map(int, metadata.split(","))
         return cls(epoch, rebuild, covered, rebuild_epoch)
+
+
+class Emission(NamedTuple):
+    """A finalized session's records, committed in one transaction."""
+
+    trajectory: Trajectory
+    ended: r.EndedSession
 
 
 @dataclass(slots=True)
@@ -60,7 +75,7 @@ class Partition:
     """Time of the claim of its present owner."""
     position: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
-    ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    ended: EndedSessions = field(default_factory=EndedSessions)
     commands: dict[str, int] = field(default_factory=dict)
     """Offset in `requests` of each command whose event was not read back yet, in reading order."""
     next_request: int = 0
@@ -70,13 +85,15 @@ class Partition:
     read_again_to: int | None = 0
     """Offset in `requests` before which former owners may have carried out commands; None until it
     is known."""
+    commands_read: CommandsRead = field(default_factory=CommandsRead)
+    _last_event_ms: int | None = None
     last_committed: tuple[int, PartitionProgress] | None = None
     named: dict[str, list[str]] = field(default_factory=dict)
     """Ids of the sessions of each name that are not finalized, oldest first."""
     unread: Counter[str] = field(default_factory=Counter)
     """Number of events appended here and not read back yet, by session name."""
-    emitted: list[Trajectory] = field(default_factory=list)
-    """Trajectories that are not committed yet, oldest first."""
+    emitted: list[Emission] = field(default_factory=list)
+    """Emissions that are not committed yet, oldest first."""
 
     def __post_init__(self) -> None:
         self.epoch = self.progress.rebuild_epoch
@@ -84,7 +101,10 @@ class Partition:
     def apply(
         self, event: Record, offset: int, strictness: Callable[[str], Strictness]
     ) -> fold.Folded:
-        """Apply the next record of the partition. `strictness`: see `fold.apply`."""
+        """Apply the next record of the partition. `strictness`: see `fold.apply`.
+
+        Raises `NewerRelease` for a session whose rules this release does not know.
+        """
         self.position = offset + 1
         if isinstance(event, r.PartitionClaimed):
             return fold.Folded(None, self._claim(event))
@@ -93,9 +113,13 @@ class Partition:
         epoch: int | None = getattr(event, "epoch", None)
         if session_id is None or (epoch is not None and epoch < self.epoch):
             return fold.Folded(None, False)
+        self._last_event_ms = getattr(event, "at_ms", self._last_event_ms)
         if epoch is not None:
             self._settle(event, session_id, epoch)
         session = self.sessions.get(session_id)
+        if isinstance(event, r.SessionOpened) and event.fold_version > fold.FOLD_VERSION:
+            rules = f"session {session_id} with the fold's rules {event.fold_version}"
+            raise NewerRelease(SESSIONS.name, self.number, offset, rules)
         folded = fold.apply(session, event, offset, strictness)
         if session is None and folded.session is not None:
             self.sessions[session_id] = folded.session
@@ -105,24 +129,45 @@ class Partition:
 
     def find(self, command: Command | CountTokens) -> Session | None:
         """Return the session that a command addresses, or None."""
-        return addressed(command, self.sessions, self.named, self.ended.__contains__)
+        return addressed(command, self.sessions, self.named, self.ended)
+
+    def too_early(self, command: Command) -> bool:
+        """Return True if the command may concern a session that ended under a former owner."""
+        if self.ended.complete:
+            return False
+        session = self.find(command)
+        # A call with a key may repeat one that an earlier session of the name got.
+        return session is None or (
+            isinstance(command, r.AssignReward | r.CloseSession)
+            and command.idempotency_key is not None
+            and command.session_id != session.session_id
+        )
 
     def used(self, session_id: str) -> bool:
         """Return True if a session of this id was opened before."""
-        return session_id in self.sessions or session_id in self.ended
+        return session_id in self.sessions or self.has_ended(session_id)
 
     def reading_back(self, session_id: str) -> bool:
         """Return True while events of sessions of the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
-    def end(self, session: Session) -> None:
-        """Drop a finalized session, but keep its id."""
+    def emit(self, session: Session) -> None:
+        """Assemble the trajectory of a finalized session, and end it."""
+        assembled = trajectory(session, self.number)
+        self.emitted.append(Emission(assembled, self.end(session)))
+
+    def end(self, session: Session) -> r.EndedSession:
+        """Drop a finalized session; return what is kept of it."""
         del self.sessions[session.session_id]
         if session.opened.name:
             self._forget_name(session)
-        self.ended[session.session_id] = None
-        if len(self.ended) > ENDED_IDS_KEPT:
-            self.ended.popitem(last=False)
+        kept = kept_of(session)
+        self.ended.add(kept)
+        return kept
+
+    def has_ended(self, session_id: str) -> bool:
+        """Return True if a session of this id was finalized."""
+        return calls.id_hash(session_id) in self.ended
 
     def _forget_name(self, session: Session) -> None:
         others = self.named[session.opened.name]
@@ -130,14 +175,26 @@ class Partition:
         if not others:
             del self.named[session.opened.name]
 
+    def measured(self, start: int, end: int, asked_ms: int, now_ms: int) -> None:
+        """Take the bounds of `requests` that were measured between these two times."""
+        # Commands that retention removed before they were read will not come.
+        self.next_request = max(self.next_request, start)
+        if self.read_again_to is None:
+            self.read_again_to = end
+        self.commands_read.measured(end, asked_ms, now_ms)
+
+    def may_pass_ms(self, now_ms: int) -> int:
+        """Return the time up to which deadlines may pass."""
+        return self.commands_read.as_of_ms(self.next_request, now_ms)
+
     def appended(self, events: list[Record]) -> None:
         """Count events that were sent, until `apply` reads them back."""
         for event in events:
             self.unread[session_name(event.session_id)] += 1  # type: ignore[attr-defined]
 
-    def committed(self, trajectories: int, progress: tuple[int, PartitionProgress]) -> None:
-        """Drop the first `trajectories` emitted ones, which a transaction committed."""
-        del self.emitted[:trajectories]
+    def committed(self, emissions: int, progress: tuple[int, PartitionProgress]) -> None:
+        """Drop the first `emissions`, which a transaction committed."""
+        del self.emitted[:emissions]
         self.last_committed = progress
 
     @property
@@ -170,6 +227,8 @@ class Partition:
         self.fenced |= self.owned and not mine
         self.owned = mine and not self.fenced
         self.owner_since_ms = event.at_ms
+        if self.owned and self._last_event_ms is not None:
+            self.commands_read.taken_over(self._last_event_ms)
         return True
 
     def _settle(self, event: Record, session_id: str, epoch: int) -> None:

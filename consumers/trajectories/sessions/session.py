@@ -49,6 +49,8 @@ class Turn:
     stop_sequence: str | None = None
     reasoning_tokens: int | None = None
     message: bytes = b""
+    undelivered: bool = False
+    """True if the client left without the answer, and no retry asked for it since."""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
     """Output so far of a running streamed turn, for retries that join it."""
     tensors: dict[str, TokenTensor] = field(default_factory=dict)
@@ -76,7 +78,11 @@ class Session:
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False
+    keyed_calls: set[int] = field(default_factory=set)
+    """Hashes of the calls with an idempotency key that rewarded or closed it; see `calls`."""
     ignored: Counter[str] = field(default_factory=Counter)
+    limit: str = ""
+    """Limit that ended the newest call: `context` or `max_tokens`; empty if none did."""
     last_activity_ms: int = 0
     closed: SessionClosed | None = None
     finalized_at_ms: int | None = None

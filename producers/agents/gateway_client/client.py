@@ -1,21 +1,32 @@
-"""Client of the gateway's session calls: open, reward, close. Retries those that failed in passing.
+"""Client of the gateway's session calls: open, reward, close. Repeats what failed in passing.
 
-Only this client knows the gateway's admin key. Called by `episode.py`.
+An outage of Kafka or of a manager is waited out, however long it is: the manager closes sessions
+that grow too old, so a call that comes too late is refused in the end. Only this client knows the
+gateway's admin key. Called by `episode.py`.
 """
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
+from uuid import uuid4
 
 import orjson
 
 from infra.errors import SeamlessFlowError
+from infra.kafka import log
+from infra.telemetry.tracing import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer, HttpConnections
 from producers.agents.gateway_client.ending import CloseCall, RewardCall
 from schemas.records import Task
 
-_RETRIED = {0, 429, 502, 503, 504}
+_log = log.logger(__name__)
+_RETRIED = {0, 408, 429, 502, 503, 504}
 """Statuses after which a call is made again; 0 stands for no answer."""
+
+UNAUTHORIZED = (401, 403)
+"""Statuses of a wrong admin key."""
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -32,23 +43,17 @@ _TASK_FIELDS = {
     "pinned_version",
     "metadata",
 }
-_LOST = CloseCall("aborted", "the answer to its opening was lost", "infrastructure")
 
 
 class GatewayRefused(SeamlessFlowError):
-    """The gateway answered a session call with an error, or gave no answer within its time.
+    """The gateway answered a session call with an error, or not in time."""
 
-    `retried`: the call had been made before, so that an earlier try may have had its effect.
-    """
-
-    def __init__(
-        self, path: str, status: int, code: str, detail: str, retried: bool = False
-    ) -> None:
+    def __init__(self, path: str, status: int, code: str, detail: str) -> None:
         self.path = path
         self.status = status
         self.code = code
         self.detail = detail
-        self.retried = retried
+        self.lasting = status in UNAUTHORIZED
         super().__init__(f"POST {path}: {status or 'no answer'} {code} {detail}".rstrip())
 
 
@@ -61,31 +66,41 @@ class OpenedSession:
 
 
 class GatewayClient:
-    """Client of one gateway. A call takes at most `call_limit_s`, retries included."""
+    """Client of one gateway. A try that got no answer within `call_limit_s` is made again.
+
+    All tries of a call have one idempotency key: whichever is carried out, its answer is the same.
+    """
 
     def __init__(self, url: str, admin_key: str, call_limit_s: float) -> None:
         self._connections = HttpConnections(url)
         self._headers = {"authorization": f"Bearer {admin_key}"}
         self._call_limit_s = call_limit_s
 
-    async def open(
-        self, session_id: str, task: Task, agent: str, max_age_s: float
-    ) -> OpenedSession | None:
-        """Open a session for the task; return None if it was opened before.
+    def traced(self, headers: Headers) -> "GatewayClient":
+        """Return a client of the same connections whose calls belong to this trace.
 
-        Raises `GatewayRefused`.
+        So do the agent's calls in a session that it opens.
+        """
+        if not headers:
+            return self
+        client = copy(self)
+        client._headers = {**self._headers, **{name: value.decode() for name, value in headers}}
+        return client
+
+    async def open(
+        self, session_id: str, task: Task, agent: str, max_age_s: float, limit_s: float
+    ) -> OpenedSession | None:
+        """Open a session for the task; return None if another call opened it before.
+
+        Raises `GatewayRefused`, also if it could not be opened within `limit_s`.
         """
         fields = {name: value for name, value in vars(task).items() if name in _TASK_FIELDS}
         body = {**fields, "session_id": session_id, "agent": agent, "max_age_s": max_age_s}
         try:
-            answer = await self._call("/sessions", body)
+            answer = await self._call("/sessions", body, limit_s)
         except GatewayRefused as error:
             if error.code != "session_exists":
                 raise
-            # An earlier try of this call may have opened the session: its key is lost with the
-            # answer, so no agent can use the session.
-            if error.retried:
-                await self.close(session_id, _LOST)
             return None
         opened = answer.json()
         return OpenedSession(str(opened["base_url"]), str(opened["api_key"]))
@@ -101,42 +116,53 @@ class GatewayClient:
             body["turn"] = reward.response_id
         await self._call(f"/sessions/{session_id}/reward", body)
 
-    async def close(self, session_id: str, close: CloseCall) -> None:
-        """Close a session; leave it as it is if it is closed already. Raises `GatewayRefused`."""
+    async def close(self, session_id: str, close: CloseCall) -> bool:
+        """Close a session; return False if it is closed already. Raises `GatewayRefused`."""
         try:
             await self._call(f"/sessions/{session_id}/close", vars(close))
         except GatewayRefused as error:
             if error.code != "session_closed":
                 raise
+            return False
+        return True
 
     def disconnect(self) -> None:
         """Close the idle connections."""
         self._connections.close()
 
-    async def _call(self, path: str, body: object) -> HttpAnswer:
-        failure = GatewayRefused(path, 0, "timeout", f"after {self._call_limit_s:g} s")
+    async def _call(self, path: str, body: object, limit_s: float | None = None) -> HttpAnswer:
+        """Return the answer once the call is carried out. Raises `GatewayRefused`."""
+        began_s = time.monotonic()
+        failure = GatewayRefused(path, 0, "timeout", f"within {limit_s} s")
+        headers = {**self._headers, "idempotency-key": uuid4().hex}
         pauses_s = _pauses()
         try:
-            async with asyncio.timeout(self._call_limit_s):
+            async with asyncio.timeout(limit_s):
                 while True:
-                    answer = await self._attempt(path, body)
+                    answer = await self._attempt(path, body, headers)
                     if 0 < answer.status < 300:
                         return answer
-                    failure = _refused(path, answer, retried=failure.code != "timeout")
+                    failure = _refused(path, answer)
                     if answer.status not in _RETRIED:
                         raise failure
+                    waited_s = time.monotonic() - began_s
+                    _log.warning("%s; tried again, %.0f s so far", failure, waited_s)
                     pause_s = next(pauses_s)
                     await asyncio.sleep(answer.retry_after_s or pause_s)
         except TimeoutError:
             raise failure from None
 
-    async def _attempt(self, path: str, body: object) -> HttpAnswer:
+    async def _attempt(self, path: str, body: object, headers: Mapping[str, str]) -> HttpAnswer:
         """Return the answer, or one with status 0 if none came."""
         try:
-            return await self._connections.post(path, body, self._headers)
+            async with asyncio.timeout(self._call_limit_s):
+                return await self._connections.post(path, body, headers)
         except CallFailed as error:
-            detail = {"error": {"code": "unreachable", "message": str(error)}}
-            return HttpAnswer(0, orjson.dumps(detail))
+            reason = str(error)
+        except TimeoutError:
+            reason = f"not within {self._call_limit_s:g} s"
+        detail = {"error": {"code": "unreachable", "message": reason}}
+        return HttpAnswer(0, orjson.dumps(detail))
 
 
 def _pauses() -> Iterator[float]:
@@ -147,8 +173,8 @@ def _pauses() -> Iterator[float]:
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _refused(path: str, answer: HttpAnswer, retried: bool) -> GatewayRefused:
+def _refused(path: str, answer: HttpAnswer) -> GatewayRefused:
     error = answer.json().get("error")
     facts = error if isinstance(error, dict) else {}
     code = str(facts.get("code") or facts.get("type") or "")
-    return GatewayRefused(path, answer.status, code, str(facts.get("message") or ""), retried)
+    return GatewayRefused(path, answer.status, code, str(facts.get("message") or ""))

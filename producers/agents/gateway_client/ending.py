@@ -7,9 +7,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import Literal
 
-REASON_CHARACTERS = 500
+REASON_CHARACTERS = 2_000
+"""Longest reason; of a longer one the end is kept, which is the point of a traceback."""
 _STATUSES = ("complete", "truncated")
+_TIMEOUT_CAUSES = {"zero": "policy", "retry": "environment", "drop": "setting"}
 
 
 class BadResult(ValueError):
@@ -36,11 +39,23 @@ class AgentTimedOut:
     """The agent was still running at its time limit."""
 
     limit_s: float
+    late: bool = False
+    """True if it began too late to have all of its time."""
 
 
 @dataclass(frozen=True)
 class AgentStopped:
     """The agents process ended before the agent did."""
+
+
+@dataclass(frozen=True)
+class EndingRules:
+    """Settings that decide what an ending is worth; see `AgentsSection`."""
+
+    on_timeout: Literal["zero", "retry", "drop"] = "zero"
+    timeout_reward: float = 0
+    on_limit: Literal["zero", "retry", "drop"] = "zero"
+    await_reward_s: float = 0
 
 
 Ending = AgentReturned | AgentCrashed | AgentTimedOut | AgentStopped
@@ -67,6 +82,7 @@ class CloseCall:
     reason: str
     cause: str
     await_reward_s: float = 0
+    on_limit: str = "zero"
 
 
 @dataclass(frozen=True)
@@ -95,45 +111,50 @@ def as_reward(value: object) -> float:
     return float(value)
 
 
-def closing_calls(
-    ending: Ending, timeout_reward: float | None, await_reward_s: float
-) -> ClosingCalls:
+def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
     """Return the calls for an ending. Rewards that are no numbers count as a crash of the agent."""
     match ending:
         case AgentReturned(result):
             try:
-                return _finished(result, await_reward_s)
+                return _finished(result, rules)
             except BadResult as error:
-                return closing_calls(AgentCrashed(str(error)), timeout_reward, await_reward_s)
+                return closing_calls(AgentCrashed(str(error)), rules)
         case AgentCrashed(detail, infrastructure):
             cause = "infrastructure" if infrastructure else "environment"
-            return ClosingCalls((), CloseCall("aborted", detail[-REASON_CHARACTERS:], cause))
+            reason = detail[-REASON_CHARACTERS:]
+            return ClosingCalls((), CloseCall("aborted", reason, cause, on_limit=rules.on_limit))
+        case AgentTimedOut(limit_s, late=True):
+            reason = f"the agent began late and was stopped after {limit_s:.1f} s"
+            return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
         case AgentTimedOut(limit_s):
-            return _timed_out(limit_s, timeout_reward)
+            return _timed_out(limit_s, rules)
         case AgentStopped():  # no fault of the agent: the sample is tried again
             close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
             return ClosingCalls((), close)
 
 
-def _finished(result: Mapping[str, object], await_reward_s: float) -> ClosingCalls:
+def _finished(result: Mapping[str, object], rules: EndingRules) -> ClosingCalls:
     status = result.get("status", "complete")
     if status not in _STATUSES:
         raise BadResult(f"an agent may end as {' or '.join(_STATUSES)}, not as {status!r}")
     rewards = _rewards(result)
     judged = any(reward.name == "reward" and reward.response_id is None for reward in rewards)
-    if judged or await_reward_s:
-        wait = 0 if judged else await_reward_s
-        return ClosingCalls(rewards, CloseCall(str(status), "", "policy", wait))
-    return ClosingCalls(rewards, CloseCall("unrewarded", "the agent gave no reward", "environment"))
+    if judged or rules.await_reward_s:
+        wait = 0 if judged else rules.await_reward_s
+        return ClosingCalls(
+            rewards, CloseCall(str(status), "", "policy", wait, on_limit=rules.on_limit)
+        )
+    reason = "the agent gave no reward"
+    close = CloseCall("unrewarded", reason, "environment", on_limit=rules.on_limit)
+    return ClosingCalls(rewards, close)
 
 
-def _timed_out(limit_s: float, reward: float | None) -> ClosingCalls:
+def _timed_out(limit_s: float, rules: EndingRules) -> ClosingCalls:
     reason = f"the agent was stopped after {limit_s:.1f} s"
-    if reward is None:
-        return ClosingCalls((), CloseCall("timeout", reason, "environment"))
-    return ClosingCalls(
-        (RewardCall("reward", reward, None, True),), CloseCall("timeout", reason, "policy")
-    )
+    close = CloseCall("timeout", reason, _TIMEOUT_CAUSES[rules.on_timeout])
+    if close.cause != "policy":
+        return ClosingCalls((), close)
+    return ClosingCalls((RewardCall("reward", rules.timeout_reward, None, True),), close)
 
 
 def _rewards(result: Mapping[str, object]) -> tuple[RewardCall, ...]:

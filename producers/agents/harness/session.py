@@ -8,7 +8,8 @@ An agent is a callable, sync or async:
 through any OpenAI client; every call is recorded in this session. It returns its reward, or a
 mapping with any of `reward` (terminal), `rewards` (further rewards by name), `turn_rewards` (by the
 id of the response), `status` (`complete` or `truncated`) and the keys that its judge reads, or None
-if its reward comes from elsewhere. An exception ends the session as aborted.
+if its reward comes from elsewhere. Rewards of turns are recorded; no advantage estimator of this
+release uses them, and the trainer warns of it once. An exception ends the session as aborted.
 
 An async agent shares one event loop with all others and must not block it. A sync agent runs in a
 thread of its own, which Python cannot stop: at its time limit its session is closed, and the

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producers.gateway.calls.keys import INVALID_KEY, Keys, key_of
+from producers.gateway.calls.keys import INVALID_KEY, Keys
 from producers.gateway.errors import ApiError
+from producers.gateway.exchange import key_of
 from producers.gateway.settings import GatewaySection
 from schemas.records import SessionTerms
 

@@ -12,6 +12,7 @@ from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Link
 from producers.gateway.link.pending import OK
+from producers.gateway.server_span import served
 from producers.gateway.settings import GatewaySection
 from schemas.records import CommandAnswered, CountTokens
 
@@ -29,13 +30,11 @@ class Counting:
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         command = self._command(body, caller, exchange)
-        with self._telemetry.span(
-            "command", session_id=caller.session_id, kind="CountTokens"
-        ) as span:
+        with served(self._telemetry, exchange, caller.session_id) as span:
             reply = await self._link.ask(command, span.headers)
-        if not isinstance(reply, CommandAnswered) or reply.tokens is None:
-            raise _not_counted(reply)
-        await exchange.answer(200, orjson.dumps({"input_tokens": reply.tokens}))
+            if not isinstance(reply, CommandAnswered) or reply.tokens is None:
+                raise _not_counted(reply)
+            await exchange.answer(200, orjson.dumps({"input_tokens": reply.tokens}))
 
     def _command(self, body: bytes, caller: Caller, exchange: Exchange) -> CountTokens:
         asked, now_ms = prompt(body), clock.now_ms()
@@ -43,7 +42,7 @@ class Counting:
             command_id=secrets.token_hex(12),
             session_id=caller.session_id,
             issued_at_ms=now_ms,
-            expires_at_ms=now_ms + int(self._settings.command_timeout_s * 1000),
+            expires_at_ms=now_ms + int(self._settings.command_expiry_s * 1000),
             reply=self._link.address,
             messages=asked.messages,
             tools=asked.tools,

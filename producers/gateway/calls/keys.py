@@ -2,6 +2,7 @@
 
 A session key is `sf-<session>.<signature>`, both in base64url, signed with HMAC-SHA256 under the
 secret that all gateways share. Any gateway reads a call's session from its key and keeps no list.
+Behind a further dot stands the trace in which the session was opened, if it is traced.
 """
 
 import hashlib
@@ -13,10 +14,10 @@ from functools import lru_cache
 from pydantic import SecretStr
 
 from producers.gateway.errors import ApiError
+from producers.gateway.exchange import key_of
 
 _PREFIX = "sf-"
 _KEYS_KEPT = 8192
-_BEARER = b"bearer "
 INVALID_KEY = "the API key is missing or not valid"
 
 
@@ -38,16 +39,22 @@ class Keys:
         self.session_of = lru_cache(_KEYS_KEPT)(self._session_of)
         """Function that returns the session of a key, or None if this secret did not sign it."""
 
-    def session_key(self, session_id: str) -> str:
-        """Return the key of a session, which its agent uses as its API key."""
+    def session_key(self, session_id: str, opened_in: str = "") -> str:
+        """Return the key of a session, which its agent uses as its API key.
+
+        `opened_in`: the `traceparent` that the session's calls belong to; not signed, since a
+        client may name any other one itself.
+        """
         named = session_id.encode()
-        return f"{_PREFIX}{_text(named)}.{_text(self._signature(named))}"
+        key = f"{_PREFIX}{_text(named)}.{_text(self._signature(named))}"
+        return f"{key}.{opened_in}" if opened_in else key
 
     def _session_of(self, key: bytes) -> str | None:
         named, dot, signature = key.removeprefix(_PREFIX.encode()).partition(b".")
         if not dot or not key.startswith(_PREFIX.encode()):
             return None
         session = _decoded(named)
+        signature = signature.partition(b".")[0]
         if not hmac.compare_digest(_decoded(signature), self._signature(session)):
             return None
         return session.decode()
@@ -83,14 +90,6 @@ class Keys:
 def derived_admin_key(secret: str) -> str:
     """Return the admin key that is used when the settings have none."""
     return "sf-admin-" + _text(hmac.digest(secret.encode(), b"admin key", "sha256"))
-
-
-def key_of(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the key of a call, from `authorization` or else `x-api-key`; empty without one."""
-    value = headers.get(b"authorization", b"")
-    if value[: len(_BEARER)].lower() == _BEARER:
-        return value[len(_BEARER) :].strip()
-    return headers.get(b"x-api-key", b"").strip()
 
 
 def _digest(key: bytes) -> bytes:

@@ -23,13 +23,19 @@ def retry_count(headers: Mapping[bytes, bytes]) -> int:
 
 
 def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | None:
-    """Return the key that all tries of a call share and no other call has, or None.
+    """Return the key that all tries of a turn share and no other call has, or None.
 
     Raises `ApiError` (400) if it is too long.
     """
+    key = sent_key(headers)
+    return _codex_key(headers.get(_CODEX, b""), body_hash) if key is None else key
+
+
+def sent_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the client's `Idempotency-Key`, or None. Raises `ApiError` (400) if it is too long."""
     key = headers.get(_KEY)
     if key is None:
-        return _codex_key(headers.get(_CODEX, b""), body_hash)
+        return None
     if len(key) > _LONGEST_KEY:
         name = _KEY.decode()
         raise bad(name, f"{name} has {len(key)} bytes, which is over {_LONGEST_KEY}")

@@ -1,5 +1,9 @@
-"""The session interface: open, reward, close. Each answers once the manager has recorded it."""
+"""The session interface: open, reward, close. Each answers once the manager has recorded it.
 
+A call repeated with its `Idempotency-Key` gets the answer of the first one.
+"""
+
+import hashlib
 import secrets
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
@@ -8,13 +12,15 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from infra import clock
-from infra.telemetry.tracing import Telemetry
+from infra.telemetry.tracing import Span, Telemetry
 from producers.gateway.calls.keys import Keys
+from producers.gateway.calls.retries import sent_key
 from producers.gateway.dialects.dialect import turn_of
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Command, Link
 from producers.gateway.link.pending import OK
+from producers.gateway.server_span import opened_in, served, trace_headers
 from producers.gateway.settings import GatewaySection
 from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
 
@@ -69,7 +75,8 @@ class CloseBody(_Body):
         "complete", "truncated", "aborted", "timeout", "pruned", "filtered", "unrewarded"
     ] = "complete"
     reason: Text = ""
-    cause: Literal["policy", "environment", "infrastructure"] = "policy"
+    cause: Literal["policy", "environment", "infrastructure", "setting"] = "policy"
+    on_limit: Literal["zero", "retry", "drop"] = "zero"
     await_reward_s: Seconds = 0
 
 
@@ -91,21 +98,27 @@ class Sessions:
     async def open(self, exchange: Exchange, _: str) -> None:
         """Serve `POST /sessions`. Raises `ApiError`."""
         body = await self._body(exchange, OpenBody)
-        session_id = body.session_id or secrets.token_hex(12)
+        key = sent_key(exchange.headers)
+        # A repeated call without an id must name the same session.
+        session_id = body.session_id or (_id_of(key) if key else secrets.token_hex(12))
         fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s"})
         command = OpenSession(
             **self._command_fields(session_id),
+            idempotency_key=key,
             **fields,
             max_age_ms=_ms(body.max_age_s),
             max_idle_ms=_ms(body.max_idle_s),
         )
-        await self._carry_out(command)
-        answer = {
-            "session_id": session_id,
-            "api_key": self._keys.session_key(session_id),
-            "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
-        }
-        await exchange.answer(201, orjson.dumps(answer))
+        with served(self._telemetry, exchange, session_id) as span:
+            await self._carry_out(command, span)
+            # The session's calls belong to the trace of the program that opened it.
+            parent = trace_headers(exchange.headers) if self._telemetry.enabled else ()
+            answer = {
+                "session_id": session_id,
+                "api_key": self._keys.session_key(session_id, opened_in(parent)),
+                "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
+            }
+            await exchange.answer(201, orjson.dumps(answer))
 
     async def reward(self, exchange: Exchange, session_id: str) -> None:
         """Serve `POST /sessions/{id}/reward`. Raises `ApiError`."""
@@ -118,20 +131,31 @@ class Sessions:
             source=body.source,
             revision=body.revision,
         )
-        command = AssignReward(**self._command_fields(session_id), reward=reward, final=body.final)
-        await exchange.answer(200, await self._carry_out(command))
+        command = AssignReward(
+            **self._command_fields(session_id),
+            idempotency_key=sent_key(exchange.headers),
+            reward=reward,
+            final=body.final,
+        )
+        await self._answer(exchange, command)
 
     async def close(self, exchange: Exchange, session_id: str) -> None:
         """Serve `POST /sessions/{id}/close`. Raises `ApiError`."""
         body = await self._body(exchange, CloseBody)
         command = CloseSession(
             **self._command_fields(session_id),
+            idempotency_key=sent_key(exchange.headers),
             status=body.status,
             reason=body.reason,
             cause=body.cause,
+            on_limit=body.on_limit,
             await_reward_ms=_ms(body.await_reward_s),
         )
-        await exchange.answer(200, await self._carry_out(command))
+        await self._answer(exchange, command)
+
+    async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
+        with served(self._telemetry, exchange, command.session_id) as span:
+            await exchange.answer(200, await self._carry_out(command, span))
 
     async def _body(self, exchange: Exchange, kind: type[B]) -> B:
         settings = self._settings
@@ -150,20 +174,21 @@ class Sessions:
             "command_id": secrets.token_hex(12),
             "session_id": session_id,
             "issued_at_ms": now_ms,
-            "expires_at_ms": now_ms + _ms(self._settings.command_timeout_s),
+            "expires_at_ms": now_ms + _ms(self._settings.command_expiry_s),
             "reply": self._link.address,
         }
 
-    async def _carry_out(self, command: Command) -> bytes:
+    async def _carry_out(self, command: Command, span: Span) -> bytes:
         """Send a command and return the body of the answer: the id of the session it changed."""
-        with self._telemetry.span(
-            "command", session_id=command.session_id, kind=type(command).__name__
-        ) as span:
-            reply = await self._link.ask(command, span.headers)
+        reply = await self._link.ask(command, span.headers)
         if isinstance(reply, CommandAnswered) and reply.status != OK:
             raise refused(reply.status, reply.reason, reply.detail)
         # Not the id of the request: that may be a name, which stands for the session open under it.
         return orjson.dumps({"session_id": reply.session_id})
+
+
+def _id_of(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:24]
 
 
 def _ms(seconds: float) -> int:

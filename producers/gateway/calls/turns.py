@@ -1,11 +1,14 @@
 """Calls of agents: commands to the manager, its replies back as an answer in the agent's dialect.
 
 A call with n choices is n turns. The client gets nothing before the first reply. After a client
-leaves, its turn continues for a grace time in which a retry can join it, and is then cancelled.
+leaves, its turn continues for a grace time in which a retry can join it, and is then cancelled. The
+same command reports a turn that completed although its client had left, as soon as it did, so that
+no turn counts as delivered that is not. A retry may get that answer all the same.
 """
 
 import asyncio
 import itertools
+import logging
 import secrets
 import time
 from collections.abc import Mapping
@@ -27,9 +30,15 @@ from producers.gateway.errors import ApiError, ClientGone
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
 from producers.gateway.link.link import Link
+from producers.gateway.server_span import (
+    describe_answer,
+    describe_request,
+    served,
+)
 from producers.gateway.settings import GatewaySection
 from schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
+_log = logging.getLogger(__name__)
 # The manager ends a turn at its deadline; the gateway does so this much later if it did not.
 _MANAGER_MARGIN_S = 2.0
 # A call answered sooner is not watched, which saves a tenth of its CPU.
@@ -75,49 +84,48 @@ class Turns:
         self._longest_wait_s = settings.turn_timeout_s + _MANAGER_MARGIN_S
         self._first_reply = metrics.histogram("seamlessflow_gateway_first_reply_seconds")
         self._cancelled = metrics.counter("seamlessflow_gateway_turns_cancelled_total")
+        self._undelivered = metrics.counter("seamlessflow_gateway_turns_undelivered_total")
         self._repeated = metrics.counter(
             "seamlessflow_gateway_replies_ignored_total", reason="not_next"
         )
 
     async def serve(self, exchange: Exchange, caller: Caller, dialect: Dialect) -> None:
         """Answer one call. Raises `ApiError` before anything was sent, or `ClientGone`."""
+        with served(self._telemetry, exchange, caller.session_id) as span:
+            await self._serve(exchange, caller, dialect, span)
+
+    async def _serve(
+        self, exchange: Exchange, caller: Caller, dialect: Dialect, span: Span
+    ) -> None:
         settings = self._settings
         body = await exchange.body(settings.max_body_bytes, settings.body_timeout_s)
         request = dialect.parse(body, settings.max_choices)
-        call = self._call(request, caller, exchange.headers)
+        call = self._call(request, caller, span)
         exchange.request_id = exchange.request_id or call.turn_id.encode()
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)
+        delivered = False
         try:
             self._send_commands(call, exchange.headers)
             if request.stream:
                 await self._stream(exchange, call, dialect)
             else:
                 await self._answer(exchange, call, dialect)
+            delivered = True
         except SeamlessFlowError as error:
             if isinstance(error, ApiError):
                 blame(error, request)
-            call.span.fail(str(error))
             if caller.terms is not None and isinstance(error, ApiError) and error.code == _CLOSED:
                 # The session ended during the turn. After 503 the client retries: another begins.
                 raise ApiError(503, error.message, code=error.code) from error
             raise
         finally:
             call.stop_timers()
-            call.span.end()
-            self._stop_waiting(call)
+            self._stop_waiting(call, delivered)
 
-    def _call(
-        self, request: CanonicalRequest, caller: Caller, headers: Mapping[bytes, bytes]
-    ) -> Call:
+    def _call(self, request: CanonicalRequest, caller: Caller, span: Span) -> Call:
         # The random id of the instance makes turn ids unique among all gateways.
         turn_id = f"{self._link.instance}{next(self._numbers):x}"
-        span = self._telemetry.span(
-            "chat",
-            _context(headers),
-            session_id=caller.session_id,
-            turn_id=turn_id,
-            model=request.model,
-        )
+        describe_request(span, turn_id, request)
         return Call(request, caller, turn_id, int(time.time()), span)
 
     def _watch(self, call: Call, exchange: Exchange) -> None:
@@ -187,6 +195,7 @@ class Turns:
                 answers.setdefault(choice, finished(reply))
         ordered = [answers[choice] for choice in range(call.request.choices)]
         turn_id = answered_turn(0, ordered[0])
+        describe_answer(call.span, call.request, ordered)
         body = dialect.completion(turn_id, call.created, call.request, ordered)
         await exchange.answer(200, body)
 
@@ -221,18 +230,35 @@ class Turns:
                     if call.keep_alive is not None:
                         call.keep_alive.restart()
         self._repeated.inc(answer.repeated)
+        describe_answer(call.span, call.request, answer.answers)
 
-    def _stop_waiting(self, call: Call) -> None:
-        """Stop waiting for replies. Cancel turns without an answer when the grace time is over."""
+    def _stop_waiting(self, call: Call, delivered: bool) -> None:
+        """Stop waiting for replies; give up turns that the client did not get.
+
+        Those without an answer get the grace time, or until the answer is here: a session may be
+        closed before that time is over.
+        """
         for expected in call.turns:
-            if expected.answered:
-                self._link.forget(expected)
+            if delivered:
+                self._link.delivered(expected)
+            elif expected.answered:
+                self._loop.call_soon(self._give_up, expected)
             else:
-                self._loop.call_later(self._settings.disconnect_grace_s, self._cancel, expected)
+                grace_s = self._settings.disconnect_grace_s
+                timer = self._loop.call_later(grace_s, self._give_up, expected)
+                expected.on_answer = partial(self._give_up_early, expected, timer)
 
-    def _cancel(self, expected: ExpectedReply) -> None:
-        # A retry may have joined the turn or it may have ended: then it must not be cancelled.
-        if not self._link.forget(expected) or expected.answered:
+    def _give_up_early(self, expected: ExpectedReply, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        # Not now: the link is handing the reply to all calls that wait for the turn.
+        self._loop.call_soon(self._give_up, expected)
+
+    def _give_up(self, expected: ExpectedReply) -> None:
+        """Cancel a turn, or report that its answer was not delivered."""
+        # A retry may wait for the turn or have got it; a failed turn has no answer to deliver.
+        alone = self._link.forget(expected)
+        failed = expected.answered and not expected.completed
+        if not alone or failed or expected.delivered:
             return
         now_ms = clock.now_ms()
         command = CancelTurn(
@@ -244,8 +270,17 @@ class Turns:
             turn_id=expected.waits_for,
             reason="client_gone",
         )
-        self._link.send(command, None)
-        self._cancelled.inc()
+        try:
+            self._link.send(command, None)
+        except ApiError as error:
+            _log.warning(
+                "session %s: the client of turn %s left, which could not be reported: %s",
+                expected.session_id,
+                expected.waits_for,
+                error.message,
+            )
+            return
+        (self._undelivered if expected.completed else self._cancelled).inc()
 
 
 def _timed_out() -> ApiError:
@@ -254,14 +289,6 @@ def _timed_out() -> ApiError:
 
 def _client_gone(inbox: ReplyInbox, _: object) -> None:
     inbox.put(ClientGone())
-
-
-def _context(headers: Mapping[bytes, bytes]) -> list[tuple[str, bytes]]:
-    return [
-        (name.decode(), headers[name])
-        for name in (b"traceparent", b"tracestate")
-        if name in headers
-    ]
 
 
 def _text(value: bytes) -> str:

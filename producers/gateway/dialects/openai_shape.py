@@ -76,10 +76,14 @@ def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
 
 
 class OpenAiEvents:
-    """The events that the streams of both OpenAI dialects share; each event begins with `head`."""
+    """The events that the streams of both OpenAI dialects share; each event begins with `head`.
+
+    With `include_usage`, the vendor's every event names usage; only that of the last is not null.
+    """
 
     def __init__(self, head: dict[str, object], include_usage: bool) -> None:
-        self._head = b"data: " + orjson.dumps(head)[:-1]
+        self._last_head = _begun(head)
+        self._head = _begun({**head, "usage": None}) if include_usage else self._last_head
         self._include_usage = include_usage
 
     def open(self, prompt_tokens: int) -> bytes:
@@ -91,7 +95,7 @@ class OpenAiEvents:
         if not self._include_usage:
             return _DONE
         last = {"choices": [], **tail(answers)}
-        return self._head + b"," + orjson.dumps(last)[1:] + b"\n\n" + _DONE
+        return self._last_head + b"," + orjson.dumps(last)[1:] + b"\n\n" + _DONE
 
     def failed(self, error: ApiError) -> bytes:
         """End a stream that failed after it began."""
@@ -100,3 +104,8 @@ class OpenAiEvents:
     def keep_alive(self) -> bytes:
         """Write a comment, which every client skips."""
         return KEEP_ALIVE
+
+
+def _begun(head: dict[str, object]) -> bytes:
+    """Return the beginning of an event, which its other members follow."""
+    return b"data: " + orjson.dumps(head)[:-1]

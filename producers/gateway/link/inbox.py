@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from infra.errors import SeamlessFlowError
-from producers.gateway.link.pending import Reply
-from schemas.records import ReplyDelta
+from producers.gateway.link.pending import OK, Reply
+from schemas.records import ReplyDelta, ReplyFinished
 
 ChoiceReply = tuple[int, Reply]
 """The number of a choice, and a reply about it."""
@@ -51,7 +52,10 @@ class ReplyInbox:
 class ExpectedReply:
     """A turn or command whose reply a call waits for."""
 
-    __slots__ = ("answered", "choice", "for_turn", "inbox", "session_id", "waits_for")
+    __slots__ = (
+        *("answered", "choice", "completed", "delivered", "for_turn"),
+        *("inbox", "on_answer", "session_id", "waits_for"),
+    )
 
     def __init__(
         self, inbox: ReplyInbox, session_id: str, waits_for: str, choice: int, for_turn: bool
@@ -63,9 +67,19 @@ class ExpectedReply:
         self.for_turn = for_turn
         self.answered = False
         """True once the last reply has arrived."""
+        self.completed = False
+        """True if that reply is a turn's whole answer."""
+        self.delivered = False
+        """True once another call has answered its client with the same turn."""
+        self.on_answer: Callable[[], object] | None = None
+        """Called when the last reply arrives, by a call whose client is gone."""
 
     def receive(self, reply: Reply) -> None:
         """Put a reply into the inbox of the call."""
         if not isinstance(reply, ReplyDelta):
             self.answered = True
+            self.completed = isinstance(reply, ReplyFinished) and reply.status == OK
+            on_answer, self.on_answer = self.on_answer, None
+            if on_answer is not None:
+                on_answer()
         self.inbox.put((self.choice, reply))

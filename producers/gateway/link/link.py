@@ -5,7 +5,6 @@ could not be written gets 503 at once.
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -15,9 +14,11 @@ import xxhash
 from infra.clock import now_ms
 from infra.errors import DeliveryFailed, KafkaUnavailable
 from infra.kafka.client import Headers
+from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.settings import KafkaSettings
 from infra.telemetry.metrics import Metrics
+from infra.telemetry.tracing import Telemetry
 from producers.gateway.errors import ApiError
 from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
 from producers.gateway.link.pending import PendingReplies, Reply
@@ -50,10 +51,21 @@ class Link:
     """One gateway's connection to Kafka. Its methods run on the event loop it was made on."""
 
     def __init__(
-        self, kafka: KafkaSettings, settings: GatewaySection, url: str, metrics: Metrics
+        self,
+        kafka: KafkaSettings,
+        settings: GatewaySection,
+        url: str,
+        instance: str,
+        metrics: Metrics,
+        tracing: Telemetry,
+        replies: int = REPLIES.partitions,
+        stopping: Stopping = never,
     ) -> None:
-        self.instance = secrets.token_hex(8)
-        self.address = ReplyAddress(partition=_partition(self.instance), gateway=self.instance)
+        """Connect; `replies` is the number of partitions of that topic."""
+        self._stopping = stopping
+        self.instance = instance
+        partition = xxhash.xxh3_64_intdigest(instance.encode()) % replies
+        self.address = ReplyAddress(partition=partition, gateway=instance)
         self._kafka = kafka
         self._settings = settings
         self._url = url
@@ -68,24 +80,31 @@ class Link:
             f"gateway-{self.instance}",
             linger_ms=settings.linger_ms,
             report_every_s=_REPORT_EVERY_S,
+            trace=tracing.send,
             **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
         )
         self._reply_reader = ReplyReader(
-            kafka, self.instance, self.address.partition, self._producer, self._deliver
+            kafka,
+            self.instance,
+            self.address.partition,
+            self._producer,
+            self._deliver,
+            tracing,
+            stopping,
         )
+        metrics.watch(self._reply_reader.reader)
 
     async def start(self) -> None:
         """Begin to read replies, and wait until Kafka acknowledges a heartbeat.
 
-        Raises `KafkaUnavailable` after `start_timeout_s`, and `TopicMissing`.
+        Raises `KafkaUnavailable` after `kafka.wait_s` or once `stopping`, and `TopicMissing`.
         """
-        timeout_s = self._settings.start_timeout_s
-        await self._reply_reader.start(timeout_s)
-        deadline = self._loop.time() + timeout_s
+        await self._reply_reader.start()
+        deadline = self._loop.time() + self._kafka.wait_s
         self._send_heartbeat()
         while not self.reachable:
-            if self._loop.time() > deadline:
-                raise KafkaUnavailable(self._kafka.bootstrap_servers, timeout_s)
+            if self._loop.time() > deadline or self._stopping():
+                raise KafkaUnavailable(self._kafka.bootstrap_servers, self._kafka.wait_s)
             await asyncio.sleep(_FIRST_HEARTBEATS_S)
             self._send_heartbeat()
 
@@ -126,6 +145,12 @@ class Link:
     def forget(self, expected: ExpectedReply) -> bool:
         """Stop waiting for a reply. Return whether no other call waits for the same one."""
         return self._pending.remove(expected)
+
+    def delivered(self, expected: ExpectedReply) -> None:
+        """Stop waiting for a turn that a client has got. Other calls know that it has one."""
+        if not self._pending.remove(expected):
+            for other in self._pending.others(expected):
+                other.delivered = True
 
     def refuse_all(self, error: ApiError) -> None:
         """End every call that waits for a reply with an error."""
@@ -179,10 +204,6 @@ class Link:
         # Runs in the producer's thread; assigning a float needs no lock.
         if error is None:
             self._acknowledged = time.monotonic()
-
-
-def _partition(instance: str) -> int:
-    return xxhash.xxh3_64_intdigest(instance.encode()) % REPLIES.partitions
 
 
 def _unreachable(detail: str) -> ApiError:

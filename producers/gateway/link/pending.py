@@ -49,6 +49,10 @@ class PendingReplies(Generic[W]):
             self._by_id.pop(waiting.waits_for, None)
         return not there
 
+    def others(self, waiting: W) -> Sequence[W]:
+        """Return the calls that wait for the same command or turn as one that was removed."""
+        return self._by_id.get(waiting.waits_for, ())
+
     def route(self, reply: Reply) -> Sequence[W]:
         """Return the calls that get this reply. Moves a retry to the turn that it joined."""
         if not isinstance(reply, CommandAnswered):

@@ -8,9 +8,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
+from infra.kafka.dead_letters import DeadLetters
+from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
+from infra.telemetry.tracing import Telemetry
 from producers.gateway.link.pending import Reply
 from schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
 from schemas.topics import REPLIES
@@ -31,23 +34,25 @@ class ReplyReader:
         settings: KafkaSettings,
         gateway: str,
         partition: int,
-        dead_letters: Producer,
+        producer: Producer,
         deliver: Callable[[Sequence[Reply]], None],
+        tracing: Telemetry,
+        stopping: Stopping,
     ) -> None:
         self._gateway = gateway
+        self._tracing = tracing
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._closed = threading.Event()
         self._partition = partition
-        self._reader = Reader(settings, f"gateway-{gateway}", dead_letters=dead_letters)
+        letters, own = DeadLetters(settings, producer, stopping), f"gateway-{gateway}"
+        self.reader = Reader(settings, own, bury=letters.bury, stopping=stopping)
         self._thread = threading.Thread(target=self._serve, name="replies", daemon=True)
 
-    async def start(self, timeout_s: float) -> None:
+    async def start(self) -> None:
         """Begin at the partition's end. Raises `KafkaUnavailable` and `TopicMissing`."""
-        ends = await asyncio.to_thread(
-            self._reader.ends, [(REPLIES.name, self._partition)], timeout_s
-        )
-        self._reader.assign(ends)
+        ends = await asyncio.to_thread(self.reader.ends, [(REPLIES.name, self._partition)])
+        self.reader.assign(ends)
         self._thread.start()
 
     def close(self) -> None:
@@ -57,12 +62,12 @@ class ReplyReader:
 
     def _serve(self) -> None:
         while not self._closed.is_set():
-            replies = [
-                item.record
-                for item in self._reader.poll(_POLL_S)
-                if isinstance(item.record, _REPLIES) and item.record.gateway == self._gateway
-            ]
+            replies = []
+            for item in self.reader.poll(_POLL_S):
+                if isinstance(item.record, _REPLIES) and item.record.gateway == self._gateway:
+                    self._tracing.process(item).end()
+                    replies.append(item.record)
             if replies:
                 # One call a batch: waking the event loop costs a system call.
                 self._loop.call_soon_threadsafe(self._deliver, replies)
-        self._reader.close()
+        self.reader.close()

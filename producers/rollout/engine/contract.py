@@ -1,9 +1,11 @@
 """The contract between the rollout process and the engine that samples its tokens.
 
-An engine takes token ids and returns token ids, each with its log-probability under the model's raw
-distribution (log-softmax of the logits at temperature 1, whatever the sampling parameters) and with
-the policy version that sampled it. Token ids travel as little-endian int32 bytes, log-probabilities
-as little-endian float32 bytes, the form they have on the log.
+An engine takes token ids and returns token ids, each with its log-probability under the policy's
+distribution at the request's temperature (log-softmax of logits / temperature, at 1 for a greedy
+request) and with the policy version that sampled it. Top-p and top-k change what is sampled and not
+these log-probabilities: they stay those over the whole vocabulary, which is what the trainer
+computes, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as little-endian int32
+bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
 
 Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
 engine's own thread, in offset order, at most once a pass and request, so it must be quick and must
@@ -74,7 +76,7 @@ class TokenChunk:
     `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason; it may hold
     no tokens (an abort always holds none: all tokens so far came in earlier chunks). If the request
     asked for them, `top_ids` (int32) and `top_logprobs` (float32) hold `top_logprobs` entries a
-    token, most likely first, under the same raw distribution. `refused` comes with an abort: the
+    token, most likely first, under the same distribution. `refused` comes with an abort: the
     reason why the engine found only now that it cannot do what this request asks for.
     """
 

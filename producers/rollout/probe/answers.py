@@ -13,7 +13,7 @@ from infra.errors import SeamlessFlowError
 from producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
 from schemas.tokens import TOKEN_BYTES
 
-_ROUNDING = 1e-4
+ROUNDING = 1e-4
 """Most that rounding may raise the log-probability of an almost certain token above 0."""
 
 
@@ -115,12 +115,12 @@ def _check_values(question: Question, answer: ProbeAnswer) -> None:
             question.fail("top_ids", f"{question.sampling.top_logprobs} different ones", list(row))
         if not all(map(_is_logprob, values)) or values != sorted(values, reverse=True):
             question.fail("top_logprobs", "finite numbers up to 0, descending", values)
-        if sum(map(math.exp, values)) > 1 + 10 * _ROUNDING:
+        if sum(map(math.exp, values)) > 1 + 10 * ROUNDING:
             question.fail("top_logprobs", "probabilities of at most 1 together", values)
 
 
 def _is_logprob(number: float) -> bool:
-    return math.isfinite(number) and number <= _ROUNDING
+    return math.isfinite(number) and number <= ROUNDING
 
 
 def _tops(chunks: Sequence[TokenChunk]) -> Iterator[dict[int, float]]:

@@ -7,8 +7,8 @@ rounding is the engine's own to state (`Engine.logprob_tolerance`).
 
 import math
 
-from producers.rollout.engine.contract import SamplingParams
-from producers.rollout.probe.answers import ProbeAnswer, Question
+from producers.rollout.engine.contract import MOST_TOP_LOGPROBS, SamplingParams
+from producers.rollout.probe.answers import ROUNDING, ProbeAnswer, Question
 
 PROMPT_TEXT = "1 + 1 ="
 LENGTH = 8
@@ -17,10 +17,10 @@ LENGTH = 8
 SPLIT = 4
 """The place from which an answer is continued by another request."""
 
-TOP = 8
-"""Most likely tokens asked for: more than `_NARROWED`, so that a sampled one is among them."""
+TOP = MOST_TOP_LOGPROBS
+"""Most likely tokens asked for beside each."""
 
-_NARROWED = 4
+_TEMPERATURE = 0.7
 
 
 def greedy(prompt: bytes, length: int = LENGTH) -> Question:
@@ -29,9 +29,9 @@ def greedy(prompt: bytes, length: int = LENGTH) -> Question:
 
 
 def sampled(prompt: bytes) -> Question:
-    """Ask for tokens of a bent distribution; log-probabilities must be those of the raw one."""
-    bent = SamplingParams(LENGTH, temperature=0.7, top_k=_NARROWED, top_logprobs=TOP)
-    return Question("sampled", prompt, bent)
+    """Ask for tokens at a temperature; log-probabilities must be those at that temperature."""
+    cooler = SamplingParams(LENGTH, temperature=_TEMPERATURE, top_logprobs=TOP)
+    return Question("sampled", prompt, cooler)
 
 
 def continued(prompt: bytes, first: ProbeAnswer) -> Question:
@@ -84,16 +84,17 @@ def check_aborted(question: Question, answer: ProbeAnswer) -> None:
 
 
 def check_likely(question: Question, answer: ProbeAnswer, tolerance: float) -> None:
-    """Check that each token is among the most likely, with the same log-probability there.
+    """Check that each token has the log-probability that it has among the most likely ones.
 
-    A greedy token must be the most likely one.
+    One that is not among them must be less likely. A greedy token must be the most likely one.
     """
     for token, logprob, row in zip(answer.ids, answer.logprobs, answer.tops, strict=True):
         if token not in row:
-            question.fail("top_ids", f"{token}, which was sampled, among them", list(row))
-        if abs(row[token] - logprob) > tolerance:
+            if question.sampling.temperature == 0 or logprob > min(row.values()) + tolerance:
+                question.fail("top_ids", f"{token}, which was sampled, among them", list(row))
+        elif abs(row[token] - logprob) > tolerance:
             question.fail("logprobs", f"{row[token]:g}, as in top_logprobs", f"{logprob:g}")
-        if question.sampling.temperature == 0 and max(row.values()) - logprob > tolerance:
+        elif question.sampling.temperature == 0 and max(row.values()) - logprob > tolerance:
             question.fail("token_ids", f"the most likely one, {next(iter(row))}", token)
 
 
@@ -118,8 +119,33 @@ def check_same(
 def check_distribution(
     question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
 ) -> None:
-    """Check that `again`, one token in the middle of `first`, has the same distribution there."""
-    _check_top(question, first.tops[again.start - first.start], again.tops[0], tolerance)
+    """Check that `first`, in its middle, has the distribution of `again` at its temperature.
+
+    `again` is one greedy token there, so it shows the distribution at temperature 1. The sum that
+    log-probabilities at another temperature are divided by is over the whole vocabulary: the most
+    likely tokens and their rest, of which the probability is known, bound it on both sides.
+    """
+    cooled, raw = first.tops[again.start - first.start], again.tops[0]
+    lowest, highest = _normaliser(list(raw.values()))
+    for token in cooled.keys() & raw.keys():
+        least = raw[token] / _TEMPERATURE - highest
+        most = raw[token] / _TEMPERATURE - lowest
+        off = 2 * tolerance / _TEMPERATURE + ROUNDING
+        if not least - off <= cooled[token] <= most + off:
+            expected = f"{least:g} to {most:g} for token {token} at temperature {_TEMPERATURE:g}"
+            question.fail("logprobs", expected, f"{cooled[token]:g}")
+    best = next(iter(raw))
+    if best not in cooled and raw[best] - min(raw.values()) > tolerance:
+        question.fail("top_ids", f"{best} among them, as before", list(cooled))
+
+
+def _normaliser(raw: list[float]) -> tuple[float, float]:
+    """Return bounds of log sum p^(1 / T) over a vocabulary; `raw` are its largest log p."""
+    known = sum(math.exp(one / _TEMPERATURE) for one in raw)
+    # No other token is likelier than the last of these, and together they have the remaining mass.
+    left = max(0.0, 1.0 - sum(map(math.exp, raw)))
+    rest = left * math.exp(min(raw) * (1 / _TEMPERATURE - 1))
+    return math.log(known), math.log(known + rest)
 
 
 def _check_top(

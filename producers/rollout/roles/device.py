@@ -28,6 +28,9 @@ from schemas.records import PolicyWeights
 class EngineFactory(Protocol):
     """A maker of the engine that the settings name. Called from the device thread; may block."""
 
+    whole_vocabulary: bool
+    """True if log-probs under top-p and top-k are those over the whole vocabulary."""
+
     def verify(self, weights: PublishedWeights) -> None:
         """Raise `SeamlessFlowError` if the files are not what was published."""
 
@@ -90,6 +93,8 @@ class RolloutDevice:
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
             self._engines.verify(move.weights)
+            if truncated(move.policy) and not self._engines.whole_vocabulary:
+                raise TruncationUnsupported(move.policy.policy)
             parser = self._parser_of(move.policy)
         except SeamlessFlowError as error:
             return outcomes.NotStarted(move, error)
@@ -147,6 +152,25 @@ class RolloutDevice:
         if self._parser is None or self._parser[0] != key:
             self._parser = (key, self._load_parser(policy))
         return self._parser[1]
+
+
+def truncated(policy: PolicyWeights) -> bool:
+    """Return whether turns of the policy are trained although top-p or top-k cut them short."""
+    top_p, top_k = policy.overrides.top_p, policy.overrides.top_k
+    trained = policy.train_truncated or policy.train_inexact
+    return trained and ((top_p or 1.0) < 1 or (top_k or 0) > 0)
+
+
+class TruncationUnsupported(SeamlessFlowError):
+    """A policy trained under top-p or top-k, with an engine whose log-probs leave tokens out."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        super().__init__(
+            f"policy {policy} is to be trained with top-p or top-k (policy.train_truncated or "
+            "policy.train_inexact), and this engine reports log-probs among the tokens kept only: "
+            "set policy.top_p = 1 and policy.top_k = 0, or rollout.engine = torch"
+        )
 
 
 class EngineMissing(SeamlessFlowError):

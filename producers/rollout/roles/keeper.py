@@ -19,7 +19,6 @@ from producers.rollout.roles.moves import Load, Rejoin, Release
 from producers.rollout.roles.outcomes import Outcome
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
-from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.serving import Service, Serving
 from schemas.records import Record
 
@@ -127,7 +126,7 @@ class RoleKeeper:
         self._reporter.announce(records.role_acquired(self._roles, outcome, now_ms))
 
     def _pause(self, move: Load, now_ms: int) -> None:
-        self._loading = self._telemetry.span("load weights", version=move.weights.version)
+        self._loading = self._telemetry.root("load weights", version=move.weights.version)
         self._serving.adopt(move.weights.version, now_ms)
         running = len(self._serving.running)
         self._reporter.announce(records.generation_paused(self._roles, running, now_ms))
@@ -159,5 +158,5 @@ class RoleKeeper:
         _log.warning(
             "the scheduler declared %s lost; continuing as %s", lost, self._roles.incarnation
         )
-        self._serving.admission = Admission(self._roles.worker, self._roles.incarnation)
+        self._serving.admission = self._serving.admission.renewed(self._roles.incarnation)
         self._reporter.rejoin()

@@ -169,10 +169,10 @@ class ScriptedEngine(ThreadedEngine):
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None
     ) -> TokenChunk:
         ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
-        count = request.sampling.top_logprobs
-        top = most_likely(ids, count) if count else ()
+        count, temperature = request.sampling.top_logprobs, request.sampling.temperature
+        top = most_likely(ids, count, temperature) if count else ()
         span = ChunkSpan(start, self._version)
-        return TokenChunk(start, ids, logprobs(end - start), (span,), reason, *top)
+        return TokenChunk(start, ids, logprobs(end - start, temperature), (span,), reason, *top)
 
     def _send(self, request: ScriptedRequest, chunk: TokenChunk) -> None:
         delivered = self._deliver(request.request_id, request.on_chunk, chunk)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from producers.rollout.engine.contract import TokenChunk
@@ -102,7 +103,7 @@ class ContinuousBatch:
         self.sampled_tokens += len(rows)
         requests = [self.table.requests[row] for row in rows.tolist()]
         offsets = batch.offset_B.tolist()
-        tops = _top_tokens(logits_BV, requests)
+        tops = _top_tokens(logits_BV, batch.temperature_B, requests)
         chunks = token_chunks(requests, offsets, tokens, logprobs, tops, self.version, self._limit)
         emissions = list(zip(requests, chunks, strict=True))
         for request, chunk in emissions:
@@ -122,13 +123,15 @@ class ContinuousBatch:
         return completed
 
 
-def _top_tokens(logits_BV: Tensor, requests: list[Request]) -> list[TopTokens]:
+def _top_tokens(
+    logits_BV: Tensor, temperature_B: npt.NDArray[np.float32], requests: list[Request]
+) -> list[TopTokens]:
     """Return the most likely tokens of the rows whose requests ask for them."""
     tops = [NO_TOP] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.sampling.top_logprobs]
     if rows:
         counts = [requests[row].sampling.top_logprobs for row in rows]
-        ids_RK, logprobs_RK = most_likely(logits_BV[rows], max(counts))
+        ids_RK, logprobs_RK = most_likely(logits_BV[rows], temperature_B[rows], max(counts))
         ids, logprobs = ids_RK.cpu().numpy(), logprobs_RK.cpu().numpy()
         for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
             top_ids, top_logprobs = ids[place, :count], logprobs[place, :count]

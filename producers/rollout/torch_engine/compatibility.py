@@ -1,9 +1,9 @@
 """Checks that the torch engine samples from a model's own distribution: by its configuration and
 by comparing logits.
 
-A model that keeps anything but keys and values of every position (sliding windows, recurrent
-states), or scales positions by the longest row of a batch, would sample from a wrong distribution
-without any error. Such models are refused when the engine is built.
+A model that keeps anything but keys and values (recurrent states, chunks), or scales positions by
+the longest row of a batch, would sample from a wrong distribution without any error. Such models
+are refused when the engine is built. Sliding windows are masks, which `forward.py` makes.
 """
 
 import numpy as np
@@ -11,8 +11,16 @@ import torch
 from transformers import PreTrainedModel
 
 from producers.rollout.engine.errors import ModelUnsupported
-from producers.rollout.torch_engine.forward import PADDING, CachedForward
+from producers.rollout.torch_engine.forward import (
+    PADDING,
+    CachedForward,
+    layer_types,
+    sliding_window,
+)
 from producers.rollout.torch_engine.kv_cache import KvCache
+from producers.rollout.torch_engine.limits import SLIDING, unsupported
+
+REMEDY = "; set rollout.engine to vllm (SEAMLESSFLOW_ROLLOUT__ENGINE), which may support it"
 
 _PROBE_LENGTH = 12
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
@@ -31,7 +39,7 @@ def plan_cache(
     length = min((int(limit) for limit in limits if limit is not None), default=0)
     if length < 1:
         raise ModelUnsupported(config.model_type, "has no context limit: set max_length")
-    check_config(model, length)
+    check_config(model)
     with torch.inference_mode():
         row_bytes = length * probe_kv_bytes(model)
     if row_bytes > kv_bytes:
@@ -40,18 +48,14 @@ def plan_cache(
     return KvCache(max_rows=min(max_rows, kv_bytes // row_bytes), max_length=length)
 
 
-def check_config(model: PreTrainedModel, max_length: int) -> None:
+def check_config(model: PreTrainedModel) -> None:
     """Raise `ModelUnsupported` for what a comparison of short rows would not show."""
     config = model.config.get_text_config()
-    layer_types = set(getattr(config, "layer_types", None) or ())
-    if other := sorted(layer_types - {"full_attention"}):
-        raise ModelUnsupported(config.model_type, f"has layers of type {', '.join(other)}")
-    window = getattr(config, "sliding_window", None)
-    if not layer_types and window is not None and window < max_length:
-        raise ModelUnsupported(config.model_type, f"attends over a window of {window} tokens only")
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope in ("dynamic", "longrope"):
-        raise ModelUnsupported(config.model_type, f"rotary scaling {rope} depends on the batch")
+    reason = unsupported(config.to_dict())
+    if not reason and SLIDING in layer_types(config) and sliding_window(config) is None:
+        reason = "names no sliding_window"
+    if reason:
+        raise ModelUnsupported(config.model_type, f"{reason}{REMEDY}")
 
 
 def probe_kv_bytes(model: PreTrainedModel) -> int:

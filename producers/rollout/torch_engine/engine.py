@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from infra.worker.device import device_named
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -60,7 +61,8 @@ class TorchEngine(ThreadedEngine):
             torch.set_num_threads(settings.threads)
         module: torch.nn.Module = model  # its `to` is typed
         module.train(False).requires_grad_(False)
-        module.to(device=settings.device, dtype=getattr(torch, settings.dtype))
+        device = device_named(settings.device, torch.cuda.is_available)
+        module.to(device=device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
         kv = plan_cache(model, settings.max_length, settings.max_rows, settings.kv_bytes)

@@ -47,9 +47,12 @@ def _mix(state_B: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
-    """Return token ids int64[B] and their raw log-probabilities float32[B]."""
-    logprobs_BV = torch.log_softmax(logits_BV, dim=-1, dtype=torch.float32)
-    weights_BV = _filtered(_tempered(logprobs_BV, batch), batch)
+    """Return token ids int64[B] and their log-probabilities float32[B] at the rows' temperatures.
+
+    They are over the whole vocabulary, whatever top-k and top-p leave out.
+    """
+    logprobs_BV = distributions(logits_BV, batch.temperature_B)
+    weights_BV = _filtered(logprobs_BV.exp(), batch)
     tokens_B = _sampled(weights_BV, uniforms(batch.seed_B, batch.offset_B))
     greedy_B = batch.temperature_B == 0
     if greedy_B.any():
@@ -58,11 +61,27 @@ def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
     return tokens_B, logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
 
 
-def most_likely(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def most_likely(
+    logits_RV: Tensor, temperature_R: npt.NDArray[np.float32], count: int
+) -> tuple[Tensor, Tensor]:
     """Return the most likely tokens int64[R, count], best first, and their log-probabilities."""
-    logprobs_RV = torch.log_softmax(logits_RV, dim=-1, dtype=torch.float32)
-    top = logprobs_RV.topk(count, dim=-1)
+    top = distributions(logits_RV, temperature_R).topk(count, dim=-1)
     return top.indices, top.values
+
+
+def distributions(logits_BV: Tensor, temperature_B: npt.NDArray[np.float32]) -> Tensor:
+    """Return the log-probabilities float32[B, V] at each row's temperature; greedy rows at 1."""
+    logprobs_BV = torch.log_softmax(logits_BV, dim=-1, dtype=torch.float32)
+    rows = np.flatnonzero((temperature_B != 0) & (temperature_B != 1))
+    if rows.size == 0:
+        return logprobs_BV
+    # Only these rows: a row's numbers must not depend on what stands beside it.
+    rows_R = torch.from_numpy(rows).to(logprobs_BV.device)
+    scale_R1 = torch.from_numpy(temperature_B[rows]).to(logprobs_BV.device)[:, None]
+    chosen_RV = logprobs_BV[rows_R]
+    best_R1 = chosen_RV.amax(dim=-1, keepdim=True)  # taken off first: a tiny divisor stays finite
+    tempered_RV = torch.log_softmax((chosen_RV - best_R1) / scale_R1, dim=-1)
+    return logprobs_BV.index_copy(0, rows_R, tempered_RV)
 
 
 def _sampled(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
@@ -71,16 +90,6 @@ def _sampled(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
     share_B1 = torch.from_numpy(uniform_B).to(weights_BV.device)[:, None] * cumulative_BV[:, -1:]
     tokens_B = torch.searchsorted(cumulative_BV, share_B1, right=True)[:, 0]
     return tokens_B.clamp_(max=weights_BV.shape[1] - 1)  # NaN weights would give V
-
-
-def _tempered(logprobs_BV: Tensor, batch: SamplingBatch) -> Tensor:
-    """Return probabilities at each row's temperature; greedy rows, which need none, at 1."""
-    if (batch.temperature_B == 1).all():
-        return logprobs_BV.exp()
-    temperature_B = np.where(batch.temperature_B == 0, np.float32(1), batch.temperature_B)
-    scale_B1 = torch.from_numpy(temperature_B).to(logprobs_BV.device)[:, None]
-    best_B1 = logprobs_BV.amax(dim=-1, keepdim=True)  # taken off first: a tiny divisor stays finite
-    return torch.softmax((logprobs_BV - best_B1) / scale_B1, dim=-1)
 
 
 def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:

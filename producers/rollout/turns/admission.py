@@ -18,13 +18,18 @@ Ignored = Literal["other_worker", "other_incarnation", "old_epoch", "repeated"]
 
 @dataclass(slots=True)
 class Admission:
-    """The records that one incarnation has seen in its slot. `ignored` counts by reason."""
+    """The records that one incarnation has seen in its slot."""
 
     worker: str
     incarnation: str
     ignored: Counter[Ignored] = field(default_factory=Counter)
+    """Number of ignored records that are not in the metrics yet, by reason."""
     _epochs: dict[int, int] = field(default_factory=dict)
     _dispatches: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def renewed(self, incarnation: str) -> "Admission":
+        """Return the admission of the worker's next incarnation."""
+        return Admission(self.worker, incarnation, self.ignored)
 
     def admits(self, request: GenerateTurn) -> bool:
         """Return True for a record to this incarnation, of the newest owner, not seen before."""

@@ -44,5 +44,9 @@ class OneCall:
         return self._inner.finish()
 
     @property
+    def space(self) -> str:
+        return self._inner.space
+
+    @property
     def message(self) -> ParsedMessage:
         return self._inner.message

@@ -77,7 +77,8 @@ class Serving:
         match received.record:
             case r.GenerateTurn() as request:
                 if self.admission.admits(request):
-                    self._start(request, received.headers, now_ms)
+                    with self._telemetry.process(received, session_id=request.session_id) as span:
+                        self._start(request, span.headers or received.headers, now_ms)
             case r.CancelGeneration() as cancel:
                 self._cancel(cancel, now_ms)
 
@@ -165,7 +166,7 @@ class Serving:
 
     def _enter(self, dispatch: Dispatch, headers: Headers) -> LiveDispatch:
         request = dispatch.request
-        span = self._telemetry.span(
+        span = self._telemetry.child(
             "generate", headers, session_id=request.session_id, turn_id=request.turn_id
         )
         live = LiveDispatch(dispatch, span.headers or headers, span, self._wake)
@@ -198,7 +199,7 @@ class Serving:
             live.span.set(
                 input_tokens=record.prompt_length,
                 output_tokens=record.token_offset + len(record.token_ids) // TOKEN_BYTES,
-                finish_reason=record.finish_reason,
+                finish_reasons=[record.finish_reason],
             )
         elif isinstance(record, r.TurnInterrupted | r.TurnFailed):
             live.span.fail(record.reason)

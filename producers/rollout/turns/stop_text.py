@@ -2,7 +2,9 @@
 
 They are searched in the content that the agent reads, not in thinking or in the markup of tool
 calls. Tokens are parsed one by one, so that the token that completes a stop string is known
-exactly: it is the last of the completion. The content ends before the stop string.
+exactly: it is the last of the completion, also where the stop string is white space. The content
+ends before the stop string, and the deltas add up to the content: white space is held back as long
+as a stop string may follow and trim it.
 """
 
 from collections.abc import Sequence
@@ -49,6 +51,10 @@ class StopText:
         return joined(delta, self._give(len(self._content)))
 
     @property
+    def space(self) -> str:
+        return "" if self.found_after is not None else self._inner.space
+
+    @property
     def message(self) -> ParsedMessage:
         message = self._inner.message
         if self.found_after is None:
@@ -59,14 +65,21 @@ class StopText:
         # A stop string may begin in text that came before, so its longest beginning is held back.
         searched = max(0, len(self._content) - self._held_back)
         self._content += delta.content
-        places = {stop: self._content.find(stop, searched) for stop in self._stops}
+        text = self._content + self._inner.space
+        places = {stop: text.find(stop, searched) for stop in self._stops}
         found = [stop for stop in self._stops if places[stop] >= 0]
         if found:
             self.found, self.found_after = min(found, key=places.__getitem__), self._fed
-            self._content = self._content[: places[self.found]]
+            self._content = text[: places[self.found]]
             return joined(replace(delta, content=""), self._give(len(self._shown())))
+        return joined(replace(delta, content=""), self._give(self._settled()))
+
+    def _settled(self) -> int:
+        """Return the length of the content that no later stop string can change."""
         end = max(self._given, len(self._content) - self._held_back)
-        return joined(replace(delta, content=""), self._give(end))
+        while self._trimmed and end > self._given and self._content[end - 1].isspace():
+            end -= 1
+        return end
 
     def _shown(self) -> str:
         return self._content.rstrip() if self._trimmed else self._content

@@ -67,8 +67,9 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--max-num-seqs": capacity,
         "--max-model-len": settings.max_length,
         "--kv-cache-memory-bytes": settings.kv_bytes,
-        # Log-probabilities of the model's own distribution, whatever the temperature.
-        "--logprobs-mode": "raw_logprobs",
+        # Those at the request's temperature. Under top-p and top-k they are renormalised over the
+        # tokens kept, which no trainer can compute: `VllmEngines.whole_vocabulary`.
+        "--logprobs-mode": "processed_logprobs",
         "--max-logprobs": MOST_TOP_LOGPROBS + 1,  # the sampled token counts among them
         "--generation-config": "vllm",
         "--worker-extension-cls": EXTENSION,

@@ -73,6 +73,7 @@ class ActingEngine(ThreadedEngine):
             logprobs(prompt, end)[4 * offset :],
             reason,
             sampling.top_logprobs,
+            sampling.temperature,
             on_chunk,
         )
         self._thread.post("submit", lambda: self._begin(turn))
@@ -136,6 +137,8 @@ class ActingEngine(ThreadedEngine):
 
 class ActingEngines:
     """The worker's factory of its engine; weights are only a version number."""
+
+    whole_vocabulary = True
 
     def __init__(self, act: Act, record: Path) -> None:
         self._act = act

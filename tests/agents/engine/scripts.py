@@ -90,6 +90,8 @@ def _claude_code(**edit: object) -> list[str]:
 
 SCRIPTS: Mapping[str, Sequence[str]] = {
     "adding": _ADDING,
+    # Behind the opening of a call that `tool_choice` forces; the third and fourth are free.
+    "forced": ['{"a": 2, "b": 3}}\n</tool_call>', *['{"a": 5, "b": 4}}\n</tool_call>'] * 3],
     "mini-swe-agent": [
         thought("First look.") + "I look at the code.\n" + call("bash", command="cat calc.py"),
         "It subtracts.\n" + call("bash", command=_FIX),

@@ -171,21 +171,21 @@ def _next(ids: bytes) -> bytes:
     return (np.frombuffer(ids, "<i4") + 1).astype("<i4").tobytes()
 
 
-class Bent(Wrapped):
-    """An engine that reports log-probabilities of the bent distribution it sampled from."""
+class Raw(Wrapped):
+    """An engine that reports log-probabilities at temperature 1, whatever it sampled at."""
 
     def changed(self, asked: Asked) -> Asked:
         temperature, top = asked.sampling.temperature, asked.sampling.top_logprobs
 
-        def bent(chunk: TokenChunk) -> None:
-            rows = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, top) / temperature
+        def raw(chunk: TokenChunk) -> None:
+            rows = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, top) * temperature
             total = np.log(np.exp(rows).sum(axis=1))
-            own = np.frombuffer(chunk.logprobs, "<f4") / temperature - total
+            own = np.frombuffer(chunk.logprobs, "<f4") * temperature - total
             logprobs, tops = own.astype("<f4"), (rows - total[:, None]).astype("<f4")
-            bent_chunk = replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
-            asked.on_chunk(bent_chunk)
+            raw_chunk = replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
+            asked.on_chunk(raw_chunk)
 
-        return asked if temperature in (0, 1) else replace(asked, on_chunk=bent)
+        return asked if temperature in (0, 1) else replace(asked, on_chunk=raw)
 
 
 class Forgetful(Wrapped):

@@ -187,7 +187,7 @@ def gateway_process(
     environment = {
         **os.environ,
         **_variables({"kafka__bootstrap_servers": kafka.bootstrap_servers}),
-        **_variables({"kafka__topic_prefix": kafka.topic_prefix}),
+        **_variables({"kafka__topic_prefix": kafka.topic_prefix, "kafka__wait_s": kafka.wait_s}),
         **_variables({"gateway__secret": SECRET, "gateway__port": port}),
         **_variables({f"gateway__{name}": value for name, value in settings.items()}),
     }

@@ -4,6 +4,7 @@ from typing import Any
 
 import xxhash
 
+from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.tree import ROOT
 from schemas import records as r
 from tests.builders.records.builder import builder
@@ -25,6 +26,7 @@ opened = builder(
         tokenizer_hash="t",
         max_age_ms=1_000_000,
         max_idle_ms=100_000,
+        fold_version=FOLD_VERSION,
     )
 )
 dispatched = builder(
@@ -60,6 +62,12 @@ failed = builder(
 cancelled = builder(
     r.TurnCancelled(session_id=SESSION, epoch=1, at_ms=5, turn_id="a", reason="gone"), "turn_id"
 )
+undelivered = builder(
+    r.TurnUndelivered(
+        session_id=SESSION, epoch=1, at_ms=5, command_id="left", turn_id="a", reason="gone"
+    ),
+    "turn_id",
+)
 joined = builder(
     r.TurnJoined(session_id=SESSION, epoch=1, at_ms=1, command_id="retry", turn_id="a"), "turn_id"
 )
@@ -76,6 +84,7 @@ closed = builder(
     )
 )
 finalized = builder(r.SessionFinalized(session_id=SESSION, epoch=1, at_ms=41, reason="rewarded"))
+ended = builder(r.EndedSession(session_id=SESSION, calls=bytes(16), named_calls=b""))
 refused = builder(
     r.CommandRefused(
         session_id=SESSION, epoch=1, at_ms=10, command_id="c", status=404, reason="", detail=""

@@ -28,6 +28,8 @@ def chunk(
 class Letters:
     """A message stream: each token id is the code of a character."""
 
+    space = ""
+
     def __init__(self) -> None:
         self._content = ""
         self.finished = False

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,12 +21,14 @@ from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from producers.rollout.bootstrap import build
+from producers.rollout.engines import engine_factory
 from producers.rollout.roles.device import EngineFactory
 from producers.rollout.settings import RolloutSection, RolloutSettings
 from schemas import records as r
 from schemas.records import Record
 from schemas.tokens import pack
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from tests.builders.own_topics import own_topics
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate
 from tests.paths import ROOT
@@ -45,7 +46,8 @@ class RunningWorker:
         self.error: BaseException | None = None
         self._stop = threading.Event()
         traces = telemetry(TelemetrySettings(), "rollout", self.name)
-        self._worker = build(settings, traces, Metrics(), engines)
+        made = engines or engine_factory(settings.rollout, settings.data_dir / "logs")
+        self._worker = build(settings, traces, Metrics(), made)
         self._thread = threading.Thread(target=self._run, name=self.name)
         self._thread.start()
 
@@ -68,9 +70,8 @@ class RunningWorker:
 class RolloutSystem:
     """Topics and the workers on them. Every worker of a test has its own name, slot and policy."""
 
-    def __init__(self, broker: KafkaSettings, tokenizer: Path, max_record_bytes: int) -> None:
-        prefix = f"rollout-{uuid.uuid4().hex[:8]}."
-        self.kafka = broker.model_copy(update={"topic_prefix": prefix})
+    def __init__(self, kafka: KafkaSettings, tokenizer: Path, max_record_bytes: int) -> None:
+        self.kafka = kafka
         self._tokenizer = tokenizer
         sessions = replace(SESSIONS, max_record_bytes=max_record_bytes)
         create_topics(self.kafka, [PROMPTS, sessions, CONTROL, FLEET])
@@ -263,8 +264,9 @@ def rollout_system(
     broker: KafkaSettings, tokenizer: Path, max_record_bytes: int = SESSIONS.max_record_bytes
 ) -> Iterator[RolloutSystem]:
     """Yield a system and close it, its workers first."""
-    system = RolloutSystem(broker, tokenizer, max_record_bytes)
-    try:
-        yield system
-    finally:
-        system.close()
+    with own_topics(broker) as kafka:
+        system = RolloutSystem(kafka, tokenizer, max_record_bytes)
+        try:
+            yield system
+        finally:
+            system.close()

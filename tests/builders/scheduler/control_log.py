@@ -10,7 +10,7 @@ from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, TASKS, fleet_key
+from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
 
 LIMIT_S = 30.0
 R = TypeVar("R", bound=Record)
@@ -20,7 +20,7 @@ class ControlLog:
     """All of `control`, `fleet` and `tasks`, read from their beginning, and a way to write."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        create_topics(kafka, [CONTROL, FLEET, TASKS])
+        create_topics(kafka, [CONTROL, FLEET, PROMPTS, TASKS])
         self.records: list[Record] = []
         self._producer = Producer(kafka, "test")
         self._reader = Reader(kafka, "test-log")

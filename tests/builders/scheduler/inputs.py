@@ -5,7 +5,6 @@ from pathlib import Path
 
 from scheduler.decisions.decide import Rules
 from scheduler.decisions.strategies import named
-from scheduler.decisions.task_source import TaskRow, TaskSource
 from scheduler.settings import (
     EvaluationSection,
     PacingSection,
@@ -17,6 +16,7 @@ from scheduler.state import state
 from scheduler.state.fleet import Fleet
 from scheduler.state.fleet import apply as fleet_apply
 from scheduler.state.state import State
+from scheduler.tasks.source import TaskRow, TaskSource, listed
 from schemas import records as r
 from schemas.records import Record
 from tests.builders.records import control
@@ -62,10 +62,10 @@ def scheduler_settings(
     )
 
 
-def task_source(count: int = 4, shuffled: bool = False) -> TaskSource:
+def task_source(count: int = 4) -> TaskSource:
     """Return a source of so many tasks."""
     rows = tuple(TaskRow(f"task-{number}", b'{"id":0}', {}) for number in range(count))
-    return TaskSource(rows, {row.task_id: row for row in rows}, 0, shuffled)
+    return listed(rows)
 
 
 def rules_for(chosen: SchedulerSettings | None = None) -> Rules:

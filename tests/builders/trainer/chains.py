@@ -1,5 +1,6 @@
 """Chains to train on: made up, or sampled from a tiny model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,18 +32,25 @@ def one_chain(random: np.random.Generator) -> Chain:
     return chains(trajectory(runs), "tiny").chains[0]
 
 
-def sampled(directory: Path, version: int, seed: int = 0) -> list[Chain]:
-    """Return chains sampled from the weights of a directory, with the exact log-probs."""
+def sampled(
+    directory: Path, version: int, seed: int = 0, temperatures: Sequence[float] = (1.0,)
+) -> list[Chain]:
+    """Return chains sampled from the weights of a directory, with the exact log-probs.
+
+    `temperatures`: those of the log-probs, one chain after the other.
+    """
     torch.manual_seed(seed)
     model = open_tiny(directory)
     found: list[Chain] = []
     for first in range(4):
         prompt = [first, 5]
         answer = sample(model, prompt, 6)
-        said = logprobs(model, [*prompt, *answer])[2:]
+        at = temperatures[first % len(temperatures)]
+        said = logprobs(model, [*prompt, *answer], at)[2:]
+        sampled_at = {"versions": [version] * 6, "logprobs": said, "temperature": at}
         runs = [
             Run(prompt, "prompt"),
-            Run(answer, parent=0, parent_end=2, versions=[version] * 6, logprobs=said),
+            Run(answer, parent=0, parent_end=2, **sampled_at),  # type: ignore[arg-type]
         ]
         found.extend(chains(trajectory(runs), "tiny").chains)
     return found

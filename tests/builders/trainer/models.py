@@ -2,9 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from schemas.identity import session_id
 from schemas.records import Trajectory
@@ -12,23 +20,39 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.trainer.trajectories import Run, trajectory
 
 VOCABULARY = 32
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "intermediate_size": 32,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "initializer_range": 0.3,
+}
 
 
 def write_tiny(directory: Path, seed: int = 0) -> Path:
     """Write random weights of a two-layer model with a vocabulary of 32, and a larger tokenizer."""
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        num_hidden_layers=2,
-        intermediate_size=32,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
+        **SIZES,
         tie_word_embeddings=True,
-        initializer_range=0.3,
     )
     Qwen3ForCausalLM(config).save_pretrained(directory)
+    make_tokenizer(directory)
+    return directory
+
+
+def write_windowed(directory: Path, window: int) -> Path:
+    """Write random weights of a two-layer Gemma 2, one of whose layers sees a window of tokens."""
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        **SIZES,
+        query_pre_attn_scalar=8,
+        sliding_window=window,
+    )
+    Gemma2ForCausalLM(config).save_pretrained(directory)
     make_tokenizer(directory)
     return directory
 
@@ -40,9 +64,9 @@ def open_tiny(directory: Path) -> PreTrainedModel:
 
 
 @torch.no_grad()
-def logprobs(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
+def logprobs(model: PreTrainedModel, ids: Sequence[int], temperature: float = 1.0) -> list[float]:
     """Return the log-prob of each token given those before it; the first one's is 0."""
-    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
+    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float() / temperature
     found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
     return [0.0, *found.tolist()]
 

@@ -3,6 +3,7 @@
 import threading
 
 from infra.settings import TelemetrySettings
+from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S
 from trainer.bootstrap import build
@@ -31,6 +32,7 @@ class RunningTrainer:
 
     def _run(self) -> None:
         try:
-            build(self._settings, telemetry(TelemetrySettings(), "trainer", "w")).run(self._stop)
+            traces = telemetry(TelemetrySettings(), "trainer", "w")
+            build(self._settings, traces, Metrics()).run(self._stop)
         except BaseException as error:
             self.error = error

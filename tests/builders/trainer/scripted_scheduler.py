@@ -117,6 +117,7 @@ def environment(kafka: KafkaSettings, model: Path, data: Path, **more: object) -
         "RUN__GROUPS_PER_STEP": 4,
         "RUN__LAG": 100,
         "POLICY__MODEL": model,
+        "POLICY__RENDERER": '{"name": "qwen3"}',
         "TRAINER__WORKER": "w",
         "TRAINER__DEVICE": "cpu",
         "TRAINER__THREADS": 1,

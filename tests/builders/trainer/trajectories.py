@@ -22,6 +22,7 @@ class Run:
     versions: Sequence[int] = ()
     policy: str = ""
     logprobs: Sequence[float] = field(default_factory=tuple)
+    temperature: float = 1.0
 
     @property
     def sampled(self) -> bool:
@@ -102,6 +103,7 @@ def _node(number: int, start: int, run: Run) -> TrajectoryNode:
         origin=run.origin,
         turn_id=run.turn,
         policy=run.policy,
+        logprob_temperature=run.temperature,
         log_offset=number,
     )
 
@@ -128,3 +130,10 @@ def one_turn(
         Run(range(3, 3 + length), parent=0, parent_end=2, versions=[version] * length),
     ]
     return trajectory(runs, session, reward, **fields)  # type: ignore[arg-type]
+
+
+def masked_whole(made: Trajectory, reason: str) -> Trajectory:
+    """Return the session with all its sampled tokens masked for one reason."""
+    sampled = sum(node.length for node in made.nodes if node.origin == "policy")
+    nothing = bytes(len(made.loss_mask))
+    return replace(made, loss_mask=nothing, masked_tokens={reason: sampled})

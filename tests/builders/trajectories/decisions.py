@@ -5,7 +5,7 @@ from typing import Any
 from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.prompt_renderer import Messages
-from schemas.records import Record, RoleAcquired, Sampling
+from schemas.records import PolicyWeights, Record, RoleAcquired, Sampling
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids
 
@@ -53,10 +53,10 @@ def acquired(worker: str, slot: int, **changes: Any) -> RoleAcquired:
     return control.acquired(worker, **{**own, **changes})
 
 
-def fleet_with(*workers: str) -> RolloutFleet:
+def fleet_with(*workers: str, weights: PolicyWeights = WEIGHTS) -> RolloutFleet:
     """Return a fleet with weights of policy `p` and these workers, at slots from 0."""
     known = RolloutFleet()
-    known.apply(WEIGHTS, 0)
+    known.apply(weights, 0)
     for slot, worker in enumerate(workers):
         known.apply(acquired(worker, slot), 0)
     return known

@@ -27,6 +27,7 @@ from schemas.identity import session_name
 from schemas.records import Record, Reward, Sampling
 from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, TOPICS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.own_topics import own_topics
 from tests.builders.records import commands, control, fleet
 from tests.builders.records.content import ids, message
 
@@ -34,10 +35,6 @@ T = TypeVar("T", bound=Record)
 GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
 POLICY = "default"
 DEADLINE_S = 30
-
-
-def _any(record: Record) -> bool:
-    return True
 
 
 @dataclass
@@ -112,7 +109,9 @@ class ManagerSystem:
         """Send a command of its session."""
         self.send(REQUESTS.name, record, key=record.session_id)  # type: ignore[attr-defined]
 
-    def expect(self, topic: str, kind: type[T], where: Callable[[T], bool] = _any) -> T:
+    def expect(
+        self, topic: str, kind: type[T], where: Callable[[T], bool] = lambda record: True
+    ) -> T:
         """Return and remove the first record of this kind; wait for it."""
         deadline = time.monotonic() + DEADLINE_S
         kept = self.seen.setdefault(topic, [])
@@ -140,12 +139,15 @@ class ManagerSystem:
         return records
 
     def open_session(self, session_id: str, **more: Any) -> None:
-        """Open a session and waits for the answer."""
-        command = commands.open_session(
-            **_sent(session_id), policy=POLICY, group_id=f"{session_id}-group", **more
-        )
-        self.command(command)
-        assert self.answer(command.command_id).status == 200
+        """Open a session and wait for the answer."""
+        assert self.call(commands.open_session, session_id, **opening(session_id, **more)) == "200"
+
+    def call(self, command: Callable[..., Record], session_id: str, **more: Any) -> str:
+        """Send a command of a session; return status and reason of the answer."""
+        sent = command(**_sent(session_id), **more)
+        self.command(sent)
+        answer = self.answer(sent.command_id)  # type: ignore[attr-defined]
+        return f"{answer.status} {answer.reason}".rstrip()
 
     def request(self, session_id: str, messages: Sequence[bytes], **more: Any) -> r.RequestTurn:
         """Request a turn."""
@@ -232,8 +234,10 @@ class ManagerSystem:
             lambda record: session_name(record.session_id) == session_id,
         )
 
-    def start_manager(self, member: str = "0", **settings: str) -> subprocess.Popen[bytes]:
-        """Start a manager process."""
+    def start_manager(
+        self, member: str = "0", log: Path | None = None, **settings: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a manager process; `log` gets its standard error."""
         environment = {
             **os.environ,
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
@@ -241,11 +245,19 @@ class ManagerSystem:
             "SEAMLESSFLOW_MANAGER__SLOT": member,
             **settings,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "consumers.trajectories"], env=environment
-        )
+        command = [sys.executable, "-m", "consumers.trajectories"]
+        if log is None:
+            process = subprocess.Popen(command, env=environment)
+        else:
+            with log.open("ab") as words:
+                process = subprocess.Popen(command, env=environment, stderr=words)
         self.processes.append(process)
         return process
+
+
+def opening(session_id: str, **more: Any) -> dict[str, Any]:
+    """Return what opens a session, besides the fields of every command."""
+    return {"policy": POLICY, "group_id": f"{session_id}-group", **more}
 
 
 def _sent(session_id: str) -> dict[str, Any]:
@@ -259,9 +271,14 @@ def _sent(session_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def manager_system(kafka: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
+def manager_system(broker: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
     """Yield new topics with the weights of one policy and no manager yet."""
-    settings = kafka.model_copy(update={"topic_prefix": f"t{uuid4().hex[:8]}."})
+    with own_topics(broker) as settings, _on_topics(settings, directory) as made:
+        yield made
+
+
+@contextmanager
+def _on_topics(settings: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
     create_topics(settings, TOPICS.values())
     make_tokenizer(directory)
     renderer = Renderer.load(directory, RendererSettings("qwen3"))

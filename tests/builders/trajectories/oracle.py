@@ -43,6 +43,8 @@ class ExpectedTurn:
     dispatches: list[Dispatch] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     end: str = ""
+    left: bool = False
+    """True if the client left without the answer and no retry came for it."""
 
     @property
     def sampled(self) -> list[Sampled]:
@@ -70,6 +72,8 @@ class ExpectedSession:
     turns: list[ExpectedTurn] = field(default_factory=list)
     rewards: list[r.RewardAssigned] = field(default_factory=list)
     commands: set[str | None] = field(default_factory=set)
+    leavings: set[str | None] = field(default_factory=set)
+    """Commands of clients that left, whether or not they counted."""
     closed: r.SessionClosed | None = None
     finalized: tuple[int, r.SessionFinalized] | None = None
 
@@ -125,7 +129,15 @@ class ExpectedSession:
 
     def _take_turn(self, turn: ExpectedTurn, event: Record) -> bool:
         if isinstance(event, r.TurnJoined):
+            turn.left &= event.command_id in self.commands
             return event.command_id not in self.commands
+        if isinstance(event, r.TurnUndelivered) or (
+            isinstance(event, r.TurnCancelled) and turn.end == "completed"
+        ):
+            counts = turn.end == "completed" and event.command_id not in self.leavings
+            turn.left |= counts
+            self.leavings.add(event.command_id)
+            return counts and isinstance(event, r.TurnUndelivered)
         if turn.end:
             return False
         told = len(turn.sampled)
@@ -146,6 +158,7 @@ class ExpectedSession:
                 turn.end = "failed" if fits else ""
                 return fits
             case r.TurnCancelled():
+                self.leavings.add(event.command_id)
                 turn.end = "cancelled"
                 return True
         return False
@@ -159,9 +172,25 @@ class ExpectedSession:
         prompt = self.path(2 * place, len(self.node(2 * place)))
         if last.prompt_hash != xxhash.xxh3_128_digest(np.array(prompt, np.int32).tobytes()):
             return "prompt_mismatch"
+        old = self.opened.fold_version == 1
         if not turn.started.behavior_exact:
-            return "inexact"
-        return "abandoned" if self._abandoned(place) else ""
+            return "inexact" if old else f"inexact_{turn.started.inexact_reason}"
+        if turn.started.siblings == "continued" and self._abandoned(place):
+            return "abandoned"
+        lost = self._lost(place)
+        return "undelivered" if lost and not turn.started.train_undelivered else ""
+
+    def _lost(self, place: int) -> bool:
+        """Return True if no client got the turn's answer, and no prompt has the whole of it."""
+        turn = self.turns[place]
+        if not turn.left or self.opened.fold_version == 1:
+            return False
+        last = turn.outputs[-1]
+        assert isinstance(last, r.TurnCompleted)
+        length = len(turn.sampled)
+        enough = {length} if last.finish_reason == "length" else {length - 1, length}
+        kept = (self.fork(2 * other) for other in range(len(self.turns)))
+        return not any(node == 2 * place + 1 and end in enough - {0} for node, end in kept)
 
     def _abandoned(self, place: int) -> bool:
         """Return True if the agent went on from another sample of the same prompt."""
@@ -170,13 +199,18 @@ class ExpectedSession:
             for number, turn in enumerate(self.turns)
             if turn.end == "completed" and self._position(number) == self._position(place)
         ]
-        went_on = {
+        siblings = [number for number in siblings if not self._lost(number)] or siblings
+        went_on = self._went_on()
+        chosen = [number for number in siblings if number in went_on]
+        return place not in (chosen or siblings[-1:])
+
+    def _went_on(self) -> set[int]:
+        """Return the turns of whose answer a later prompt keeps a token."""
+        return {
             turn.started.parent_node // 2
             for turn in self.turns
             if turn.started.parent_node % 2 and turn.started.parent_end > 0
         }
-        chosen = [number for number in siblings if number in went_on]
-        return place not in (chosen or siblings[-1:])
 
     def _position(self, place: int) -> tuple[int, int]:
         """Return the place at which a turn's prompt ends; equal prompts end at the same place."""

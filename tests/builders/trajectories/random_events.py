@@ -47,6 +47,9 @@ def _start(numbers: Numbers, session: ExpectedSession, step: Step) -> Record:
         prompt_length=len(prompt),
         prompt_hash=_hash(prompt),
         behavior_exact=step.amount != 7,
+        inexact_reason="top_p" if step.amount == 7 else "",
+        siblings="all" if step.which % 5 == 0 else "continued",
+        train_undelivered=step.which % 3 == 0,
     )
 
 
@@ -130,6 +133,12 @@ def _cancel(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step
     return sessions.cancelled(turn.started.turn_id, epoch=0, at_ms=1, command_id="")
 
 
+def _leave(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
+    left = [one for one in session.turns if one.end == "completed"] or [turn]
+    named = left[step.which % len(left)].started.turn_id
+    return sessions.undelivered(named, epoch=0, at_ms=1, command_id="")
+
+
 def _join(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
     return sessions.joined(turn.started.turn_id, epoch=0, command_id="")
 
@@ -151,6 +160,7 @@ ON_TURNS: dict[str, Callable[[Numbers, ExpectedSession, ExpectedTurn, Step], Rec
     "complete": _complete,
     "fail": _fail,
     "cancel": _cancel,
+    "leave": _leave,
     "join": _join,
 }
 OUTPUTS = ("progress", "interrupt", "complete")

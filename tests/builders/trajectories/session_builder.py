@@ -1,9 +1,10 @@
 """Sessions made by folding events one after the other."""
 
 from consumers.trajectories.sessions import fold
+from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.session import Session, Turn
-from schemas.records import Record
-from tests.builders.records.sessions import opened
+from schemas.records import Record, Trajectory
+from tests.builders.records.sessions import closed, finalized, opened, rewarded
 
 
 class SessionBuilder:
@@ -39,3 +40,8 @@ class SessionBuilder:
 def session_after(*events: Record) -> SessionBuilder:
     """Return a session that was opened and to which these events were applied."""
     return SessionBuilder().apply(opened(), *events)
+
+
+def finished(built: SessionBuilder) -> Trajectory:
+    """Return the trajectory after rewarding, closing and finalizing the session."""
+    return trajectory(built.apply(rewarded(), closed(), finalized()).session, 5)

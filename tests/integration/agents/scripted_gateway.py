@@ -14,12 +14,17 @@ T = TypeVar("T")
 Answering = Callable[[str, Mapping[str, object]], tuple[int, Mapping[str, object]]]
 
 
+SILENCE: tuple[int, Mapping[str, object]] = (0, {})
+"""Answer that is never sent."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One call to the gateway."""
 
     path: str
     authorization: str
+    key: str
     body: Mapping[str, object]
 
 
@@ -87,8 +92,11 @@ class ScriptedGateway:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         path = first.split(" ")[1]
         sent: Mapping[str, object] = orjson.loads(body)
-        self.calls.append(Call(path, headers.get("authorization", ""), sent))
+        key = headers.get("idempotency-key", "")
+        self.calls.append(Call(path, headers.get("authorization", ""), key, sent))
         status, answer = self.answering(path, sent)
+        if not status:
+            return
         content = orjson.dumps(answer)
         writer.write(
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"

@@ -77,7 +77,7 @@ subprocess.run([sys.executable, "-c", waiting], pass_fds=[held.fileno()])
 signal.pause()
 """
     gateway = run(python(program), time_limit_s=1.0)
-    assert closed(gateway) == ("timeout", "environment")
+    assert closed(gateway) == ("timeout", "policy")
     wait_for_lock(tmp_path / "held", limit_s=5)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +70,9 @@ def test_an_agent_that_raises_closes_its_session_as_aborted() -> None:
 
     gateway = run(CallableAgent(agent, THREADS))
     assert closed(gateway) == ("aborted", "environment")
-    assert gateway.calls[-1].body["reason"] == "RuntimeError: lost the thread"
+    reason = str(gateway.calls[-1].body["reason"])
+    assert reason.startswith("Traceback")
+    assert reason.endswith("RuntimeError: lost the thread")
 
 
 def test_an_agent_that_calls_exit_does_not_end_the_process() -> None:
@@ -85,7 +88,16 @@ def test_an_agent_is_stopped_at_its_tasks_deadline() -> None:
         return 1.0
 
     gateway = run(CallableAgent(agent, THREADS), a_task(limit_s=0.2))
-    assert closed(gateway) == ("timeout", "environment")
+    assert closed(gateway) == ("timeout", "policy")
+
+
+def test_an_agent_that_waited_in_the_queue_is_not_punished_for_its_time() -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    waited = replace(a_task(limit_s=0.2), issued_at_ms=0)
+    assert closed(run(CallableAgent(agent, THREADS), waited)) == ("aborted", "infrastructure")
 
 
 def test_an_agent_is_stopped_at_the_time_limit_and_may_be_punished() -> None:
@@ -115,14 +127,20 @@ def test_a_session_that_exists_is_not_run_again() -> None:
     assert gateway.paths() == ["/sessions"]
 
 
-def test_a_session_whose_opening_got_no_answer_is_closed_when_it_turns_out_to_exist() -> None:
-    answers = iter([refusal(504, "expired"), refusal(409, "session_exists"), (200, {})])
+def test_all_tries_of_a_call_have_one_key_and_no_other_call_has_it() -> None:
+    answers = iter([refusal(504, "expired"), refusal(503, "kafka")])
+
+    def answering(path: str, body: Payload) -> tuple[int, Payload]:
+        return next(answers, None) or accepting(path, body)
 
     async def agent(task: Payload, session: AgentSession) -> float:
-        raise AssertionError("must not run")
+        return 1.0
 
-    gateway = run(CallableAgent(agent, THREADS), answering=lambda *_: next(answers))
-    assert closed(gateway) == ("aborted", "infrastructure")
+    gateway = run(CallableAgent(agent, THREADS), answering=answering)
+    again = run(CallableAgent(agent, THREADS))
+    *tries, reward, close = (call.key for call in gateway.calls)
+    assert len(tries) == 3 and len(set(tries)) == 1 and all(tries)
+    assert len({tries[0], reward, close, *(call.key for call in again.calls)}) == 6
 
 
 def test_a_busy_gateway_is_asked_again() -> None:
@@ -139,12 +157,12 @@ def test_a_busy_gateway_is_asked_again() -> None:
     assert closed(gateway) == ("complete", "policy")
 
 
-def test_a_gateway_that_stays_away_costs_the_task_only() -> None:
+def test_a_gateway_that_stays_away_until_the_deadline_costs_the_task_only() -> None:
     async def agent(task: Payload, session: AgentSession) -> float:
         raise AssertionError("must not run")
 
     gateway = run(
-        CallableAgent(agent, THREADS), answering=lambda *_: refusal(503, "kafka"), call_limit_s=0.5
+        CallableAgent(agent, THREADS), a_task(limit_s=0.5), lambda *_: refusal(503, "kafka")
     )
     assert set(gateway.paths()) == {"/sessions"}
 

@@ -5,123 +5,35 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from itertools import count, islice
 from pathlib import Path
 
-import orjson
-import pytest
-
-from infra.kafka.producer import Producer
-from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.errors import ExitStatus
 from infra.settings import KafkaSettings
-from producers.agents.harness.session import AgentSession
-from producers.agents.runner import serve
-from producers.agents.settings import AgentsSettings
-from schemas.records import Task
 from schemas.topics import TASKS
-from tests.builders.records.tasks import task
+from tests.builders.garbage import append_newer, buried, litter
+from tests.integration.agents import agents_process
+from tests.integration.agents.agents_process import (
+    LIMIT_S,
+    PARTITION,
+    a_task,
+    closed,
+    environment,
+    issue,
+    opened,
+    releases,
+    running,
+    until,
+)
+from tests.integration.agents.group import begun, committed
 from tests.integration.agents.scripted_gateway import ScriptedGateway, on_uvloop
 
-GROUP = "agents"
-LIMIT_S = 30
-Payload = Mapping[str, object]
-
-releases: list[asyncio.Event] = []
-"""Agents that wait do so for the newest."""
-
-
-async def instant(task: Payload, session: AgentSession) -> float:
+WAITS_BUT_THE_FIRST = """
+async def run(task, session):
+    await asyncio.sleep(0 if task["n"] == 0 else 600)
     return 1.0
-
-
-async def waiting(task: Payload, session: AgentSession) -> float:
-    await releases[-1].wait()
-    return 1.0
-
-
-@pytest.fixture
-def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
-    """Issue so many tasks of one group, in one partition."""
-    create_topics(kafka, [TASKS])
-
-    def issue(count: int) -> None:
-        producer = Producer(kafka, "issuer")
-        for sample in range(count):
-            producer.send(TASKS.name, a_task(sample), key="run-1")
-        producer.close()
-
-    return issue
-
-
-def issue(kafka: KafkaSettings, groups: Sequence[str]) -> None:
-    """Issue one task for each of these groups, over all partitions."""
-    producer = Producer(kafka, "issuer")
-    for name in groups:
-        producer.send(TASKS.name, a_task(0, name), key=name)
-    producer.close()
-
-
-def a_task(sample: int, group: str = "run-1") -> Task:
-    now = round(time.time() * 1000)
-    return task(
-        group_id=group,
-        sample=sample,
-        payload=orjson.dumps({"n": sample}),
-        issued_at_ms=now,
-        deadline_ms=now + 60_000,
-    )
-
-
-def settings(kafka: KafkaSettings, url: str, agent: str, **section: object) -> AgentsSettings:
-    agents = {"callable": f"{__name__}:{agent}", "gateway_url": url, "drain_s": 0.1, **section}
-    return AgentsSettings.model_validate({"kafka": kafka, "agents": agents})
-
-
-@asynccontextmanager
-async def running(
-    kafka: KafkaSettings, agent: str, **section: object
-) -> AsyncIterator[ScriptedGateway]:
-    """Yield a running agents process; stop it in order at the end."""
-    releases.append(asyncio.Event())
-    stop = asyncio.Event()
-    async with ScriptedGateway().serving() as gateway:
-        served = asyncio.create_task(serve(settings(kafka, gateway.url, agent, **section), stop))
-        try:
-            yield gateway
-        finally:
-            stop.set()
-            await served
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-def committed(kafka: KafkaSettings) -> int:
-    """Return the number of tasks that the consumer group has committed."""
-    reader = Reader(kafka, "looking", group=GROUP)
-    partitions = [(TASKS.name, number) for number in range(TASKS.partitions)]
-    offsets = reader.committed(partitions)
-    reader.close()
-    return sum(offset for offset, _ in offsets.values() if offset > 0)
-
-
-def opened(gateway: ScriptedGateway) -> list[object]:
-    return [call.body["session_id"] for call in gateway.calls if call.path == "/sessions"]
-
-
-def closed(gateway: ScriptedGateway) -> list[tuple[object, object]]:
-    return [
-        (call.body["status"], call.body["cause"])
-        for call in gateway.calls
-        if call.path.endswith("/close")
-    ]
+"""
 
 
 def test_each_task_becomes_a_session(kafka: KafkaSettings, tasks: Callable[[int], None]) -> None:
@@ -144,7 +56,7 @@ def test_no_more_agents_run_than_allowed_and_no_task_is_committed_before_its_tur
         tasks(5)
         async with running(kafka, "waiting", concurrency=2) as gateway:
             await until(lambda: len(opened(gateway)) == 2)
-            before = await asyncio.to_thread(committed, kafka)
+            before = await asyncio.to_thread(begun, kafka)
             releases[-1].set()
             await until(lambda: len(closed(gateway)) == 5)
         return before, len(gateway.calls)
@@ -204,7 +116,7 @@ def test_the_process_ends_in_order_when_asked(
             process = subprocess.Popen(
                 [sys.executable, "-m", "producers.agents"],
                 cwd=tmp_path,
-                env={**os.environ, **_environment(kafka, gateway.url)},
+                env=environment(kafka, gateway.url),
             )
             await until(lambda: len(closed(gateway)) == 1)
             process.send_signal(signal.SIGTERM)
@@ -213,20 +125,65 @@ def test_the_process_ends_in_order_when_asked(
     assert on_uvloop(main()) == 0
 
 
+def test_the_sessions_of_a_process_that_was_killed_are_closed_and_its_other_tasks_are_run(
+    kafka: KafkaSettings, tasks: Callable[[int], None], tmp_path: Path
+) -> None:
+    (tmp_path / "my_agent.py").write_text("import asyncio\n\n" + WAITS_BUT_THE_FIRST)
+    tasks(4)
+
+    async def main() -> tuple[ScriptedGateway, ScriptedGateway]:
+        async with ScriptedGateway().serving() as first:
+            of_first = environment(kafka, first.url)
+            command = [sys.executable, "-m", "producers.agents"]
+            limit = {"SEAMLESSFLOW_AGENTS__CONCURRENCY": "2"}
+            process = subprocess.Popen(command, cwd=tmp_path, env={**of_first, **limit})
+            await until(lambda: len(opened(first)) == 3)
+            process.kill()
+            process.wait(LIMIT_S)
+        async with running(kafka, "instant") as second:
+            await until(lambda: len(closed(second)) == 3)
+        return first, second
+
+    first, second = on_uvloop(main())
+    assert closed(first) == [("complete", "policy")]
+    assert opened(second) == ["run-1.3.0"]
+    assert sorted(closed(second)) == [("aborted", "infrastructure")] * 2 + [("complete", "policy")]
+    assert committed(kafka) == 4
+
+
 def test_a_wrong_setting_ends_the_process_with_its_name(kafka: KafkaSettings) -> None:
-    environment = {**os.environ, "SEAMLESSFLOW_AGENTS__CONCURRENCY": "none"}
+    wrong = {**os.environ, "SEAMLESSFLOW_AGENTS__CONCURRENCY": "none"}
     done = subprocess.run(
-        [sys.executable, "-m", "producers.agents"], env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "producers.agents"], env=wrong, capture_output=True, text=True
     )
-    assert done.returncode == 1
+    assert done.returncode == ExitStatus.LASTING
     assert "SEAMLESSFLOW_AGENTS__CONCURRENCY" in done.stderr
 
 
-def _environment(kafka: KafkaSettings, url: str) -> Mapping[str, str]:
-    return {
-        "PYTHONPATH": str(Path.cwd()),
-        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
-        "SEAMLESSFLOW_AGENTS__CALLABLE": "my_agent:run",
-        "SEAMLESSFLOW_AGENTS__GATEWAY_URL": url,
-    }
+def test_garbage_among_the_tasks_is_committed_and_buried_once(
+    kafka: KafkaSettings, tasks: Callable[[int], None]
+) -> None:
+    tasks(2)
+    garbage = litter(kafka, TASKS, PARTITION, a_task(0))
+
+    async def main() -> None:
+        for _ in range(2):
+            async with running(kafka, "instant"):
+                await until(lambda: committed(kafka) == garbage[-1] + 1)
+
+    on_uvloop(main())
+    assert buried(kafka, TASKS, PARTITION) == garbage
+
+
+def test_the_agents_stop_at_a_task_of_a_newer_release_and_commit_nothing_behind_it(
+    kafka: KafkaSettings, tasks: Callable[[int], None]
+) -> None:
+    offset = append_newer(kafka, TASKS, PARTITION)
+    tasks(2)
+    instant = {"SEAMLESSFLOW_AGENTS__CALLABLE": f"{agents_process.__name__}:instant"}
+    of_this = {**environment(kafka, "http://127.0.0.1:1"), **instant}
+    command = [sys.executable, "-m", "producers.agents"]
+    done = subprocess.run(command, env=of_this, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == ExitStatus.LASTING
+    assert f"tasks[{PARTITION}]@{offset}" in done.stderr
+    assert committed(kafka) == 0

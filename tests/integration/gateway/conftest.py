@@ -12,11 +12,13 @@ from tests.builders.gateway.scripted_manager import (
     ScriptedManager,
     gateway_process,
 )
+from tests.builders.own_topics import own_topics
 
 
 @pytest.fixture(scope="module")
-def prefixed(broker: KafkaSettings) -> KafkaSettings:
-    return broker.model_copy(update={"topic_prefix": f"gateway-{uuid.uuid4().hex[:8]}."})
+def prefixed(broker: KafkaSettings) -> Iterator[KafkaSettings]:
+    with own_topics(broker) as own:
+        yield own
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,7 @@ def test_a_session_is_opened_used_rewarded_and_closed(
     command = manager.await_command(OpenSession, session)
     assert (command.policy, command.sample, command.pinned_version) == ("p", 1, 2)
     assert (command.metadata, command.max_age_ms) == ({"a": "b"}, 60_000)
+    assert command.expires_at_ms - command.issued_at_ms == 10_000  # 5 s before the gateway's 504
     assigned = manager.await_command(AssignReward, session)
     turn = manager.await_command(RequestTurn, session)
     assert (assigned.reward.turn_id, assigned.reward.scope) == (turn.turn_id, "turn")
@@ -87,6 +88,37 @@ def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:
     opened = httpx.post(f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"})
     access = opened.json()
     assert gateway.keys.session_of(access["api_key"].encode()) == access["session_id"]
+
+
+def test_a_call_repeated_with_its_key_opens_no_other_session(
+    gateway: GatewayProcess, manager: ScriptedManager
+) -> None:
+    def opening(key: str) -> httpx.Response:
+        headers = {**gateway.admin, "idempotency-key": key}
+        return httpx.post(f"{gateway.url}/sessions", headers=headers, json={"policy": "p"})
+
+    first, again, other = opening("k"), opening("k"), opening("l")
+
+    assert first.status_code == again.status_code == 201
+    assert first.json() == again.json() != other.json()
+    sent = manager.await_command(OpenSession, first.json()["session_id"], 2)
+    assert sent.idempotency_key == "k"
+
+
+@pytest.mark.parametrize(("done", "kind"), [("reward", AssignReward), ("close", CloseSession)])
+def test_the_key_of_a_session_call_goes_with_its_command(
+    gateway: GatewayProcess,
+    manager: ScriptedManager,
+    session: str,
+    done: str,
+    kind: type[AssignReward | CloseSession],
+) -> None:
+    path, body = f"{gateway.url}/sessions/{session}/{done}", {"value": 1}
+    headers = {**gateway.admin, "idempotency-key": "k"}
+    httpx.post(path, headers=headers, json=body if done == "reward" else {})
+    assert manager.await_command(kind, session).idempotency_key == "k"
+    too_long = httpx.post(path, headers={**headers, "idempotency-key": "k" * 257}, json={})
+    assert too_long.status_code == 400
 
 
 def test_the_session_interface_says_why_it_refuses(gateway: GatewayProcess, session: str) -> None:

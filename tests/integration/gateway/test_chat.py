@@ -69,6 +69,7 @@ def test_a_stream_gives_the_text_as_it_comes(
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert [text for text in texts if text] == ["he", "ll", "o"]
     assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 5
+    assert all("usage" in chunk.model_fields_set and chunk.usage is None for chunk in chunks[:-1])
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert manager.await_command(RequestTurn, session).stream
 

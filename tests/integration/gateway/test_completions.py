@@ -48,6 +48,7 @@ def test_a_text_is_streamed(client: openai.OpenAI, manager: ScriptedManager, ses
     assert "".join(event.choices[0].text for event in events) == " upon"
     assert events[-1].choices[0].finish_reason == "stop"
     assert usage.usage is not None and usage.usage.completion_tokens == 5
+    assert all("usage" in event.model_fields_set and event.usage is None for event in events)
 
 
 def test_logprobs_come_as_the_client_reads_them(

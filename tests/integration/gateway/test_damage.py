@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
-from schemas.topics import REQUESTS
+from schemas.records import RequestTurn
+from schemas.topics import REPLIES, REQUESTS
+from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import damaged
 from tests.builders.gateway.scripted_manager import (
@@ -20,6 +22,7 @@ from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
     assert_told,
+    finished,
     gateway_process,
 )
 from tests.waiting import until
@@ -139,3 +142,16 @@ def test_strange_headers_do_no_harm(
 
         answers()
     assert_unharmed(gateway, manager, prefixed)
+
+
+def test_garbage_among_the_replies_is_buried_and_the_gateway_answers_on(
+    gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings
+) -> None:
+    assert_unharmed(gateway, manager, prefixed)
+    asked = next(one for one in manager.received if isinstance(one, RequestTurn))
+    assert asked.reply is not None
+    partition = asked.reply.partition
+    garbage = litter(prefixed, REPLIES, partition, finished(asked))
+    append_newer(prefixed, REPLIES, partition)
+    assert_unharmed(gateway, manager, prefixed)
+    until(lambda: buried(prefixed, REPLIES, partition) == garbage, "the dead letters")

@@ -28,7 +28,12 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[GatewayProcess]:
     """Run a gateway that accepts two calls at once and has short deadlines."""
     with gateway_process(
-        prefixed, max_in_flight=2, turn_timeout_s=1.5, command_timeout_s=0.3, body_timeout_s=0.3
+        prefixed,
+        max_in_flight=2,
+        turn_timeout_s=1.5,
+        command_timeout_s=0.3,
+        command_expiry_s=0.2,
+        body_timeout_s=0.3,
     ) as running:
         yield running
 
@@ -136,9 +141,9 @@ def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
 
 
 def test_a_gateway_without_kafka_does_not_start(tmp_path: Path) -> None:
-    nowhere = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+    nowhere = KafkaSettings(bootstrap_servers="127.0.0.1:1", wait_s=0.5)
     with (
         pytest.raises(AssertionError, match="the gateway ended"),
-        gateway_process(nowhere, start_timeout_s=0.5),
+        gateway_process(nowhere),
     ):
         pass

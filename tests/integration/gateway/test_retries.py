@@ -6,6 +6,7 @@ import httpx
 import openai
 import pytest
 
+from infra.settings import KafkaSettings
 from schemas.records import (
     CancelTurn,
     Record,
@@ -19,7 +20,9 @@ from tests.builders.gateway.scripted_manager import (
     answered,
     deltas,
     finished,
+    gateway_process,
 )
+from tests.waiting import until
 
 
 def test_a_closed_session_is_not_tried_again(
@@ -73,6 +76,76 @@ def test_a_stream_whose_client_left_is_cancelled(
     stream.close()
     turn = manager.await_command(RequestTurn, session)
     assert manager.await_command(CancelTurn, session).turn_id == turn.turn_id
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_turn_that_completes_after_its_client_left_is_reported(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str, stream: bool
+) -> None:
+    manager.scripts[session] = lambda turn: []
+    path, body = f"{gateway.url}/v1/chat/completions", {"messages": [USER], "stream": stream}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(path, headers=gateway.bearing(session), json={"model": "m", **body}, timeout=0.2)
+    turn = manager.await_command(RequestTurn, session)
+    manager.send(turn.reply, *deltas(turn, "he"), finished(turn, "hello"))
+
+    report = manager.await_command(CancelTurn, session)
+
+    assert (report.turn_id, report.reply) == (turn.turn_id, turn.reply)
+    assert "seamlessflow_gateway_turns_undelivered_total" in metrics(gateway)
+
+
+def test_it_is_reported_as_soon_as_it_completes_and_once(
+    prefixed: KafkaSettings, manager: ScriptedManager, session: str
+) -> None:
+    """The agent may reward and close the session long before the grace time is over."""
+    manager.scripts[session] = lambda turn: []
+    with gateway_process(prefixed, disconnect_grace_s=600) as gateway:
+        path, body = f"{gateway.url}/v1/chat/completions", {"model": "m", "messages": [USER]}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(path, headers=gateway.bearing(session), json=body, timeout=0.2)
+        until(lambda: "seamlessflow_gateway_in_flight 0" in metrics(gateway), "the call to end")
+        turn = manager.await_command(RequestTurn, session)
+        manager.send(turn.reply, finished(turn, "hello"), finished(turn, "hello"))
+
+        report = manager.await_command(CancelTurn, session)
+
+        assert (report.turn_id, report.reason) == (turn.turn_id, "client_gone")
+        assert "seamlessflow_gateway_turns_undelivered_total 1" in metrics(gateway)
+        httpx.post(path, headers=gateway.bearing(f"{session}-2"), json=body).raise_for_status()
+        assert manager.find(CancelTurn, session) == [report]
+
+
+def metrics(gateway: GatewayProcess) -> str:
+    return httpx.get(f"{gateway.url}/metrics").text
+
+
+def test_a_turn_that_a_retry_got_counts_as_delivered(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    first: list[RequestTurn] = []
+
+    def script(turn: RequestTurn) -> list[Record]:
+        if not first:
+            first.append(turn)
+            return []
+        return [answered(turn, turn_id=first[0].turn_id), finished(first[0], "at last")]
+
+    manager.scripts[session] = script
+    path, headers = f"{gateway.url}/v1/chat/completions", gateway.bearing(session)
+    body = {"model": "m", "messages": [USER]}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(path, headers=headers, json=body, timeout=0.2)
+    again = {**headers, "x-stainless-retry-count": "1"}
+    assert httpx.post(path, headers=again, json=body, timeout=DEADLINE_S).status_code == 200
+    # Left later than the first call, so that one's grace time is over when this one's is.
+    other = f"{session}-later"
+    manager.scripts[other] = lambda turn: []
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(path, headers=gateway.bearing(other), json=body, timeout=0.2)
+    manager.await_command(CancelTurn, other)
+
+    assert manager.find(CancelTurn, session) == []
 
 
 def test_a_retry_joins_the_turn_and_nothing_is_cancelled(

@@ -1,7 +1,7 @@
 """One trace a call, from the agent's own through the gateway to Kafka; metrics to the collector."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -40,8 +40,9 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     server.server_close()
 
 
-def chat(url: str, headers: dict[str, str]) -> None:
-    answer = httpx.post(f"{url}/v1/chat/completions", headers=headers, json=BODY)
+def chat(url: str, headers: Mapping[str, str]) -> None:
+    sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
+    answer = httpx.post(f"{url}/v1/chat/completions", headers=sent, json=BODY)
     assert answer.status_code == 200
 
 
@@ -61,6 +62,17 @@ def test_a_call_continues_the_agents_trace_on_kafka(kafka: KafkaSettings) -> Non
         assert b"traced" in spans and b"gen_ai.conversation.id" in spans
         metrics = b"".join(body for path, body in posted if path == "/v1/metrics")
         assert b"seamlessflow_gateway_requests" in metrics
+    finally:
+        manager.close()
+
+
+def test_a_context_that_is_not_utf8_begins_a_trace_of_its_own(kafka: KafkaSettings) -> None:
+    manager = ScriptedManager(kafka)
+    try:
+        with collector() as (endpoint, _), gateway_process(kafka, endpoint) as gateway:
+            for name in ("traceparent", "tracestate"):
+                chat(gateway.url, {**gateway.bearing("garbage"), name: "\xff\xfe"})
+        assert manager.headers["garbage"]["traceparent"].startswith(b"00-")
     finally:
         manager.close()
 

@@ -1,22 +1,30 @@
 """Kafka clients: an unreadable record is neither lost nor stops a reader."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from infra.errors import DeliveryFailed
+from infra.errors import DeliveryFailed, NewerRelease
 from infra.kafka.client import BEGINNING, Received
+from infra.kafka.dead_letters import DeadLetters, send_letter
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics
+from infra.kafka.unreadable import Letter as Garbage
+from infra.kafka.unreadable import Unreadable
 from infra.settings import KafkaSettings
-from schemas.codec import UndecodableRecord, decode, encode
+from schemas.codec import decode, encode
 from schemas.records import Record, WorkerLost
 from schemas.topics import Topic
+from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.letters import Letter
 from tests.builders.records import control
+from tests.waiting import until
 
 DEADLINE_S = 20.0
 TOPIC = Topic("lost", 2, 60_000, (WorkerLost,))
@@ -37,10 +45,12 @@ def producer(kafka: KafkaSettings) -> Iterator[Producer]:
 def reading(
     kafka: KafkaSettings,
     topic: str,
-    dead_letters: Producer | None,
+    letters: DeadLetters | None,
     decode: Callable[[bytes], Record] = decode,
+    folds: bool = False,
 ) -> Iterator[Reader]:
-    reader = Reader(kafka, "reader", dead_letters=dead_letters, decode=decode)
+    bury = letters.bury if letters else None
+    reader = Reader(kafka, "reader", bury=bury, decode=decode, folds=folds)
     reader.assign({(topic, number): BEGINNING for number in range(TOPIC.partitions)})
     yield reader
     reader.close()
@@ -63,14 +73,14 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
     producer.send_bytes(TOPIC.name, FOREIGN, None, 1)
     producer.send(TOPIC.name, control.lost(epoch=2), partition=1)
 
-    with reading(kafka, TOPIC.name, producer) as reader:
-        found = polled(reader, lambda found: len(found) == 2)
+    with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+        found = polled(reader, lambda found: len(found) == 4)
 
-    assert [item.record for item in found] == [control.lost(epoch=1), control.lost(epoch=2)]
-    assert [item.offset for item in found] == [0, 3]
+    assert [type(item.record) for item in found] == [WorkerLost, Unreadable, Unreadable, WorkerLost]
+    assert [item.offset for item in found] == [0, 1, 2, 3]
     with reading(kafka, DEAD, None, Letter) as dead:
         (cut, why_cut), (foreign, why_foreign) = map(
-            buried, polled(dead, lambda found: len(found) == 2)
+            letter_of, polled(dead, lambda found: len(found) == 2)
         )
     assert (cut, foreign) == (CUT, FOREIGN)
     assert "EOFError" in why_cut.pop("error")
@@ -79,20 +89,180 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
     assert why_foreign == {"source-topic": "lost", "source-partition": "1", "source-offset": "2"}
 
 
-def buried(letter: Received) -> tuple[bytes, dict[str, str]]:
+def letter_of(letter: Received) -> tuple[bytes, dict[str, str]]:
     assert isinstance(letter.record, Letter)
     return letter.record.data, {name: text.decode() for name, text in letter.headers}
 
 
-def test_a_reader_without_dead_letters_says_where_it_stopped(
+def test_garbage_that_is_read_again_is_not_buried_again(
     kafka: KafkaSettings, producer: Producer
 ) -> None:
-    producer.send_bytes(TOPIC.name, FOREIGN, None, 0)
+    first = litter(kafka, TOPIC, 1, control.lost())
+    for _ in range(2):
+        with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+            polled(reader, lambda found: len(found) == len(first))
+        producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 1) == first
+    later = litter(kafka, TOPIC, 1, control.lost())
+    with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+        polled(reader, lambda found: len(found) == len(first + later))
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 1) == first + later
+    assert buried(kafka, TOPIC, 0) == []
+
+
+def test_the_dead_letters_of_a_partition_are_read_once(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    garbage = litter(kafka, TOPIC, 0, control.lost())
+    stop = threading.Event()
+    letters = DeadLetters(kafka, producer, stop.is_set)
+    with reading(kafka, TOPIC.name, letters) as reader:
+        polled(reader, lambda found: len(found) == len(garbage))
+        stop.set()  # from now on nothing can be read
+        garbage += litter(kafka, TOPIC, 0, control.lost())
+        polled(reader, lambda found: len(found) == len(garbage) // 2)
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 0) == garbage
+
+
+def test_what_another_process_buried_meanwhile_is_known_when_the_partition_comes_back(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    owners = [DeadLetters(kafka, producer), DeadLetters(kafka, producer)]
+    garbage: list[int] = []
+
+    def own(owner: DeadLetters) -> None:
+        garbage.extend(litter(kafka, TOPIC, 0, control.lost()))
+        owner.look_anew([(TOPIC.name, 0)])
+        with reading(kafka, TOPIC.name, owner) as reader:
+            polled(reader, lambda found: len(found) == len(garbage))
+        producer.flush(DEADLINE_S)
+
+    for owner in (*owners, owners[0]):
+        own(owner)
+    assert buried(kafka, TOPIC, 0) == garbage
+
+
+def test_a_foreign_record_among_the_dead_letters_does_not_matter(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    garbage = litter(kafka, TOPIC, 0, control.lost())
+    for headers in (None, [("source-offset", b"\xff")]):
+        producer.send_bytes(DEAD, FOREIGN, b"\xff", 0, headers)
+    producer.flush(DEADLINE_S)
+    with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+        polled(reader, lambda found: len(found) == len(garbage))
+    producer.flush(DEADLINE_S)
+    with reading(kafka, DEAD, None, Letter) as dead:
+        polled(dead, lambda found: len(found) == len(garbage) + 2)
+
+
+def test_garbage_ends_no_reader_where_it_cannot_be_buried(
+    kafka: KafkaSettings, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_topics([kafka.topic_prefix + DEAD])[kafka.topic_prefix + DEAD].result(DEADLINE_S)
+    garbage = litter(kafka, TOPIC, 1, control.lost())
+    producer.send(TOPIC.name, control.lost(), partition=1)
+    with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+        found = polled(reader, lambda found: len(found) == len(garbage) + 1)
+    assert isinstance(found[-1].record, WorkerLost)
+    (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert error.getMessage().startswith("lost[1]@0 is not among the dead letters: topic ")
+    assert "lost.dlq is missing" in error.getMessage()
+
+
+def test_a_letter_that_kafka_refuses_fails_no_later_record(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    too_large = b"x" * (TOPIC.max_record_bytes + 1)
+    send_letter(producer, Garbage(TOPIC.name, 0, 0, None, too_large, "too large"))
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 0) == []
+
+
+def test_letters_that_are_held_are_written_at_their_release(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    garbage = litter(kafka, TOPIC, 0, control.lost())
+    held = DeadLetters(kafka, producer, held=True)
+    with reading(kafka, TOPIC.name, held) as reader:
+        polled(reader, lambda found: len(found) == len(garbage))
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 0) == []
+    held.release()
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 0) == garbage
+
+
+def test_a_reader_that_folds_stops_at_a_record_of_a_newer_release_and_others_go_on(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    append_newer(kafka, TOPIC, 0)
+    producer.send(TOPIC.name, control.lost(), partition=0)
     with (
-        reading(kafka, TOPIC.name, None) as reader,
-        pytest.raises(UndecodableRecord, match=r"lost\[0\]@0: no schema"),
+        reading(kafka, TOPIC.name, DeadLetters(kafka, producer), folds=True) as folding,
+        pytest.raises(NewerRelease, match=r"lost\[0\]@0 .*0001020304050607.* upgrade"),
     ):
+        polled(folding, bool)
+    with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
+        found = polled(reader, lambda found: len(found) == 2)
+    assert [type(item.record) for item in found] == [Unreadable, WorkerLost]
+    producer.flush(DEADLINE_S)
+    assert buried(kafka, TOPIC, 0) == []
+
+
+def test_a_reader_knows_how_far_it_is_behind(kafka: KafkaSettings, producer: Producer) -> None:
+    written = 5_000
+    for epoch in range(written):
+        producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
+    producer.flush(DEADLINE_S)
+    with reading(kafka, TOPIC.name, None) as reader:
+        found = polled(reader, bool)
+        assert reader.lags()[TOPIC.name, 1] == written - len(found)
+        found += polled(reader, lambda found_now: len(found_now) == written - len(found))
+        assert reader.lags()[TOPIC.name, 1] == 0
+
+
+def test_a_reader_that_begins_behind_all_records_is_not_behind(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    for epoch in range(3):
+        producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
+    producer.flush(DEADLINE_S)
+    with closing(Reader(kafka, "test")) as reader:
+        reader.assign({(TOPIC.name, 1): 3})
+        until(lambda: bool(reader.lags()), "the lag", DEADLINE_S)
+        assert reader.lags() == {(TOPIC.name, 1): 0}
+
+
+def test_what_arrives_while_a_reader_does_not_poll_is_counted(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    producer.send(TOPIC.name, control.lost(epoch=0), partition=1)
+    producer.flush(DEADLINE_S)
+    with closing(Reader(kafka, "test")) as reader:
+        reader.assign({(TOPIC.name, 1): BEGINNING})
         polled(reader, bool)
+        for behind in (500, 1_000):
+            for epoch in range(500):
+                producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
+            producer.flush(DEADLINE_S)
+            assert reader.lags() == {(TOPIC.name, 1): behind}
+
+
+def test_a_reader_may_close_while_it_is_asked_for_its_lag(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    reader = Reader(kafka, "test")
+    reader.assign({(TOPIC.name, 1): BEGINNING})
+    until(lambda: bool(reader.lags()), "the lag", DEADLINE_S)
+    with ThreadPoolExecutor() as asking:
+        asked = [asking.submit(reader.lags) for _ in range(20)]
+        reader.close()
+        assert all(one.result(DEADLINE_S) in ({}, {(TOPIC.name, 1): 0}) for one in asked)
+    assert reader.lags() == {}
 
 
 def test_a_record_that_was_not_written_is_told_to_whoever_asked(producer: Producer) -> None:

@@ -52,6 +52,8 @@ def test_a_worker_that_was_given_up_joins_as_a_new_incarnation(system: RolloutSy
 class Breaking:
     """Engines that break at the twentieth token."""
 
+    whole_vocabulary = True
+
     def verify(self, weights: PublishedWeights) -> None:
         pass
 
@@ -73,6 +75,8 @@ def test_a_broken_engine_hands_its_turns_back_and_ends_the_process(system: Rollo
 
 class Untrue:
     """Engines that sample under another version than was loaded."""
+
+    whole_vocabulary = True
 
     def verify(self, weights: PublishedWeights) -> None:
         pass

@@ -177,7 +177,7 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
             assert tensor.to_token == record.token_offset + tokens
             assert tensor.shape == (tokens, 5)
             found[tensor.name].append(tensor.data or b"")
-    top_ids, top_logprobs = plain_top(versions[0].model(), prompt(0) + ids, 5, 5)
+    top_ids, top_logprobs = plain_top(versions[0].model(), prompt(0) + ids, 5, 5, 1.7)
     assert unpack(b"".join(found["topk_ids"])) == [token for row in top_ids for token in row]
     told = np.frombuffer(b"".join(found["topk_logprobs"]), "<f4").reshape(-1, 5)
     np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)

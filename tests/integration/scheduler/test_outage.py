@@ -13,6 +13,7 @@ import pytest
 
 from infra.broker.broker import Broker
 from infra.clock import now_ms
+from infra.errors import ExitStatus
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.builders.records import control
@@ -78,7 +79,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
                 assert not log.all(r.WorkerLost)
                 assert len(log.all(r.SchedulerClaimed)) == 1
                 log.write(control.claimed(2, "another", at_ms=now_ms()))
-                assert running.process.wait(END_S) == 1
+                assert running.process.wait(END_S) == ExitStatus.LASTING
                 assert "scheduler another claimed epoch 2" in running.words
                 worker.close()
                 log.close()
@@ -92,6 +93,6 @@ def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
             running.says("acts as of epoch 1")
             broker.stop()
             running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(END_S) == 1
+            assert running.process.wait(END_S) == ExitStatus.PASSING
             assert "ended before Kafka acknowledged all records" in running.words
             assert "Traceback" not in running.words

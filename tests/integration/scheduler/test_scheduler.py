@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra.clock import now_ms
+from infra.errors import ExitStatus
 from infra.settings import KafkaSettings
 from scheduler.controller import Superseded, serve
 from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
@@ -224,7 +225,9 @@ def test_a_worker_without_a_sign_of_life_is_lost(log: ControlLog, start: Start, 
     assert (lost.worker, lost.process, lost.reason) == ("a", "rollout", "no_heartbeat")
 
 
-def test_the_process_ends_in_order_when_asked_to(log: ControlLog, kafka: KafkaSettings) -> None:
+def test_the_process_ends_in_order_when_asked_to_and_says_that_the_run_is_not_finished(
+    log: ControlLog, kafka: KafkaSettings
+) -> None:
     environment = {
         **os.environ,
         "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -239,7 +242,7 @@ def test_the_process_ends_in_order_when_asked_to(log: ControlLog, kafka: KafkaSe
             _, words = process.communicate(timeout=LIMIT_S)
         finally:
             process.kill()
-    assert process.returncode == 0, words
+    assert process.returncode == ExitStatus.PASSING, words
     assert "acts as of epoch 1" in words
 
 

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from consumers.trajectories.sessions.assemble import trajectory
 from infra.broker.broker import Broker
+from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
 from infra.kafka.topics import create_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
@@ -71,31 +75,54 @@ def test_topics_are_created_once_and_then_as_they_should_be(cluster: KafkaSettin
     assert run("topics", "check").exit_code == 0
 
 
-def test_a_topic_with_another_partition_count_is_found(cluster: KafkaSettings) -> None:
-    created(cluster, [replace(TASKS, partitions=3)])
-    assert f"{cluster.topic_prefix}tasks: 3 partitions, not 16" in run("topics", "check").output
+def test_a_topic_that_cannot_go_with_the_others_is_found(cluster: KafkaSettings) -> None:
+    created(cluster, [replace(TASKS, partitions=3), replace(CONTROL, partitions=2)])
+    checked = run("topics", "check").output
+    assert f"{cluster.topic_prefix}control: 2 partitions, not 1" in checked
+    assert "tasks: 3" not in checked
     failed = run("topics", "create")
     assert failed.exit_code == 1
-    assert "tasks has 3 partitions" in str(failed.exception)
+    assert "control has 2 partitions" in str(failed.exception)
 
 
-def test_the_list_tells_records_and_lag(cluster: KafkaSettings) -> None:
+def test_the_list_shows_the_lag_of_the_group_that_is_set(
+    cluster: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(cluster, [TASKS])
+    producer = Producer(cluster, "test")
+    producer.send(TASKS.name, task(issued_at_ms=0), key="one", partition=3)
+    producer.close()
+    reader = Reader(cluster, "test", group="mine")
+    reader.commit({(TASKS.name, 3): (1, "")})
+    reader.close()
+    for group, lag in (("mine", "0"), ("agents", "1")):
+        monkeypatch.setenv("SEAMLESSFLOW_AGENTS__GROUP", group)
+        [row] = [line for line in run("topics", "list").output.splitlines() if "tasks" in line]
+        assert [cell.strip() for cell in row.strip("│").split("│")][-2:] == [group, lag]
+
+
+def test_the_list_shows_the_offsets_that_are_kept_and_the_lag(cluster: KafkaSettings) -> None:
     created(cluster, [TASKS, CONTROL])
     producer = Producer(cluster, "test")
     for number in range(3):
         one = task(issued_at_ms=number)
         producer.send(TASKS.name, one, key="one")
     producer.close()
+    removed = TopicPartition(
+        f"{cluster.topic_prefix}tasks", partition_of("one", TASKS.partitions), 1
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_records([removed])[removed].result(LIMIT_S)
     listed = run("topics", "list")
     assert listed.exception is None, listed.exception
     [row] = [line for line in listed.output.splitlines() if "tasks" in line]
     assert [cell.strip() for cell in row.strip("│").split("│")] == [
         "tasks",
         "16",
-        "3",
+        "2",
         "",
         "agents",
-        "3",
+        "2",
     ]
 
 
@@ -157,7 +184,7 @@ def test_the_doctor_finds_the_broker(cluster: KafkaSettings, tmp_path: Path) -> 
 def test_the_doctor_says_what_to_do_about_a_model_that_is_none(tmp_path: Path) -> None:
     done = run("doctor", "--out", str(tmp_path), "--model", str(tmp_path))
     assert done.exit_code == 1
-    assert "config.json and tokenizer.json not there" in done.output
+    assert "lacks config.json, tokenizer.json, model.safetensors" in done.output
     assert "→ name a Hugging Face model directory" in done.output
 
 

@@ -1,20 +1,24 @@
 """Commands on a cluster without topics: each names the missing topics and the remedy."""
 
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from infra.errors import TopicMissing
+from infra.errors import ExitStatus, TopicMissing
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.topics import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic
+from seamlessflow.demo.model import make_model
+from tests.builders.processes import PROCESSES, settings
 
 SOON_S = 15.0
 TOPIC = Topic("late", 2, 60_000, (WorkerLost,))
@@ -60,19 +64,22 @@ def test_who_asks_a_reading_thread_gets_the_error_and_the_thread_goes_on(
     assert failures == []
 
 
-@pytest.mark.parametrize("process", ["producers.gateway", "scheduler"])
+@pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_ends_with_what_is_missing(
-    process: str, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+    process: str, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
-    monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__PORT", "0")
-    monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__SECRET", "0123456789abcdef0123456789abcdef")
+    (tmp_path / "model").mkdir()
+    make_model(tmp_path / "model", 0)
 
     done = subprocess.run(
-        [sys.executable, "-m", process], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", process],
+        env=os.environ | settings(kafka, tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
-    assert done.returncode == 1
+    assert done.returncode == ExitStatus.LASTING
     assert "seamlessflow topics create" in done.stderr.splitlines()[-1]
     assert "no Kafka broker answered" not in done.stderr

@@ -1,6 +1,6 @@
 """A rank that follows the leader until it has rested three times.
 
-python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS
+python -m tests.integration.trainer.gang_rank MODEL RENDEZVOUS DTYPE
 """
 
 import sys
@@ -10,15 +10,14 @@ from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.settings import TrainerSection
 
 
-def settings(rank: int, rendezvous: str) -> TrainerSection:
+def settings(rank: int, rendezvous: str, dtype: str) -> TrainerSection:
     """Return the settings of two ranks on the CPU."""
-    return TrainerSection(
-        backend="fsdp2", rank=rank, ranks=2, rendezvous=rendezvous, device="cpu", threads=1
-    )
+    gang = {"backend": "fsdp2", "rank": rank, "ranks": 2, "rendezvous": rendezvous}
+    return TrainerSection.model_validate({**gang, "device": "cpu", "threads": 1, "dtype": dtype})
 
 
 def main() -> None:
-    backend = FsdpBackend(Path(sys.argv[1]), settings(1, sys.argv[2]))
+    backend = FsdpBackend(Path(sys.argv[1]), settings(1, *sys.argv[2:]))
     for _ in range(3):
         backend.follow()
     backend.close()

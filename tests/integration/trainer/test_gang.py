@@ -29,11 +29,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def leader(model: Path) -> Iterator[FsdpBackend]:
+def dtype() -> str:
+    return "float32"
+
+
+@pytest.fixture
+def leader(model: Path, dtype: str) -> Iterator[FsdpBackend]:
     rendezvous = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "tests.integration.trainer.gang_rank", str(model), rendezvous]
+    module = "tests.integration.trainer.gang_rank"
+    command = [sys.executable, "-m", module, str(model), rendezvous, dtype]
     with subprocess.Popen(command) as other:
-        backend = FsdpBackend(model, settings(0, rendezvous))
+        backend = FsdpBackend(model, settings(0, rendezvous, dtype))
         yield backend
         assert other.wait(TIMEOUT_S) == 0
         backend.close()
@@ -81,3 +87,17 @@ def test_two_ranks_train_what_one_does(leader: FsdpBackend, model: Path, tmp_pat
     assert models[0].config.architectures == models[1].config.architectures
     for left, right in zip(*(of.parameters() for of in models), strict=True):
         torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
+    leader: FsdpBackend, model: Path, tmp_path: Path, dtype: str
+) -> None:
+    (tmp_path / "two").mkdir()
+    found = trained(leader, model, tmp_path / "two")
+    exact = TorchBackend(model, TrainerSection(device="cpu", threads=1)).train(step(model, 0))
+    assert found[0]["grad_norm"] == pytest.approx(exact["grad_norm"], rel=0.05)
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        assert {one.dtype for one in load_file(tmp_path / "two" / name).values()} == {torch.float32}
+    assert open_tiny(tmp_path / "two").dtype == getattr(torch, dtype)

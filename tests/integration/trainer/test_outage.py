@@ -1,4 +1,4 @@
-"""A trainer that must end while its Kafka does not answer."""
+"""Trainers that must end while their Kafka does not answer, or gives no records."""
 
 import os
 import signal
@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from infra.broker.broker import Broker
+from infra.errors import ExitStatus
+from infra.kafka.producer import Producer
 from infra.kafka.topics import create_topics
+from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.processes import SILENT
+from tests.builders.records import control
 from tests.builders.trainer.models import write_tiny
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.waiting import until
 
 END_S = 60.0
 
@@ -35,6 +41,30 @@ def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
                 _, words = process.communicate(timeout=END_S)
             finally:
                 process.kill()
-        assert process.returncode == 1
+        assert process.returncode == ExitStatus.PASSING
         assert b"ended before Kafka acknowledged all records" in words
         assert b"Traceback" not in words
+
+
+@pytest.mark.slow
+def test_asked_to_end_before_it_has_read_what_is_recorded_it_may_be_started_again(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    producer = Producer(kafka, "test")
+    producer.send(CONTROL.name, control.lost())
+    producer.close()
+    settings = environment(kafka, write_tiny(tmp_path / "tiny"), tmp_path)
+    settings["SEAMLESSFLOW_KAFKA__OPTIONS"] = SILENT
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as words,
+        subprocess.Popen(
+            [sys.executable, "-m", "trainer"], env=os.environ | settings, stderr=words
+        ) as process,
+    ):
+        until(lambda: "control is read to 0 of 1" in log.read_text(), "the wait", END_S)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(END_S) == ExitStatus.PASSING
+    assert "ended before Kafka answered" in log.read_text()
+    assert "Traceback" not in log.read_text()

@@ -5,22 +5,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from infra.kafka.producer import TransactionalProducer
-from infra.kafka.reader import Reader
+from infra.errors import NewerRelease
 from infra.kafka.topics import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
 from schemas import records as r
 from schemas.records import Trajectory
-from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
+from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.records import control
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S, ScriptedScheduler, environment
 from trainer.recovery.resume import surviving
@@ -46,20 +47,6 @@ def sessions(model: Path) -> list[Trajectory]:
 def log(kafka: KafkaSettings) -> KafkaSettings:
     create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
     return kafka
-
-
-def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> None:
-    """Write trajectories as the trajectory manager does, in transactions."""
-    producer = TransactionalProducer(kafka, "test-manager")
-    reader = Reader(kafka, "test-manager-reader")
-
-    def send() -> None:
-        for one in sessions:
-            producer.send(TRAJECTORIES.name, one, key=one.group_id)
-
-    producer.commit(send, {}, reader)
-    producer.close()
-    reader.close()
 
 
 @pytest.fixture
@@ -256,3 +243,30 @@ def test_a_gang_larger_than_the_back_end_is_a_typed_error(
     with pytest.raises(GangMismatch, match="w, w2"):
         running.join()
     scheduler.close()
+
+
+def test_a_trainer_goes_on_after_garbage_and_buries_that_of_its_topic_once(
+    log: KafkaSettings,
+    scheduler: ScriptedScheduler,
+    sessions: list[Trajectory],
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    garbage = litter(log, TRAJECTORIES, 0, sessions[0])
+    record_sessions(log, sessions)
+    for steps in (1, 2):
+        litter(log, CONTROL, 0, control.lost())
+        started(monkeypatch, log, model, tmp_path, RUN__STEPS=steps).join()
+        scheduler.wait_for_count(r.StepCommitted, steps)
+    assert buried(log, TRAJECTORIES, 0) == garbage
+    assert buried(log, CONTROL, 0) == []
+
+
+@pytest.mark.parametrize("topic", [CONTROL, TRAJECTORIES])
+def test_a_trainer_stops_at_a_record_of_a_newer_release(
+    log: KafkaSettings, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: Topic
+) -> None:
+    append_newer(log, topic, 0)
+    with pytest.raises(NewerRelease, match=rf"{topic.name}\[0\]@0"):
+        started(monkeypatch, log, model, tmp_path).join()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import ExitStatus
 from infra.settings import KafkaSettings
 from schemas import records as r
 from tests.builders.records.content import message
@@ -99,3 +100,38 @@ def test_managers_come_and_go_and_every_turn_is_answered_and_kept_once(
     assert {t.turns for t in trajectories.values()} == {TURNS}
     assert all(not t.masked_tokens for t in trajectories.values())
     assert repeated == []
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_of_two_managers_of_one_name_the_newer_goes_on(
+    system: ManagerSystem, tmp_path: Path, protocol: str
+) -> None:
+    log = tmp_path / "log"
+    older = system.start_manager(
+        member="same", log=log, SEAMLESSFLOW_KAFKA__GROUP_PROTOCOL=protocol
+    )
+    system.open_session("before")
+    os.kill(older.pid, signal.SIGSTOP)
+    system.processes.remove(older)
+    newer = system.start_manager(member="same", SEAMLESSFLOW_KAFKA__GROUP_PROTOCOL=protocol)
+    try:
+        system.open_session("meanwhile")
+    finally:
+        os.kill(older.pid, signal.SIGCONT)
+
+    assert older.wait(DEADLINE_S) == ExitStatus.LASTING
+    last = log.read_text().splitlines()[-1]
+    assert "has started under the same name, 'same' (SEAMLESSFLOW_MANAGER__SLOT)" in last
+    assert system.reward_and_close("before", 1.0).session_id == "before"
+    assert system.reward_and_close("meanwhile", 1.0).session_id == "meanwhile"
+    assert newer.poll() is None
+
+
+def test_managers_have_different_names_unless_they_are_given_one(system: ManagerSystem) -> None:
+    managers = [system.start_manager(member="") for _ in range(2)]
+    for session_id in ("s1", "s2"):
+        system.open_session(session_id)
+
+    assert system.reward_and_close("s1", 1.0).session_id == "s1"
+    assert system.reward_and_close("s2", 1.0).session_id == "s2"
+    assert [manager.poll() for manager in managers] == [None, None]

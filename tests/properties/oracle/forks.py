@@ -55,7 +55,8 @@ def check_raw(
     requests: Mapping[str, r.RequestTurn],
     renderer: Renderer,
 ) -> None:
-    """Check that a plain text continues the longest earlier text and answer it begins with."""
+    """Check that a plain text continues the longest earlier text and answer it begins with, and
+    that ids continue the turn whose tokens they begin with."""
     asked = orjson.loads(request.messages[0])
     text = asked.get("content")
     before = _texts(known.session, requests) if text is not None else []
@@ -69,9 +70,50 @@ def check_raw(
         assert started.ambiguous == (equal > 1), "I5: an ambiguity is not marked, or is none"
         ids = _without_stop(known.session, turn, renderer)
         assert prompt == ids + unpack(renderer.encode((text or "")[len(begun + stopped_by) :]))
-    else:
-        assert prompt == (asked["ids"] if text is None else unpack(renderer.encode(text)))
+    elif text is not None:
+        assert prompt == unpack(renderer.encode(text))
         check_fork(known.session, started, prompt, session, None)
+    else:
+        assert prompt == asked["ids"]
+        _check_ids(known.session, started, prompt, session, renderer)
+
+
+def _check_ids(
+    known: ExpectedSession,
+    started: r.TurnStarted,
+    prompt: list[int],
+    session: ExpectedSession,
+    renderer: Renderer,
+) -> None:
+    """Check the label of ids, by the last sampled tokens that they share with the session."""
+    node, end = started.parent_node, started.parent_end
+    while node >= 0 and node % 2 == 0:
+        node, end = known.fork(node)
+    same = _same_samples(known, node) if node >= 0 else []
+    continued = known.turns[node // 2] if same else None
+    if continued is None or continued not in same or end < _text_length(continued, renderer):
+        check_fork(known, started, prompt, session, None)
+        assert started.parent_turn is None
+        return
+    assert started.match_rule == "extend", "I5: ids that continue a turn are labelled otherwise"
+    assert started.parent_turn == continued.started.turn_id
+    assert started.ambiguous == (len(same) > 1), "I5: an ambiguity is not marked, or is none"
+    assert (
+        session.path(started.parent_node, started.parent_end)
+        == (prompt[: len(prompt) - len(started.suffix_ids) // 4])
+    )
+
+
+def _same_samples(known: ExpectedSession, node: int) -> list[ExpectedTurn]:
+    """Return the completed turns that sampled what `node` holds, behind the same prompt."""
+    sampled = known.node(node)
+    places = [2 * number + 1 for number, turn in enumerate(known.turns) if turn.end == "completed"]
+    wanted = known.path(node, len(sampled))
+    return [
+        known.turns[place // 2]
+        for place in places
+        if known.node(place) == sampled and known.path(place, len(sampled)) == wanted
+    ]
 
 
 def _meant(
@@ -109,11 +151,15 @@ def _texts(
 
 def _without_stop(known: ExpectedSession, turn: ExpectedTurn, renderer: Renderer) -> list[int]:
     node = 2 * known.turns.index(turn) + 1
-    ids = known.path(node, len(known.node(node)))
-    sampled = len(known.node(node))
-    while sampled and ids[-1] in renderer.stop_token_ids:
-        ids, sampled = ids[:-1], sampled - 1
-    return ids
+    return known.path(node, _text_length(turn, renderer))
+
+
+def _text_length(turn: ExpectedTurn, renderer: Renderer) -> int:
+    """Return the number of sampled tokens before the stop tokens at the end."""
+    ids = [one.token for one in turn.sampled]
+    while ids and ids[-1] in renderer.stop_token_ids:
+        ids = ids[:-1]
+    return len(ids)
 
 
 def _common(one: Sequence[int], two: Sequence[int]) -> int:

@@ -38,7 +38,7 @@ def check_match(
     messages = [orjson.loads(message) for message in sent]
     tools = orjson.loads(request.tools) if request.tools else None
     length, candidates = _longest_known(known, request, messages, requests, strictness)
-    if candidates and length < len(messages):
+    if candidates:
         meant, ambiguous = _meant(candidates, messages[length - 1], request.previous_turn)
         before, suffix = _bridged(known.session, meant, messages[length:], tools, renderer)
         if suffix is not None:
@@ -47,11 +47,33 @@ def check_match(
             assert started.ambiguous == ambiguous, "I5: an ambiguity is not marked, or is none"
             assert prompt == before + suffix, "I2: not the bridge behind the stored tokens"
             assert list(started.new_messages) == sent[length:]
+            ends = [place for place, one in enumerate(suffix, 1) if one in renderer.stop_token_ids]
+            added = suffix if before[-1] in renderer.stop_token_ids else suffix[ends[0] :]
+            _check_added(started, added, messages, messages[length:], tools, renderer)
             return
     assert started.match_rule in ("render", "root", "same"), "extends what the history does not say"
     assert prompt == unpack(renderer.render(messages, tools)), "not the rendered messages"
     assert list(started.new_messages) == sent
     check_fork(known.session, started, prompt, told.session, renderer.stop_token_ids)
+
+
+def _check_added(
+    started: r.TurnStarted,
+    added: list[int],
+    messages: Sequence[dict[str, Any]],
+    new: Sequence[dict[str, Any]],
+    tools: Any,
+    renderer: Renderer,
+) -> None:
+    """Check that messages that no policy sampled read as in a rendering of the whole history."""
+    foreign = any(message["role"] == "assistant" for message in new)
+    if new and not foreign:
+        assert started.match_detail in ("", "same_prompt")
+        return
+    label = "foreign_answer" if foreign else "answer_last"
+    assert started.match_detail in (label, "same_prompt"), "the label does not say what happened"
+    whole = unpack(renderer.render(messages, tools))
+    assert whole[-len(added) :] == added, "I2: not what the template writes for the messages"
 
 
 def _whole(request: r.RequestTurn, session: ExpectedSession) -> list[bytes]:

@@ -84,7 +84,7 @@ def check(
     told: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
     record: Record,
-    train_inexact: bool,
+    policy: r.PolicyWeights,
 ) -> None:
     """Check that a trajectory holds exactly the sampled and accepted tokens, and the right mask."""
     drawn = Drawn(made)
@@ -94,7 +94,7 @@ def check(
         "I5: a turn is missing, or there twice"
     )
     assert len(made.nodes) == 2 * len(turns), "I5: a turn is a prompt and what was sampled"
-    reasons = _reasons(drawn, sampled, told, requests, train_inexact)
+    reasons = _reasons(drawn, sampled, told, requests, policy)
     for node, turn in zip(sampled, turns, strict=True):
         _check_node(drawn, node, turn, record)
         assert node.masked_reason == reasons[node.turn_id], (node, reasons[node.turn_id])
@@ -129,26 +129,34 @@ def _reasons(
     sampled: list[TrajectoryNode],
     told: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
-    train_inexact: bool,
+    policy: r.PolicyWeights,
 ) -> dict[str, str]:
     """Return by turn id the reason why it is not trained, or ""."""
-    abandoned = _abandoned(drawn, sampled, told)
+    unseen = _unseen(drawn, sampled, told)
+    abandoned = set() if policy.siblings == "all" else _abandoned(drawn, sampled, told, unseen)
     reasons = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
         exact = requests[node.turn_id].sampling.top_p in (None, 1.0)
         if turn.end != "completed":
             reasons[node.turn_id] = turn.end
-        elif not exact and not train_inexact:
-            reasons[node.turn_id] = "inexact"
+        elif not exact and not policy.train_inexact:
+            reasons[node.turn_id] = "inexact_top_p"
         elif node.turn_id in abandoned:
             reasons[node.turn_id] = "abandoned"
+        elif node.turn_id in unseen and not policy.train_undelivered:
+            reasons[node.turn_id] = "undelivered"
         else:
             reasons[node.turn_id] = "eval" if told.session.opened.purpose == "eval" else ""
     return reasons
 
 
-def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) -> set[str]:
-    """Return the samples of a prompt that the agent abandoned for others, or for the last."""
+def _abandoned(
+    drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession, unseen: set[str]
+) -> set[str]:
+    """Return the samples of a prompt that the agent abandoned for others, or for the last.
+
+    One that no client saw is abandoned for any other.
+    """
     siblings: dict[tuple[tuple[int, float], ...], list[TrajectoryNode]] = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
         if turn.end == "completed":
@@ -156,9 +164,23 @@ def _abandoned(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession)
     gone_on = {node.parent for node in drawn.made.nodes if node.parent_end > 0}
     left: set[str] = set()
     for nodes in siblings.values():
-        kept = [node for node in nodes if node.node_id in gone_on] or nodes[-1:]
+        seen = [node for node in nodes if node.turn_id not in unseen] or nodes
+        kept = [node for node in seen if node.node_id in gone_on] or seen[-1:]
         left |= {node.turn_id for node in nodes if node not in kept}
     return left
+
+
+def _unseen(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) -> set[str]:
+    """Return the turns whose client left without the answer; checks that they are so marked."""
+    unseen: set[str] = set()
+    for node, turn in zip(sampled, told.session.turns, strict=True):
+        # The stop token, the last of a turn that was not cut, may be another in a rendered history.
+        least = max(node.length - (node.finish_reason != "length"), 1)
+        kept = [one.parent_end for one in drawn.made.nodes if one.parent == node.node_id]
+        lost = turn.left and max(kept, default=0) < least
+        assert node.delivered == (turn.end == "completed" and not lost)
+        unseen |= {node.turn_id} if lost else set()
+    return unseen
 
 
 def _check_counts(

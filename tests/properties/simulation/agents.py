@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from schemas import records as r
+from schemas.tokens import unpack
 from tests.builders.records import commands
 from tests.properties.choices import Choices
 from tests.properties.simulation.callers import AGE_MS, IDLE_MS, POLICY, Asked, Caller
@@ -73,7 +74,9 @@ class Agent(Caller):
             asked.used = not choices.one_in(3)  # else somebody goes on from it once more
             answer = orjson.loads(choices.pick(_answers(asked)))
             if asked.request.raw:
-                self._ask_raw(written_on(asked.history, answer, choices), choices)
+                ids = [call.answer.token_ids for call in asked.calls if call.answer is not None]
+                sampled = unpack(next(filter(None, ids), b""))
+                self._ask_raw(written_on(asked.history, answer, sampled, choices), choices)
                 return
             history = gone_on(asked.history, answer, choices)
             if choices.one_in(5):

@@ -95,6 +95,8 @@ class Cluster:
             max_context=self.choices.pick(_CONTEXTS),
             overrides=Sampling(temperature=1.0),
             train_inexact=self.choices.one_in(4),
+            train_undelivered=self.choices.one_in(2),
+            siblings="all" if self.choices.one_in(3) else "continued",
             strictness=self.choices.pick(_STRICTNESS),
         )
 

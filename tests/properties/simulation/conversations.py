@@ -55,11 +55,12 @@ def gone_on(history: History, answer: Message, choices: Choices) -> History:
     return [*history, answer, *results]
 
 
-def written_on(history: History, answer: Message, choices: Choices) -> Message:
-    """Return a plain prompt that continues another one and its answer; token ids stay."""
+def written_on(history: History, answer: Message, sampled: list[int], choices: Choices) -> Message:
+    """Return a plain prompt that continues another one and its answer, as text or as ids."""
     (prompt,) = history
     if "content" not in prompt:
-        return prompt
+        kept = sampled[: len(sampled) - choices.below(3)]
+        return {**prompt, "ids": [*prompt["ids"], *kept, *[70, 80][: choices.below(3)]]}
     more = choices.pick((" more", "3", " edited"))
     return {**prompt, "content": prompt["content"] + (answer.get("content") or "") + more}
 
@@ -112,6 +113,18 @@ def _other_system(history: History, choices: Choices) -> History:
     return [{"role": "system", "content": "be another"}, *rest]
 
 
+def _carried_along(history: History, choices: Choices) -> History:
+    """Put an answer that no policy sampled before the last message."""
+    said = {"role": "assistant", "content": choices.pick(("a summary", "code 3"))}
+    return [*history[:-1], said, *history[-1:]]
+
+
+def _answer_last(history: History, choices: Choices) -> History:
+    """Leave out what follows the last answer."""
+    answers = [place for place, one in enumerate(history, 1) if one["role"] == "assistant"]
+    return history[: answers[-1]] if answers else history
+
+
 _REWRITES: tuple[Callable[[History, Choices], History], ...] = (
     _without_reasoning,
     _respelt_arguments,
@@ -120,6 +133,8 @@ _REWRITES: tuple[Callable[[History, Choices], History], ...] = (
     _shortened,
     _compacted,
     _other_system,
+    _carried_along,
+    _answer_last,
 )
 
 

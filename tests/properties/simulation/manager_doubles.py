@@ -1,14 +1,17 @@
 """Doubles of the threads and connections of a trajectory manager."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from consumers.trajectories.bus.bounds_reader import Bounds
 from consumers.trajectories.bus.committer import Job
 from consumers.trajectories.bus.echoes import Echoes
+from consumers.trajectories.bus.ended_reader import Found
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.ended import EndedRead
 from infra.kafka.client import Received
 from schemas.codec import encode
-from schemas.records import PolicyWeights
-from schemas.topics import REQUESTS, SESSIONS
+from schemas.records import EndedSession, PolicyWeights
+from schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS
 from tests.properties.simulation.topics import Topics
 
 
@@ -31,6 +34,19 @@ class SteppedReaders:
 
         self._told.append(add)
 
+    def read_ended(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
+        """Report what these partitions of `ended_sessions` hold when it is carried out."""
+
+        def read() -> None:
+            ended = {number: EndedRead() for number in numbers}
+            for number in numbers:
+                for one in self._topics.records[ENDED_SESSIONS.name, number]:
+                    if isinstance(one.record, EndedSession):
+                        ended[number].apply(one.record)
+            found(ended)
+
+        self._asked.append(read)
+
     def remove_sessions(self, numbers: list[int]) -> None:
         """Stop reading these partitions."""
 
@@ -40,9 +56,14 @@ class SteppedReaders:
 
         self._told.append(remove)
 
-    def ask_for_end(self, number: int, tell: Callable[[int], None]) -> None:
-        """Report the end of a partition of `requests`."""
-        self._asked.append(lambda: tell(len(self._topics.records[REQUESTS.name, number])))
+    def ask_for_bounds(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
+        """Report start and end of partitions of `requests` when it is carried out."""
+
+        def measure() -> None:
+            records = self._topics.records
+            answer({number: (0, len(records[REQUESTS.name, number])) for number in numbers})
+
+        self._asked.append(measure)
 
     def poll(self, most: int) -> list[Received]:
         """Return new records of `sessions`, decoded as the manager's reader does."""

@@ -22,7 +22,7 @@ from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from schemas.records import Record, Trajectory, TurnStarted
-from schemas.topics import CONTROL, FLEET, REQUESTS, TRAJECTORIES
+from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
 from tests.properties.choices import Choices
 from tests.properties.simulation.manager_doubles import (
     SteppedCommitter,
@@ -161,6 +161,7 @@ class SteppedManager(Manager):
 
     def look(self) -> None:
         """Run the rest of a round of the main loop."""
+        self._request_ends.look()
         self._actor.handle_deadlines()
         self._placement.place_waiting()
         self._placement.recount()
@@ -192,9 +193,10 @@ class SteppedManager(Manager):
         took = all(self.group.owners.get(number) is self for number in job.offsets)
         took = took and all(number in self.requests for number in job.offsets)
         if took:
-            for made in job.trajectories.values():
-                for trajectory in made:
+            for number, emissions in job.emissions.items():
+                for trajectory, ended in emissions:
                     self.publish(trajectory)
+                    self.topics.append(ENDED_SESSIONS.name, number, ended)
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
                 self.group.progress.append((partition, progress.encode()))
@@ -220,7 +222,7 @@ def become_owner(manager: SteppedManager) -> None:
     """Read until the manager owns partition 0; its first claim may have an epoch that is taken."""
     if 0 not in manager.requests:
         manager.assigned(0)
-    for _ in range(4):
+    for _ in range(5):
         read_back(manager)
     assert manager.owns(0)
 
@@ -228,6 +230,7 @@ def become_owner(manager: SteppedManager) -> None:
 def read_back(manager: SteppedManager) -> None:
     """Deliver and read what the manager sent, then what its reader was assigned meanwhile."""
     manager.handle(9)
+    manager.readers.answer()
     manager.sending.flush()
     manager.poll_sessions(9)
     manager.handle(9)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from infra.errors import ExitStatus
 from tests.paths import ROOT
 
 SYNC = """
@@ -73,6 +74,15 @@ def test_a_signal_ends_the_process_in_order_with_status_0(
     assert (process.returncode, out) == (0, "ended in order\n"), err
 
 
+@pytest.mark.parametrize(("body", "status"), [("pass", 0), ("stop.wait()", ExitStatus.PASSING)])
+def test_the_status_of_a_finite_process_says_if_its_work_is_done(body: str, status: int) -> None:
+    process = started(SYNC.format(body=body).replace("(main)", "(main, finite=True)"))
+    if status:
+        process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == status, err
+
+
 def test_a_second_signal_ends_the_process_at_once() -> None:
     process = started(SYNC.format(body="stop.wait(); print('up', flush=True); signal.pause()"))
     process.send_signal(signal.SIGTERM)
@@ -84,15 +94,26 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
 
 
 @pytest.mark.parametrize("code", [SYNC, ASYNC.replace("{loop}", "")], ids=["sync", "asyncio"])
-def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(code: str) -> None:
-    wait = "await stop.wait()" if "async" in code else "stop.wait()"
+@pytest.mark.parametrize(
+    ("begin", "missing"),
+    [
+        ("import logging; from infra.process import ready; ready(logging.getLogger(), 'up')", True),
+        ("pass", False),
+    ],
+    ids=["ready", "starting"],
+)
+def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(
+    code: str, begin: str, missing: bool
+) -> None:
+    wait = f"{begin}; await stop.wait()" if "async" in code else f"{begin}; stop.wait()"
     away = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
     process = started(code.format(body=f"{wait}; {away}"))
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=20)
-    assert process.returncode == 1
+    assert process.returncode == ExitStatus.PASSING
     last = err.splitlines()[-1]
-    assert "ended before Kafka acknowledged all records: no Kafka broker answered at a:1" in last
+    what = "acknowledged all records" if missing else "answered"
+    assert f"ended before Kafka {what}: no Kafka broker answered at a:1" in last
     assert "Traceback" not in err
 
 
@@ -110,15 +131,31 @@ READY = "import logging; from infra.process import ready; ready(logging.getLogge
 def test_an_error_of_ours_before_the_process_is_ready_is_told_in_one_line() -> None:
     process = started(SYNC.format(body=OURS.format("")))
     _, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (1, "not started: no such file\n")
+    assert (process.returncode, err) == (ExitStatus.LASTING, "not started: no such file\n")
 
 
 def test_an_error_of_ours_after_the_process_is_ready_is_told_with_its_traceback() -> None:
     process = started(SYNC.format(body=OURS.format(READY)))
     _, err = process.communicate(timeout=20)
-    assert process.returncode == 1
+    assert process.returncode == ExitStatus.PASSING
     assert "INFO root: ready" in err
     assert "Traceback" in err
+
+
+def test_a_lasting_fault_of_a_process_that_was_ready_is_told_in_one_line() -> None:
+    raised = "from infra.errors import TopicMissing; raise TopicMissing('tasks', 'a:1')"
+    process = started(SYNC.format(body=READY + raised))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == ExitStatus.LASTING
+    assert err.splitlines()[-1].startswith("ended: topic tasks is missing at a:1")
+    assert "Traceback" not in err
+
+
+def test_kafka_that_is_away_is_a_passing_fault_from_the_first_moment() -> None:
+    raised = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
+    process = started(SYNC.format(body=raised))
+    process.communicate(timeout=20)
+    assert process.returncode == ExitStatus.PASSING
 
 
 def test_the_error_of_a_thread_ends_the_process_with_status_1() -> None:

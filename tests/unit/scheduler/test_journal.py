@@ -47,10 +47,10 @@ class Script:
         self.started.update(offsets)
 
     def ends(
-        self, partitions: Iterable[Partition], timeout_s: float = 30
+        self, partitions: Iterable[Partition], limit_s: float | None = None
     ) -> Mapping[Partition, int]:
         if self.away:
-            raise KafkaUnavailable("nowhere", timeout_s)
+            raise KafkaUnavailable("nowhere", limit_s or 0)
         return {partition: self._ends[partition] for partition in partitions}
 
     def poll(self, timeout_s: float) -> list[Received]:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from schemas.codec import UndecodableRecord, decode, encode
+from schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
 from schemas.generate import records_source
-from schemas.records import RECORDS, Sampling, Trajectory, TurnProgressed, VersionSpan
+from schemas.records import RECORDS, Record, Sampling, Trajectory, TurnProgressed, VersionSpan
 from schemas.registry import (
     Schema,
     history,
@@ -26,6 +26,7 @@ from schemas.registry import (
 from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
 
 RAW = raw_schemas()
+HEADERS = [b"\xc3\x01" + bytes.fromhex(name) for known in history().values() for name in known]
 
 
 def _without_layout(source: str) -> str:
@@ -138,6 +139,17 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
         decode(data)
 
 
+def test_a_record_whose_schema_is_unknown_is_not_taken_for_garbage() -> None:
+    """By its marker: only a newer release writes other fingerprints behind it."""
+    with pytest.raises(UnknownSchema, match="0102030405060708") as error:
+        decode(b"\xc3\x01" + bytes(range(1, 9)) + b"body")
+    assert error.value.fingerprint == "0102030405060708"
+    for garbage in (b"\xc3\x01\x01", b"\xc4\x01" + bytes(range(1, 9))):
+        with pytest.raises(UndecodableRecord) as other:
+            decode(garbage)
+        assert not isinstance(other.value, UnknownSchema)
+
+
 FULL = encode(
     Sampling(temperature=0.5, seed=2**40, stop=("a", "b" * 100), logit_bias={"1": 1.0, "2": 2.0})
 )
@@ -161,6 +173,14 @@ def test_a_damaged_record_is_read_or_refused(damage: list[tuple[int, int]]) -> N
         damaged[place] = byte
     with contextlib.suppress(UndecodableRecord):
         assert isinstance(decode(bytes(damaged)), Sampling)
+
+
+@given(st.sampled_from(HEADERS), st.binary(max_size=200))
+def test_garbage_behind_the_header_of_any_version_is_read_or_refused(
+    header: bytes, body: bytes
+) -> None:
+    with contextlib.suppress(UndecodableRecord):
+        assert isinstance(decode(header + body), Record)
 
 
 def test_a_list_in_blocks_with_their_sizes_is_read() -> None:

@@ -1,9 +1,10 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from seamlessflow.config import ConfigRejected, RunConfig, load, parse, require_files
+from infra.faults import Fault
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import ConfigRejected, FileRejected, load, parse
 
 AGENT = {"callable": "my.agent:run"}
 
@@ -49,24 +50,114 @@ def test_a_gateway_secret_is_found_where_none_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "lines"),
     [
-        ({"agents": AGENT, "rum": {}}, "SEAMLESSFLOW_RUM"),
-        ({"agents": AGENT, "run": {"steps": 0}}, "SEAMLESSFLOW_RUN__STEPS"),
-        ({}, "exactly one of agents.callable and agents.command"),
-        ({"agents": AGENT, "workers": [{"id": "a"}, {"id": "a"}]}, "same id"),
-        ({"agents": AGENT, "workers": [{"id": "a", "tags": ["train"]}]}, "no worker can roll out"),
+        ({"rum": {}}, ["rum: there is no such setting; did you mean run?"]),
+        (
+            {"run": {"steps": 0}},
+            ["run.steps: Input should be greater than or equal to 1 (got 0)"],
+        ),
+        (
+            {"trainer": {"optimizer": {"rate": 1}, "loss": {"name": "ppo"}}},
+            [
+                "trainer.loss.name: must be one of ppo_clip, tis, icepop (got 'ppo'); "
+                "did you mean ppo_clip?",
+                "trainer.optimizer.rate: there is no such setting",
+            ],
+        ),
+        (
+            {"workers": [{"id": "a"}, {"id": "b", "tags": ["trian"]}]},
+            [
+                "workers[1].tags[0]: must be one of rollout, train (got 'trian'); "
+                "did you mean train?"
+            ],
+        ),
+        (
+            {"workers": [{"id": "a"}, {"id": "a"}]},
+            ["workers: two workers have the same id 'a'"],
+        ),
+        (
+            {"workers": [{"id": "a", "tags": ["train"]}]},
+            ["workers: no worker can roll out: none has the tag rollout"],
+        ),
+        (
+            {"policy": {"renderer": {"nam": "qwen3"}}},
+            ["policy.renderer.nam: there is no such setting; did you mean policy.renderer.name?"],
+        ),
     ],
 )
-def test_a_wrong_configuration_is_refused_by_name(values: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigRejected, match=said):
+def test_a_wrong_configuration_is_refused_as_it_was_written(
+    values: dict[str, object], lines: list[str]
+) -> None:
+    with pytest.raises(ConfigRejected) as refused:
         parse(values)
+    assert list(refused.value.faults) == lines
+
+
+def test_a_wrong_variable_is_named_as_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "0")
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER", '{"loss": {"name": "ppo"}}')
+    with pytest.raises(ConfigRejected) as refused:
+        parse({"run": {"steps": 7, "lag": -1}})
+    assert [line.split(": ")[0] for line in refused.value.faults] == [
+        "SEAMLESSFLOW_RUN__STEPS",
+        "run.lag",
+        "SEAMLESSFLOW_TRAINER.loss.name",
+    ]
+
+
+def test_a_setting_beside_those_of_a_variable_is_named_as_in_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_RUN", '{"steps": 5}')
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER", '{"loss": {"cap": 1}}')
+    monkeypatch.setenv("SEAMLESSFLOW_WORKERS", '[{"tags": ["train"]}]')
+    with pytest.raises(ConfigRejected) as refused:
+        parse({"run": {"lag": -1}, "trainer": {"loss": {"name": "ppo"}}})
+    assert sorted(line.split(": ")[0] for line in refused.value.faults) == [
+        "SEAMLESSFLOW_TRAINER.loss.cap",
+        "SEAMLESSFLOW_WORKERS[0].id",
+        "run.lag",
+        "trainer.loss.name",
+    ]
+
+
+def test_all_faults_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_GATWAY__PORT", "1")
+    monkeypatch.setenv("SEAMLESSFLOW_AGENTS__COMMAND", "my-agent")
+
+    def check(config: RunConfig) -> list[Fault]:
+        assert config.run.steps == 7
+        return [Fault(("policy", "model"), "is missing")]
+
+    with pytest.raises(ConfigRejected) as refused:
+        parse({"run": {"steps": 7, "lag": -1}, "out": 7}, check=check)
+    assert [line.split(": ")[0] for line in refused.value.faults] == [
+        "SEAMLESSFLOW_GATWAY__PORT",
+        "SEAMLESSFLOW_AGENTS__COMMAND",
+        "out",
+        "run.lag",
+        "policy.model",
+    ]
+
+
+def test_what_follows_from_a_wrong_setting_is_not_reported() -> None:
+    def check(config: RunConfig) -> list[Fault]:
+        return [
+            Fault(("run", "steps"), "is wrong, too"),
+            Fault((), "run.lag does not fit trainer.window"),
+            Fault(("run", "lag"), "the default does not fit"),
+        ]
+
+    with pytest.raises(ConfigRejected) as refused:
+        parse({"run": {"lag": -1}}, check=check)
+    assert [line.split(":")[0] for line in refused.value.faults] == ["run.lag", "run.steps"]
 
 
 def test_a_wrong_configuration_repeats_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_GATEWAY__ADMIN_KEY", "hidden")
     with pytest.raises(ConfigRejected) as refused:
-        parse({"gateway": {"secret": "hidden-as-well"}})
+        parse({"gateway": {"secret": ["hidden-as-well"]}})
     assert "hidden" not in str(refused.value)
 
 
@@ -83,27 +174,11 @@ def test_text_where_json_belongs_is_refused_by_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigRejected, match="No such file"):
+    with pytest.raises(FileRejected, match="No such file"):
         load(tmp_path / "run.yaml")
     (tmp_path / "list.yaml").write_text("- a\n")
-    with pytest.raises(ConfigRejected, match="not a mapping"):
+    with pytest.raises(FileRejected, match="not a mapping"):
         load(tmp_path / "list.yaml")
-
-
-def test_a_training_wants_its_model_and_tasks(tmp_path: Path) -> None:
-    model, tasks = tmp_path / "model", tmp_path / "tasks.jsonl"
-    values: dict[str, Any] = {"agents": AGENT, "policy": {"model": model}}
-    with pytest.raises(ConfigRejected, match=r"policy\.model"):
-        require_files(parse(values))
-    model.mkdir()
-    (model / "config.json").write_text("{}")
-    with pytest.raises(ConfigRejected, match="no file of tasks is named"):
-        require_files(parse(values))
-    values["pacing"] = {"tasks": tasks}
-    with pytest.raises(ConfigRejected, match="there is no file"):
-        require_files(parse(values))
-    tasks.write_text('{"id": 1}')
-    require_files(parse(values))
 
 
 def test_every_setting_is_explained() -> None:

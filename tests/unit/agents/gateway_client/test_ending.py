@@ -1,4 +1,9 @@
+from typing import Any
+
+import pytest
+
 from producers.agents.gateway_client.ending import (
+    REASON_CHARACTERS,
     AgentCrashed,
     AgentReturned,
     AgentStopped,
@@ -6,16 +11,15 @@ from producers.agents.gateway_client.ending import (
     CloseCall,
     ClosingCalls,
     Ending,
+    EndingRules,
     RewardCall,
     closing_calls,
     result_of,
 )
 
 
-def ended(
-    ending: Ending, timeout_reward: float | None = None, await_reward_s: float = 0
-) -> ClosingCalls:
-    return closing_calls(ending, timeout_reward, await_reward_s)
+def ended(ending: Ending, **rules: Any) -> ClosingCalls:
+    return closing_calls(ending, EndingRules(**rules))
 
 
 def test_a_number_is_the_terminal_reward_and_completes_the_session() -> None:
@@ -59,13 +63,30 @@ def test_a_failing_endpoint_is_the_infrastructures_doing() -> None:
     assert ended(AgentCrashed("503", infrastructure=True)).close.cause == "infrastructure"
 
 
-def test_a_timeout_leaves_the_group_unless_it_has_a_reward() -> None:
-    assert ended(AgentTimedOut(2)).close == CloseCall(
-        "timeout", "the agent was stopped after 2.0 s", "environment"
-    )
-    punished = ended(AgentTimedOut(2), timeout_reward=-1.0)
-    assert punished.rewards == (RewardCall("reward", -1.0, None, final=True),)
-    assert (punished.close.status, punished.close.cause) == ("timeout", "policy")
+def test_a_timeout_is_the_policys_doing_and_worth_nothing() -> None:
+    told = ended(AgentTimedOut(2))
+    assert told.rewards == (RewardCall("reward", 0, None, final=True),)
+    assert told.close == CloseCall("timeout", "the agent was stopped after 2.0 s", "policy")
+    (punished,) = ended(AgentTimedOut(2), timeout_reward=-1.0).rewards
+    assert punished.value == -1.0
+
+
+@pytest.mark.parametrize(("rule", "cause"), [("retry", "environment"), ("drop", "setting")])
+def test_a_timeout_may_be_tried_again_or_left_out(rule: str, cause: str) -> None:
+    told = ended(AgentTimedOut(2), on_timeout=rule)
+    assert told.rewards == ()
+    assert (told.close.status, told.close.cause) == ("timeout", cause)
+
+
+def test_an_agent_that_began_too_late_to_have_its_time_is_tried_again() -> None:
+    told = ended(AgentTimedOut(2, late=True))
+    assert (told.rewards, told.close.cause) == ((), "infrastructure")
+
+
+@pytest.mark.parametrize("ending", [AgentCrashed("400"), AgentReturned({})])
+def test_what_a_limit_of_the_policy_is_worth_goes_with_the_close(ending: Ending) -> None:
+    assert ended(ending).close.on_limit == "zero"
+    assert ended(ending, on_limit="drop").close.on_limit == "drop"
 
 
 def test_an_agent_that_was_stopped_with_its_process_is_tried_again() -> None:
@@ -89,5 +110,6 @@ def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:
 
 
 def test_a_long_reason_keeps_its_end() -> None:
-    assert ended(AgentCrashed("x" * 1000 + "the point")).close.reason.endswith("the point")
-    assert len(ended(AgentCrashed("x" * 1000)).close.reason) == 500
+    reason = ended(AgentCrashed("x" * 3000 + "the point")).close.reason
+    assert reason.endswith("the point")
+    assert len(reason) == REASON_CHARACTERS

@@ -1,7 +1,8 @@
 import pytest
 
-from producers.gateway.calls.keys import Keys, derived_admin_key, key_of
+from producers.gateway.calls.keys import Keys, derived_admin_key
 from producers.gateway.errors import ApiError
+from producers.gateway.exchange import key_of
 
 SECRET = "a secret of the gateways"
 KEYS = Keys(SECRET)
@@ -20,6 +21,12 @@ def test_a_key_names_its_session_to_every_gateway_with_the_secret(session: str) 
     key = KEYS.session_key(session)
     assert key.startswith("sf-")
     assert Keys(SECRET).session_of(key.encode()) == session
+
+
+def test_a_key_of_a_traced_session_names_the_session_too() -> None:
+    key = KEYS.session_key("s", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    assert KEYS.session_of(key.encode()) == "s"
+    assert KEYS.session_of(key.replace(".", ".x", 1).encode()) is None
 
 
 @pytest.mark.parametrize(

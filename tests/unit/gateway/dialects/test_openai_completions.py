@@ -196,6 +196,7 @@ def test_a_stream_gives_text_then_the_reason_then_the_usage() -> None:
     assert [event["choices"][0]["text"] for event in texts] == [" u", "pon"]
     assert end["choices"] == [{"text": "", "index": 0, "logprobs": None, "finish_reason": "length"}]
     assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 5)
+    assert [event["usage"] for event in (*texts, end)] == [None] * 3
     assert {(event["id"], event["object"]) for event in (*texts, end, usage)} == {
         ("cmpl-t", "text_completion")
     }

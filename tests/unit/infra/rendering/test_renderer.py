@@ -167,12 +167,6 @@ class TestBridge:
         completion = renderer.encode("three<|im_end|>\nmore")
         assert renderer.bridge(renderer.render([ASKED]), completion, [TOLD]) is None
 
-    def test_assistant_messages_are_never_tokenised_into_a_bridge(self) -> None:
-        renderer = make_renderer()
-        said = {"role": "assistant", "content": "five"}
-        completion = renderer.encode("three<|im_end|>")
-        assert renderer.bridge(renderer.render([ASKED]), completion, [said, TOLD]) is None
-
     def test_new_messages_that_cannot_be_rendered_are_an_error(self) -> None:
         renderer = make_renderer()
         with pytest.raises(RendererError, match="role 'robot'"):

@@ -1,20 +1,28 @@
+"""Spans of a process: their names, kinds, parents and attributes."""
+
 import random
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
-from opentelemetry.sdk.metrics import export
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
+from infra.kafka.client import Headers, Received
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
-from infra.telemetry.metrics_export import MetricsExport, metrics_export
-from infra.telemetry.tracing import RandomIds, Telemetry, telemetry
+from infra.telemetry.metrics_export import metrics_export
+from infra.telemetry.sampling import RandomIds
+from infra.telemetry.tracing import Telemetry, telemetry
+from schemas.records import TurnCancelled
 
-LATENCY = "seamlessflow_gateway_first_reply_seconds"
-CALLS = "seamlessflow_gateway_requests_total"
+ROUTE = "/v1/chat/completions"
+AGENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
 
 
 def traced(ratio: float = 1.0) -> tuple[Telemetry, InMemorySpanExporter]:
@@ -26,37 +34,70 @@ def attributes(span: ReadableSpan) -> Mapping[str, object]:
     return span.attributes or {}
 
 
+def received(headers: Headers) -> Received:
+    record = TurnCancelled(session_id="s", epoch=0, at_ms=0, turn_id="t", reason="client_gone")
+    return Received("requests", 3, 17, 0, "s", headers, record)
+
+
 def test_without_an_endpoint_no_span_is_made_and_no_header_is_sent() -> None:
     none = telemetry(TelemetrySettings(), "gateway", "a")
-    with none.span("chat", session_id="s", turn_id="t") as span:
+    with none.serve("POST", ROUTE, (), "s") as span:
         span.set(status=200)
         assert span.headers == ()
-    assert none.span("chat") is none.span("generate")
+        assert not span.recording
+    assert none.root("train step") is none.process(received([("traceparent", b"x")]))
     assert metrics_export(TelemetrySettings(), Metrics(), "gateway", "a") is None
 
 
-def test_a_span_read_from_headers_is_a_child_in_the_same_trace() -> None:
+def test_a_request_is_followed_from_http_through_kafka_and_back() -> None:
     tracer, exporter = traced()
-    with tracer.span("chat", session_id="s") as parent:
-        with tracer.span("process requests", parent.headers, session_id="s") as child:
-            pass
-        assert [name for name, _ in child.headers] == ["traceparent"]
-    inner, outer = exporter.get_finished_spans()
-    assert inner.parent is not None
-    assert inner.parent.span_id == outer.context.span_id
-    assert inner.context.trace_id == outer.context.trace_id
-    assert outer.parent is None
-
-
-def test_attributes_get_their_conventional_names_or_our_prefix() -> None:
-    tracer, exporter = traced()
-    tracer.span("generate", session_id="s", worker="w0", input_tokens=3).end()
-    (span,) = exporter.get_finished_spans()
-    assert attributes(span) == {
-        "gen_ai.conversation.id": "s",
-        "seamlessflow.worker": "w0",
-        "gen_ai.usage.input_tokens": 3,
+    with tracer.serve("POST", ROUTE, (), "s") as call, tracer.send("requests", call.headers) as out:
+        out.set(partition="3", offset=17)
+        with tracer.process(received(out.headers)) as taken:
+            tracer.child("generate", taken.headers).end()
+    done = {span.name: span for span in exporter.get_finished_spans()}
+    chain = ["generate", "process requests", "send requests", f"POST {ROUTE}"]
+    for name, parent in pairwise(chain):
+        link = done[name].parent
+        assert link is not None
+        assert link.span_id == done[parent].context.span_id
+    assert [done[name].kind for name in chain] == [
+        SpanKind.INTERNAL,
+        SpanKind.CONSUMER,
+        SpanKind.PRODUCER,
+        SpanKind.SERVER,
+    ]
+    assert attributes(done["process requests"]) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "requests",
+        "messaging.destination.partition.id": "3",
+        "messaging.kafka.offset": 17,
+        "messaging.kafka.message.key": "s",
     }
+
+
+def test_topics_and_groups_have_the_names_that_they_have_on_the_cluster() -> None:
+    exporter = InMemorySpanExporter()
+    processor, groups = SimpleSpanProcessor(exporter), {"requests": "managers"}
+    tracer = Telemetry(Resource.create({}), processor, 1.0, "team.", groups)
+    with tracer.root("run task") as task:
+        tracer.send("requests", task.headers).end()
+        tracer.process(received(task.headers)).end()
+    sent, processed, _ = exporter.get_finished_spans()
+    assert (sent.name, processed.name) == ("send team.requests", "process team.requests")
+    for span in (sent, processed):
+        assert attributes(span)["messaging.destination.name"] == "team.requests"
+    assert "messaging.consumer.group.name" not in attributes(sent)
+    assert attributes(processed)["messaging.consumer.group.name"] == "team.managers"
+
+
+def test_an_attribute_outside_the_conventions_gets_our_prefix() -> None:
+    tracer, exporter = traced()
+    tracer.root("run task", session_id="s", worker="w0").end()
+    (span,) = exporter.get_finished_spans()
+    assert attributes(span) == {"gen_ai.conversation.id": "s", "seamlessflow.worker": "w0"}
 
 
 def test_all_requests_of_a_session_are_kept_or_none_in_every_process() -> None:
@@ -64,12 +105,43 @@ def test_all_requests_of_a_session_are_kept_or_none_in_every_process() -> None:
     worker, done = traced(0.5)
     for n in range(200):
         for _ in range(2):
-            with gateway.span("chat", session_id=f"s{n}") as span:
-                worker.span("generate", span.headers, session_id=f"s{n}").end()
+            with gateway.serve("POST", ROUTE, (), f"s{n}") as span:
+                worker.process(received(span.headers), session_id=f"s{n}").end()
     kept = [attributes(s)["gen_ai.conversation.id"] for s in sent.get_finished_spans()]
     assert {kept.count(session) for session in kept} == {2}
     assert 60 < len(set(kept)) < 140
     assert [attributes(s)["gen_ai.conversation.id"] for s in done.get_finished_spans()] == kept
+
+
+@pytest.mark.parametrize(("flags", "kept"), [("01", 1), ("00", 0)])
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_an_agent_decides_for_its_own_trace(flags: str, kept: int, ratio: float) -> None:
+    tracer, exporter = traced(ratio)
+    headers = [("traceparent", f"{AGENT}-{flags}".encode())]
+    with tracer.serve("POST", ROUTE, headers, "s") as call:
+        tracer.process(received(call.headers)).end()
+    assert len(exporter.get_finished_spans()) == 2 * kept
+
+
+def test_a_record_without_a_trace_begins_none() -> None:
+    tracer, exporter = traced()
+    for headers in ((), (("source-topic", b"requests"),)):
+        tracer.process(received(headers)).end()
+        tracer.child("generate", headers).end()
+        tracer.send("prompts", headers).end()
+    assert not exporter.get_finished_spans()
+
+
+@given(st.none() | st.binary(), st.none() | st.binary())
+def test_damaged_headers_begin_no_trace_and_raise_nothing(
+    parent: bytes | None, state: bytes | None
+) -> None:
+    tracer, exporter = traced()
+    headers: Headers = [("traceparent", parent), ("tracestate", state)]  # type: ignore[list-item]
+    tracer.process(received(headers)).end()
+    assert not exporter.get_finished_spans()
+    tracer.serve("POST", ROUTE, headers, "s").end()
+    assert len(exporter.get_finished_spans()) == 1
 
 
 def test_seeding_the_random_module_never_repeats_an_id() -> None:
@@ -83,62 +155,8 @@ def test_seeding_the_random_module_never_repeats_an_id() -> None:
 
 def test_an_error_marks_the_span_as_failed_and_passes_on() -> None:
     tracer, exporter = traced()
-    with pytest.raises(ZeroDivisionError), tracer.span("generate"):
+    with pytest.raises(ZeroDivisionError), tracer.root("train step"):
         _ = 1 / 0
     (span,) = exporter.get_finished_spans()
     assert not span.status.is_ok
-
-
-def test_metrics_are_shown_as_prometheus_text() -> None:
-    metrics = Metrics()
-    metrics.counter(CALLS, route="chat", status="200").inc(2)
-    metrics.histogram(LATENCY).observe(0.003)
-    text = metrics.text().decode()
-    assert f'{CALLS}{{route="chat",status="200"}} 2.0' in text
-    assert f'{LATENCY}_bucket{{le="0.005"}} 1.0' in text
-
-
-def test_a_metric_that_is_not_listed_is_refused() -> None:
-    with pytest.raises(KeyError):
-        Metrics().counter("seamlessflow_no_such_total")
-
-
-class Collector(export.MetricExporter):
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.received: list[export.MetricsData] = []
-
-    def export(
-        self, metrics_data: export.MetricsData, timeout_millis: float = 0, **_: object
-    ) -> export.MetricExportResult:
-        self.received.append(metrics_data)
-        return export.MetricExportResult.SUCCESS
-
-    def force_flush(self, timeout_millis: float = 0) -> bool:
-        return True
-
-    def shutdown(self, timeout_millis: float = 0, **_: object) -> None:
-        pass
-
-
-def test_metrics_are_exported_as_points_with_buckets_counted_apart() -> None:
-    metrics, collector = Metrics(), Collector()
-    metrics.counter(CALLS, route="chat", status="200").inc(2)
-    for seconds in (0.003, 0.003, 1000):
-        metrics.histogram(LATENCY).observe(seconds)
-    MetricsExport(collector, metrics, "gateway", "a").close()
-    (data,) = collector.received
-    found = {m.name: m.data for m in data.resource_metrics[0].scope_metrics[0].metrics}
-    calls, latency = found[CALLS.removesuffix("_total")], found[LATENCY]
-    assert isinstance(calls, export.Sum)
-    assert isinstance(latency, export.Histogram)
-    assert [(p.value, p.attributes) for p in calls.data_points] == [
-        (2, {"route": "chat", "status": "200"})
-    ]
-    (point,) = latency.data_points
-    assert point.count == 3
-    assert point.bucket_counts[2] == 2
-    assert point.bucket_counts[-1] == 1
-    assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
+    assert attributes(span) == {"error.type": "ZeroDivisionError"}

@@ -83,7 +83,7 @@ def test_it_takes_few_requests_and_leaves_the_engine_running(sound: Engine) -> N
         (partial(Altered, alter=broken.shifted_vocabulary), "top_ids"),
         (partial(Altered, alter=broken.always_stopped), "finish_reason"),
         (partial(Altered, alter=broken.never_stopped), "finish_reason"),
-        (broken.Bent, "logprobs"),
+        (broken.Raw, "logprobs"),
         (broken.Forgetful, "logprobs"),
         (broken.Unstoppable, "finish_reason"),
         (broken.Refusing, "submit"),
@@ -141,4 +141,4 @@ def test_an_engine_that_woke_up_is_looked_at_again(
 
 
 def test_how_far_log_probabilities_may_be_off_can_be_set(sound: Engine) -> None:
-    EngineProbe(60, tolerance=5.0).whole(broken.Bent(sound), PROMPT, VERSION)
+    EngineProbe(60, tolerance=5.0).whole(broken.Raw(sound), PROMPT, VERSION)

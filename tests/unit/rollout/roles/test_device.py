@@ -1,6 +1,8 @@
 """The order inside each move, and what becomes of failures."""
 
+from dataclasses import replace
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from producers.rollout.roles.outcomes import (
     Released,
 )
 from producers.rollout.turns.message_parser import MessageParser
-from schemas.records import PolicyWeights
+from schemas.records import PolicyWeights, Sampling
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.rollout.completions import LetterParser
 from tests.builders.rollout.roles import policy
@@ -34,6 +36,8 @@ class DeviceSetup:
 
     It is factory and probe at once.
     """
+
+    whole_vocabulary = True
 
     def __init__(self) -> None:
         self.engine = ManualEngine()
@@ -158,6 +162,31 @@ def test_spoilt_weights_are_noticed_before_the_engine_is_touched(setup: DeviceSe
     assert isinstance(outcome, NotStarted)
     assert isinstance(outcome.error, Spoilt)
     assert setup.engine.calls == [("verify", 1)]
+
+
+@pytest.mark.parametrize(
+    ("whole", "truncating", "trained", "starts"),
+    [
+        (True, {"top_p": 0.9}, "train_truncated", True),
+        (False, {"top_p": 0.9}, "train_truncated", False),
+        (False, {"top_k": 5}, "train_truncated", False),
+        (False, {"top_p": 0.9}, "train_undelivered", True),
+        (False, {"top_p": 1.0, "top_k": 0}, "train_truncated", True),
+        (True, {"top_p": 0.9}, "train_inexact", True),
+        (False, {"top_p": 0.9}, "train_inexact", False),
+        (False, {"top_p": 1.0, "top_k": 0}, "train_inexact", True),
+    ],
+)
+def test_truncated_turns_are_trained_only_with_log_probs_of_the_whole_vocabulary(
+    setup: DeviceSetup, whole: bool, truncating: dict[str, Any], trained: str, starts: bool
+) -> None:
+    setup.whole_vocabulary = whole
+    flags: dict[str, Any] = {trained: True}
+    asked = replace(policy(), overrides=Sampling(**truncating), **flags)
+    outcome = setup.do(replace(acquire(), policy=asked))
+    assert isinstance(outcome, Acquired if starts else NotStarted)
+    if isinstance(outcome, NotStarted):
+        assert "policy.top_p = 1" in str(outcome.error)
 
 
 def test_an_engine_that_fails_to_load_is_never_resumed(setup: DeviceSetup) -> None:

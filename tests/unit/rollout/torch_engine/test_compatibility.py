@@ -10,6 +10,14 @@ from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettin
 from tests.builders.models import config, model, random_model
 
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+LONG = {
+    "rope_type": "longrope",
+    "factor": 4.0,
+    "short_factor": [1.0] * 8,
+    "long_factor": [2.0] * 8,
+    "rope_theta": 1e4,
+}
+PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 
 
 @pytest.mark.parametrize(
@@ -17,11 +25,21 @@ DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
     [
         (
             "qwen2",
-            {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1},
-            "sliding_attention",
+            {"layer_types": ["full_attention", "chunked_attention"]},
+            r"chunked.*rollout\.engine",
         ),
-        ("mistral", {"sliding_window": 16}, "window of 16"),
+        (
+            "qwen2",
+            {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": None},
+            "names no sliding_window",
+        ),
         ("qwen2", {"rope_parameters": DYNAMIC}, "dynamic"),
+        ("phi3", {"rope_parameters": LONG, "pad_token_id": 0}, "longrope"),
+        (
+            "gemma3_text",
+            {"rope_parameters": {"sliding_attention": DYNAMIC, "full_attention": PLAIN}},
+            "dynamic",
+        ),
     ],
 )
 def test_what_needs_more_than_keys_and_values_is_refused(

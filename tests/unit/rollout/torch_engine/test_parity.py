@@ -20,10 +20,12 @@ from tests.builders.rollout.generation import Generation
 TOLERANCE = 1e-4
 
 
-def assert_plain(source: PreTrainedModel, generations: Sequence[Generation]) -> None:
+def assert_plain(
+    source: PreTrainedModel, generations: Sequence[Generation], temperature: float = 1.0
+) -> None:
     for each in generations:
         start = len(each.tokens) - len(each.logprobs)
-        expected = plain_logprobs(source, each.tokens, start)
+        expected = plain_logprobs(source, each.tokens, start, temperature)
         np.testing.assert_allclose(each.logprobs, expected, rtol=0, atol=TOLERANCE)
 
 
@@ -87,7 +89,7 @@ def test_greedy_equals_generate(kind: str, start: StartEngine) -> None:
     assert_plain(source, generations)
 
 
-def test_logprobs_are_raw_whatever_the_sampling(start: StartEngine) -> None:
+def test_logprobs_are_at_the_temperature_whatever_else_the_sampling(start: StartEngine) -> None:
     source = model()
     engine = start(source)
     bent = [
@@ -99,9 +101,9 @@ def test_logprobs_are_raw_whatever_the_sampling(start: StartEngine) -> None:
     generations = [
         Generation(engine, prompt(12, i), sampling, f"r{i}") for i, sampling in enumerate(bent)
     ]
-    for each in generations:
+    for each, sampling in zip(generations, bent, strict=True):
         each.finish()
-    assert_plain(source, generations)
+        assert_plain(source, [each], sampling.temperature or 1.0)
 
 
 def test_the_most_likely_tokens_are_those_of_a_plain_forward(start: StartEngine) -> None:
@@ -119,7 +121,7 @@ def test_the_most_likely_tokens_are_those_of_a_plain_forward(start: StartEngine)
     for each in asked:
         each.finish()
         count = len(each.tops[0]) if each.tops else 0
-        ids, logprobs = plain_top(source, each.tokens, 12, count)
+        ids, logprobs = plain_top(source, each.tokens, 12, count, 2.0)
         assert [list(row) for row in each.tops] == ids[: len(each.tops)]
         found = [list(row.values()) for row in each.tops]
         np.testing.assert_allclose(found, logprobs[: len(each.tops)], rtol=0, atol=TOLERANCE)

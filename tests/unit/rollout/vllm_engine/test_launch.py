@@ -33,9 +33,11 @@ def test_what_is_not_said_is_left_to_vllm() -> None:
     assert value(launched(max_length=256), "--max-model-len") == "256"
 
 
-def test_log_probabilities_are_raw_and_sampling_defaults_are_not_the_models() -> None:
+def test_log_probabilities_follow_the_temperature_and_sampling_defaults_are_not_the_models() -> (
+    None
+):
     made = launched()
-    assert value(made, "--logprobs-mode") == "raw_logprobs"
+    assert value(made, "--logprobs-mode") == "processed_logprobs"
     assert value(made, "--generation-config") == "vllm"
 
 

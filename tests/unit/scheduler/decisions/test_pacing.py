@@ -4,7 +4,7 @@ from pathlib import Path
 
 from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection
-from schemas.records import Record
+from schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
 
@@ -72,6 +72,7 @@ def test_without_lag_nothing_is_admitted_until_the_new_weights_are_out() -> None
 def test_nothing_is_admitted_that_no_step_is_left_for() -> None:
     assert groups(control.committed(8)) == ["run-0", "run-1"]
     assert groups(control.committed(9)) == []
+    assert groups(control.skipped(5), control.committed(9)) == ["run-0", "run-1"]
 
 
 def test_a_late_group_is_made_up_for_in_the_last_step() -> None:
@@ -93,9 +94,7 @@ def test_dropped_groups_are_replaced_up_to_the_refill_of_a_step() -> None:
 
 
 def test_a_task_that_failed_outside_the_policy_comes_first() -> None:
-    state = fold(
-        *STARTED, control.admitted("run-0", "task-3"), control.dropped("run-0", "infrastructure")
-    )
+    state = fold(*STARTED, control.admitted("run-0", "task-3"), control.dropped("run-0", "failed"))
     found = pacing.admissions(state, SETTINGS, SOURCES["train"], 0)
 
     assert [group.task_id for group in found] == ["task-3", "task-1", "task-2", "task-3"]
@@ -137,6 +136,15 @@ def test_a_failed_sample_is_issued_again_at_once() -> None:
     assert attempts(control.admitted("run-0"), failed, issued=issued) == [("run-0", 1, 1)]
 
 
+def test_a_sample_that_the_settings_leave_out_is_never_issued_again() -> None:
+    issued = {"run-0": {0: 0, 1: 0}}
+    failed = control.sample_failed("run-0", 1, at_ms=500, cause="setting")
+
+    assert attempts(control.admitted("run-0"), failed, issued=issued) == []
+    later = attempts(control.admitted("run-0"), failed, issued=issued, now_ms=11_000)
+    assert later == [("run-0", 0, 1)]
+
+
 def test_samples_never_heard_of_are_issued_again_after_their_time() -> None:
     issued = {"run-0": {0: 0, 1: 0}}
 
@@ -158,13 +166,49 @@ def test_an_agent_may_not_run_past_its_groups_deadline() -> None:
     assert {t.deadline_ms for t in pacing.tasks(ledger, {}, SETTINGS, SOURCES, 0)} == {400}
 
 
-def test_evaluations_come_every_so_many_versions_and_take_no_credit() -> None:
+def evaluated(*records: Record, every: int = 2) -> list[str]:
+    """Return the groups of the evaluation that is due after these records."""
+    section = EvaluationSection(every=every)
+    settings = scheduler_settings(RUN, pacing=PACING, evaluation=section)
+    due = pacing.evaluations(fold(*STARTED, *records), settings, task_source(1), 0)
+    return [group.group_id for group in due]
+
+
+def evaluation_begun(version: int) -> GroupAdmitted:
+    return control.admitted(f"run-eval{version}-0", version=version, purpose="eval")
+
+
+def test_evaluations_count_trained_steps_and_not_versions() -> None:
+    first = [control.published(0, step=0), evaluation_begun(0)]
+    assert evaluated(control.published(0, step=0)) == ["run-eval0-0"]
+    assert evaluated(*first) == []
+    assert evaluated(*first, control.published(1, step=1)) == []
+    assert evaluated(*first, control.published(2, step=2)) == ["run-eval2-0"]
+    assert evaluated(*first, control.published(3, step=3)) == ["run-eval3-0"], "2 was overtaken"
+    assert evaluated(*first, control.skipped(0), control.published(2, step=2)) == []
+
+
+def test_a_resume_that_repeats_steps_under_new_versions_evaluates_them_once() -> None:
+    before = [control.published(0, step=0), evaluation_begun(0)]
+    before += [control.published(2, step=2), evaluation_begun(2), control.published(3, step=3)]
+    assert evaluated(*before, control.published(4, step=2)) == []
+    assert evaluated(*before, control.published(5, step=3)) == []
+    assert evaluated(*before, control.published(6, step=4)) == ["run-eval6-0"]
+
+
+def test_the_weights_of_the_last_step_are_evaluated() -> None:
+    before = [control.published(0, step=0), evaluation_begun(0)]
+    last = control.published(RUN.steps, step=RUN.steps)
+    assert evaluated(*before, last, every=1000) == [f"run-eval{RUN.steps}-0"]
+    assert evaluated(*before, last, evaluation_begun(RUN.steps), every=1000) == []
+
+
+def test_a_round_that_was_cut_short_goes_on_and_takes_no_credit() -> None:
     settings = scheduler_settings(
         RUN, pacing=PACING, evaluation=EvaluationSection(every=2, samples=3, pinned=True)
     )
     source = task_source(2)
 
-    assert not pacing.evaluations(fold(*STARTED, control.published(1)), settings, source, 0)
     due = pacing.evaluations(fold(*STARTED, control.published(2)), settings, source, 0)
     assert [group.group_id for group in due] == ["run-eval2-0", "run-eval2-1"]
     half = fold(*STARTED, control.published(2), due[0])

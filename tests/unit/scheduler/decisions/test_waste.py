@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.decisions import waste
 from scheduler.decisions.snapshot import snapshot
-from scheduler.settings import SchedulerSection
+from scheduler.settings import SchedulerSection, SchedulerSettings
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State, apply
 from schemas.records import PlanWarning, Record
@@ -72,11 +72,26 @@ def test_a_plan_without_waste_or_without_measurements_is_not_warned_of() -> None
     assert not warn(measured(decoding_ms=0))
 
 
+def test_workers_that_train_are_missed_at_once_where_a_batch_waits() -> None:
+    state = fold(control.claimed(), control.joined("b", tags=("rollout",)), control.batch_ready(0))
+
+    assert [w.code for w in warn(state, now_ms=31_000)] == ["gang_too_small"]
+
+
+def test_an_evaluation_misses_no_worker_that_trains() -> None:
+    state = fold(control.claimed(), control.joined("b", tags=("rollout",)))
+    settings = SchedulerSettings()
+
+    seen = snapshot(state, Fleet(), settings, 600_000)
+    assert not waste.warnings(state, seen, settings)
+
+
 def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come() -> None:
     state = fold(control.claimed(), control.joined("b", tags=("rollout",)))
 
     assert not warn(state, now_ms=1_000)
-    assert [w.code for w in warn(state, now_ms=60_000)] == ["gang_too_small"]
+    assert not warn(state, now_ms=60_000), "a large model loads for longer"
+    assert [w.code for w in warn(state, now_ms=120_000)] == ["gang_too_small"]
     only_train = fold(control.claimed(), control.joined("b", "train", ("train",)))
     codes = {w.code for w in warn(only_train, now_ms=60_000, strategy="colocated")}
     assert codes == {"no_rollout_worker", "unused_workers"}

@@ -108,7 +108,7 @@ def test_when_all_groups_are_filtered_steps_are_left_out_and_the_refill_holds() 
     skipped = outcome.count(r.StepSkipped)
     assert skipped >= 1
     assert outcome.count(r.GroupDropped) == 40
-    assert outcome.count(r.StepCompleted) + skipped == 12
+    assert outcome.count(r.StepCompleted) == 12, "a skipped step does not shorten the run"
 
 
 HANGS = PacingSection(

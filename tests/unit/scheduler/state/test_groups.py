@@ -1,5 +1,6 @@
 """The ledger of groups: each one ends once, and its credit returns."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,10 +60,9 @@ def test_a_step_executed_again_after_a_resume_trains_no_group_twice() -> None:
     assert ledger.trained == 1
 
 
-def test_a_task_that_failed_outside_the_policy_is_to_be_tried_again() -> None:
-    ledger = fold(
-        control.admitted("run-0", "task-7"), control.dropped("run-0", "infrastructure")
-    ).ledger
+@pytest.mark.parametrize("reason", ["failed", "infrastructure"])
+def test_a_task_that_failed_outside_the_policy_is_to_be_tried_again(reason: str) -> None:
+    ledger = fold(control.admitted("run-0", "task-7"), control.dropped("run-0", reason)).ledger
 
     assert ledger.again == ("task-7",)
 
@@ -70,7 +70,7 @@ def test_a_task_that_failed_outside_the_policy_is_to_be_tried_again() -> None:
 def test_trying_a_task_again_is_not_a_fresh_draw() -> None:
     ledger = fold(
         control.admitted("run-0", "task-7"),
-        control.dropped("run-0", "infrastructure"),
+        control.dropped("run-0", "failed"),
         control.admitted("run-1", "task-7"),
     ).ledger
 
@@ -82,7 +82,7 @@ def test_a_task_that_always_fails_waits_for_its_next_turn() -> None:
     for number in range(MOST_TRIES):
         records += [
             control.admitted(f"run-{number}", "task-7"),
-            control.dropped(f"run-{number}", "infrastructure"),
+            control.dropped(f"run-{number}", "failed"),
         ]
 
     ledger = fold(*records).ledger
@@ -109,7 +109,7 @@ EVENTS = st.one_of(
     st.sampled_from(GROUPS).map(control.admitted),
     st.sampled_from(GROUPS).map(control.ready),
     st.sampled_from(GROUPS).map(control.consumed),
-    st.tuples(st.sampled_from(GROUPS), st.sampled_from(["filtered", "infrastructure"])).map(
+    st.tuples(st.sampled_from(GROUPS), st.sampled_from(["filtered", "failed"])).map(
         lambda pair: control.dropped(*pair)
     ),
     st.tuples(st.integers(0, 3), st.lists(st.sampled_from(GROUPS))).map(

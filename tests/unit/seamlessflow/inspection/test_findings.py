@@ -1,5 +1,6 @@
 import pytest
 
+from infra.rendering.settings import CHAT_TEMPLATE, FROM_MODEL, RendererSettings
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import GB, Finding, Grade
 
@@ -49,3 +50,20 @@ def test_a_machine_with_room_is_ok() -> None:
     ok = [findings.disk(50 * GB, "/data"), findings.memory(8 * GB), findings.ports({})]
     assert not findings.failed(ok)
     assert {finding.grade for finding in ok} == {Grade.OK}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "remedy"),
+    [
+        (RendererSettings("qwen3"), "qwen3", "leave name out of"),
+        (RendererSettings("qwen3", "all"), "qwen3", "leave name, thinking_retention out of"),
+        (RendererSettings(CHAT_TEMPLATE, None, {"a": 1}), CHAT_TEMPLATE, "leave options out of"),
+        (RendererSettings(FROM_MODEL), "qwen3", "{name: chat-template}"),
+        (RendererSettings(FROM_MODEL), CHAT_TEMPLATE, "report it"),
+        (RendererSettings(CHAT_TEMPLATE), CHAT_TEMPLATE, "report it"),
+    ],
+)
+def test_the_remedy_for_other_prompts_is_one_that_can_help(
+    asked: RendererSettings, found: str, remedy: str
+) -> None:
+    assert remedy in findings.renderer_remedy(asked, found)

@@ -1,7 +1,9 @@
+"""A session of the log is found by id and by name, and folded as the manager folds it."""
+
 from infra.kafka.client import Received
 from schemas.records import Record
 from schemas.topics import SESSIONS
-from seamlessflow.inspection.session_log import events_of
+from seamlessflow.inspection.session_log import folded
 from tests.builders.records import sessions
 
 FIRST, SECOND = "n~1", "n~2"
@@ -19,23 +21,37 @@ LOG = logged(
     sessions.started(session_id=FIRST),
     sessions.opened(session_id=SECOND),
     sessions.closed(session_id=FIRST),
-    sessions.started(session_id=SECOND),
     sessions.opened(session_id="other"),
 )
 
 
-def offsets(session_id: str) -> list[int]:
-    return [item.offset for item in events_of(session_id, LOG)]
+def found(session_id: str, log: list[Received]) -> tuple[str, int, bool] | None:
+    """Return id, number of turns, and whether the session is closed."""
+    session = folded(session_id, log, lambda _: "arguments")
+    if session is None:
+        return None
+    return session.session_id, len(session.turns), session.closed is not None
 
 
 def test_a_name_means_the_session_that_was_opened_last() -> None:
-    assert offsets("n") == [2, 4]
+    assert found("n", LOG) == (SECOND, 0, False)
 
 
 def test_an_id_means_that_session_alone() -> None:
-    assert offsets(FIRST) == [0, 1, 3]
-    assert offsets("other") == [5]
+    assert found(FIRST, LOG) == (FIRST, 1, True)
+    assert found("other", LOG) == ("other", 0, False)
 
 
-def test_a_session_that_never_was_has_no_events() -> None:
-    assert offsets("nobody") == []
+def test_a_session_that_never_was_is_not_found() -> None:
+    assert found("nobody", LOG) is None
+
+
+def test_events_of_a_manager_whose_claim_was_over_do_not_count() -> None:
+    late = logged(
+        sessions.claimed(1),
+        sessions.opened(session_id=FIRST, epoch=1),
+        sessions.claimed(2),
+        sessions.closed(session_id=FIRST, epoch=1),
+        sessions.opened(session_id=SECOND, epoch=1),
+    )
+    assert found("n", late) == (FIRST, 0, False)

@@ -56,6 +56,13 @@ def test_the_tree_says_who_said_what() -> None:
     assert _token_lines(text) == ["bc", "def", "h", "ijk"]
 
 
+def test_a_failed_session_shows_the_error_of_its_traceback_and_the_limit_that_ended_it() -> None:
+    reason = "Traceback (most recent call last):\n  agent.py\nBadRequestError: too long"
+    end = sessions.closed(status="truncated", reason=reason, limit="context")
+    text = shown(session_after(sessions.started("a"), end))
+    assert "truncated (policy: BadRequestError: too long), ended at context" in text
+
+
 def test_versions_continuations_and_masks_are_told() -> None:
     text = shown(a_session())
     assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in text
@@ -67,6 +74,25 @@ def test_a_turn_whose_prompt_is_not_confirmed_is_shown_as_masked() -> None:
         sessions.started(), sessions.dispatched(), sessions.completed(ids(3), prompt_hash=b"x" * 16)
     )
     assert "masked: prompt_mismatch" in shown(built)
+
+
+def test_the_headline_says_how_many_tokens_were_lost_to_which_rule() -> None:
+    bent = sessions.started(behavior_exact=False, inexact_reason="json_schema")
+    built = session_after(bent, sessions.dispatched(), sessions.completed(ids(3, 4)))
+
+    assert "not trained: 2 inexact_json_schema tokens" in shown(built)
+    assert "not trained" not in shown(a_session())
+
+
+def test_an_answer_that_no_client_got_is_shown_so() -> None:
+    built = session_after(
+        sessions.started(),
+        sessions.dispatched(),
+        sessions.completed(ids(3)),
+        sessions.undelivered(),
+    )
+
+    assert "trained, not delivered" in shown(built)
 
 
 def test_every_token_has_a_row_where_that_is_asked_for() -> None:

@@ -11,7 +11,7 @@ from producers.gateway.calls.keys import Keys
 from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
-from seamlessflow.config import parse
+from seamlessflow.config_file import parse
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from trainer.settings import TrainerSettings
@@ -41,6 +41,15 @@ def settings_of(spec: ChildSpec, kind: type[BaseSettings], patch: pytest.MonkeyP
 
 def _names(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if name.startswith("SEAMLESSFLOW_")]
+
+
+def test_the_ranks_of_one_model_start_again_together_and_others_alone() -> None:
+    sharded = children(trainer={"backend": "fsdp2", "ranks": 2}).trainers()
+    assert {spec.gang for spec in sharded} == {"trainers"}
+    alone = children()
+    specs = [alone.gateway(), alone.manager(), alone.agents(), alone.scheduler()]
+    specs += [*alone.rollouts(), *alone.trainers()]
+    assert {(spec.supervised, spec.gang) for spec in specs} == {(True, "")}
 
 
 def test_every_process_reads_back_what_the_configuration_says(

@@ -18,13 +18,16 @@ TOLD: dict[str, Any] = {
     "steps": 120,
     "trajectories": 7680,
     "turns": 15026,
+    "ended_at": {"context": 0.02, "time": 0.1},
     "tokens_sampled": 68559,
     "tokens_trained": 12345,
+    "tokens_masked": {"inexact_json_schema": 2345, "cut": 7},
     "role_switches": 232,
     "max_staleness": 1,
     "interrupted_turns_continued": 718,
     "train_wall_s": 120.4,
     "idle_share": {"w0": 0.25},
+    "restarts": {"gateway": 1, "trainer-w1": 2},
 }
 
 
@@ -42,13 +45,23 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
         "0.100 → 0.950",
         "0.060 → 0.990",
         "120 steps in 120 s, 7,680 sessions, 15,026 turns, 12,345 of 68,559 sampled tokens",
+        "2,345 inexact_json_schema, 7 cut (sampled tokens)",
         "w0 25% idle",
+        "context 2.0%, time 10.0%",
+        "gateway 1, trainer-w1 2",
         "at most 1 optimizer steps",
         "12,345 trained tokens held against the log: 0 mismatches, 0 trained twice",
         "reward.png",
     ):
         assert part in said
     assert "timeline.png" not in said
+
+
+def test_a_run_that_trained_no_token_has_failed(tmp_path: Path) -> None:
+    nothing = RunOutcome(tmp_path, {**TOLD, "tokens_trained": 0}, CLEAN)
+    assert "no token was trained" in shown(nothing)
+    assert nothing.failed
+    assert not RunOutcome(tmp_path, TOLD, CLEAN).failed
 
 
 def test_what_is_wrong_is_told_in_detail(tmp_path: Path) -> None:

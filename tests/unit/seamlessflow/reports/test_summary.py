@@ -1,5 +1,6 @@
 """The figures of a run, from the records it left."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,18 +21,22 @@ FIELDS = [
     "steps",
     "trajectories",
     "turns",
+    "ended_at",
     "tokens_sampled",
     "tokens_trained",
+    "tokens_masked",
     "role_switches",
     "max_staleness",
     "interrupted_turns_continued",
     "warmup_s",
     "train_wall_s",
     "idle_share",
+    "restarts",
     "peak_rss_mb",
     "checks",
     "logprob_mismatch_max",
 ]
+FIRST_STEP = {"tokens_trained": 20, "staleness_max": 0, "masked/stale": 3, "masked/eval": 1}
 
 
 def committed(step: int, *sessions: str, **changes: Any) -> Record:
@@ -52,10 +57,20 @@ def usage(from_ms: int, to_ms: int, idle_ms: int) -> r.WorkerUsage:
     return control.usage(at_ms=to_ms, from_ms=from_ms, decoding_ms=busy_ms, idle_ms=idle_ms)
 
 
+PEAKS = {"trainer": 612.34}
+
+
 def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
     return SessionFacts(
         purpose=purpose, reward=reward, turns=2, tokens_sampled=14, interrupted_turns=1
     )
+
+
+def test_the_share_of_sessions_that_a_limit_ended_is_reported() -> None:
+    ended = [replace(facts(0.0), limit=limit) for limit in ("", "", "time", "context")]
+    sessions = {str(number): one for number, one in enumerate(ended)}
+    told = summary([], sessions, LauncherFacts(), None)
+    assert told["ended_at"] == {"context": 0.25, "time": 0.25}
 
 
 def rewards(log: list[Record], **known: float | None) -> list[tuple[float | None, ...]]:
@@ -152,7 +167,7 @@ def test_every_figure_of_a_run() -> None:
         admitted(500, "eval"),
         admitted(1_000),
         committed(0, "a"),
-        control.completed(0, at_ms=3_000, metrics={"tokens_trained": 20, "staleness_max": 0}),
+        control.completed(0, at_ms=3_000, metrics=FIRST_STEP),
         committed(1, "b"),
         control.completed(
             1, at_ms=4_500, metrics={"tokens_trained": 8, "staleness_max": 1, "mismatch_max": 2e-5}
@@ -160,12 +175,12 @@ def test_every_figure_of_a_run() -> None:
     ]
     sessions = {
         "a": facts(0.0),
-        "b": facts(1.0),
-        "never trained": facts(0.0),
-        "e": facts(1.0, "eval"),
+        "b": replace(facts(1.0), masked={"inexact_json_schema": 5}),
+        "never trained": replace(facts(0.0), masked={"inexact_json_schema": 2, "cut": 1}),
+        "e": replace(facts(1.0, "eval"), masked={"eval": 9}),
     }
     measured = LauncherFacts(
-        eval_before=0.1, eval_after=0.9, warmup_s=5.5, peak_rss_mb={"trainer": 612.34}
+        restarts={"gateway": 2}, eval_before=0.1, eval_after=0.9, warmup_s=5.5, peak_rss_mb=PEAKS
     )
     checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
 
@@ -179,14 +194,17 @@ def test_every_figure_of_a_run() -> None:
         "steps": 2,
         "trajectories": 3,
         "turns": 6,
+        "ended_at": {},
         "tokens_sampled": 42,
         "tokens_trained": 28,
+        "tokens_masked": {"stale": 3, "eval": 1, "inexact_json_schema": 7, "cut": 1},
         "role_switches": 0,
         "max_staleness": 1,
         "interrupted_turns_continued": 3,
         "warmup_s": 5.5,
         "train_wall_s": 3.5,
         "idle_share": {},
+        "restarts": {"gateway": 2},
         "peak_rss_mb": {"trainer": 612.3},
         "checks": {"tokens_checked": 28, "mismatches": 0, "trained_twice": 0},
         "logprob_mismatch_max": 2e-5,

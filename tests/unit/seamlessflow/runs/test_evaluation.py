@@ -1,7 +1,7 @@
 from typing import Any
 
 from consumers.trajectories.sessions.assemble import trajectory
-from scheduler.decisions.task_source import TaskRow
+from scheduler.tasks.source import TaskRow
 from schemas import records as r
 from schemas.records import Trajectory
 from seamlessflow.runs.evaluation import MOST_ATTEMPTS, Evaluation, EvaluationPlan
@@ -75,6 +75,9 @@ def test_a_spoilt_session_is_tried_again_and_given_up_in_the_end() -> None:
     assert current.done
     result = current.result()
     assert (result.sessions, result.failed, result.missing) == (1, MOST_ATTEMPTS, 1)
+    assert [(one.cause, one.attempt) for one in current.failures] == [
+        ("infrastructure", attempt) for attempt in range(MOST_ATTEMPTS)
+    ]
 
 
 def test_a_session_without_a_reward_does_not_count() -> None:

@@ -61,7 +61,7 @@ def test_a_step_is_trained_and_then_waited_for() -> None:
     assert seen.doing == {"w1": "training step 5"}
     seen.apply(step(4))
     assert seen.doing == {"w1": "waiting"}
-    assert seen.done == 5
+    assert seen.done == 1
 
 
 def test_roles_of_an_earlier_start_do_not_count_but_its_steps_do() -> None:
@@ -120,7 +120,7 @@ def test_what_goes_wrong_is_noticed() -> None:
     lost = control.lost("w0", at_ms=SINCE, reason="silent")
     joined = control.joined("w0", at_ms=SINCE)
     seen = progress(stalled, joined, lost)
-    assert list(seen.notices) == ["learning stalled: equal rewards", "rollout of w0 lost: silent"]
+    assert list(seen.notices) == ["learning: equal rewards", "rollout of w0 lost: silent"]
     shown = text_of(panel(seen, "demo", "training"))
     assert "rollout of w0 lost" in shown
 
@@ -150,12 +150,23 @@ def test_the_panel_tells_everything_at_a_glance() -> None:
     assert "training" in shown
 
 
+def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
+    steps = [
+        control.completed(number, at_ms=SINCE, metrics={f"ended_at/{limit}": share})
+        for number, (limit, share) in enumerate([("time", 0.5), ("context", 0.2)])
+    ]
+    seen = progress(*steps)
+    assert seen.recent_limits() == {"context": 0.1, "time": 0.25}
+    assert "context 10%, time 25%" in text_of(panel(seen, "demo", "training"))
+    assert "ended at context 10%, time 25%" in headline(seen)
+
+
 def test_before_the_first_step_there_is_something_to_show_too() -> None:
     assert "none yet" in text_of(panel(progress(), "demo", "starting"))
-    assert headline(progress()).startswith("step 0/20")
+    assert headline(progress()).startswith("0 of 20 steps")
 
 
-def test_without_a_terminal_every_tenth_step_is_a_line_and_every_notice_one() -> None:
+def test_without_a_terminal_every_step_is_a_line_every_tenth_another_and_every_notice_one() -> None:
     console = Console(width=200, file=StringIO())
     seen: Any = progress()
     with console.capture() as captured, PlainDisplay(console) as shown:
@@ -165,12 +176,48 @@ def test_without_a_terminal_every_tenth_step_is_a_line_and_every_notice_one() ->
             seen.notices.append("slow") if number == 3 else None
             shown.progress(seen)
     lines = captured.get().splitlines()
+    steps = [f"step {number}/20" for number in range(1, 21)]
     assert [line.split(" · ")[0] for line in lines] == [
         "[   0 s] training",
+        *steps[:3],
         "! slow",
-        "step 10/20",
-        "step 20/20",
+        *steps[3:10],
+        "10 of 20 steps",
+        *steps[10:],
+        "20 of 20 steps",
     ]
+
+
+TRACEBACK = "Traceback (most recent call last):\n  agent.py, line 3\nValueError: no such table"
+
+
+def failed(sample: int, detail: str = TRACEBACK, at_ms: int = SINCE) -> r.SampleFailed:
+    return r.SampleFailed(
+        at_ms=at_ms, group_id="a", sample=sample, attempt=0, cause="environment", detail=detail
+    )
+
+
+def test_a_failing_agent_is_shown_at_once_with_its_traceback_and_counted_at_the_end() -> None:
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured, PlainDisplay(console) as shown:
+        shown.progress(progress(failed(0)))
+        shown.progress(progress(failed(0), failed(1), failed(2, "out of time")))
+    lines = captured.get().splitlines()
+    assert lines == [
+        *f"! a sample failed: {TRACEBACK}".splitlines(),
+        "! a sample failed: out of time",
+        "! 2 samples failed: ValueError: no such table",
+        "! 1 samples failed: out of time",
+    ]
+
+
+def test_the_panel_counts_failed_samples_by_their_error() -> None:
+    shown = text_of(panel(progress(failed(0), failed(1)), "demo", "training"))
+    assert "2 samples failed: ValueError: no such table" in shown
+
+
+def test_failures_of_an_earlier_start_are_not_shown() -> None:
+    assert progress(failed(0, at_ms=SINCE - 1)).failures == {}
 
 
 def test_a_sparkline_shows_rewards_between_nothing_and_one() -> None:
@@ -188,3 +235,12 @@ def test_on_a_terminal_a_panel_is_drawn_and_every_phase_ticked_off() -> None:
     assert "✓" in said and "starting" in said
     assert "1 of 20" in said
     assert said.count("✓") == 2
+
+
+def test_tokens_that_are_not_trained_are_shown_by_the_rule_that_masks_them() -> None:
+    lost = {"masked/inexact_json_schema": 1_200.0, "masked/stale": 3.0}
+    seen = progress(*(control.completed(number, metrics=lost) for number in range(2)))
+
+    assert "2,400 inexact_json_schema, 6 stale" in text_of(panel(seen, "run", ""))
+    assert "not trained: 2,400 inexact_json_schema, 6 stale tokens" in headline(seen)
+    assert "trained" not in headline(progress(step(0)))

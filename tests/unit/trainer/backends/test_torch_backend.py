@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from tests.builders.trainer.chains import sampled, some_chains
-from tests.builders.trainer.models import open_tiny, write_tiny
-from trainer.backends.backend import ModelUnusable, StepInput, UnknownChoice
+from tests.builders.trainer.models import open_tiny, write_tiny, write_windowed
+from trainer.backends.backend import ModelUnusable, StepInput
 from trainer.backends.torch_backend import TorchBackend
 from trainer.data.chains import Chain
 from trainer.data.packing import Layout, pack
-from trainer.settings import LossSection, TrainerSection
+from trainer.settings import TrainerSection
 
 SETTINGS = TrainerSection(device="cpu", threads=1)
 
@@ -69,6 +69,21 @@ def test_the_gradient_is_that_of_the_formula_however_chains_are_packed(
     )
 
 
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_layers_with_a_sliding_window_see_the_same_packed_and_alone(
+    tmp_path: Path, layout: Layout
+) -> None:
+    directory = write_windowed(tmp_path, window=3)
+    found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.0, 1.5]
+    assert max(len(chain.tokens.ids_T) for chain in found) > 3
+    backend = TorchBackend(directory, SETTINGS)
+    assert_equal(
+        backend.gradient(step(found, advantages, 1000, layout)),
+        reference(directory, found, advantages),
+        atol=1e-5,
+    )
+
+
 def test_packed_and_unpacked_losses_are_equal(model_directory: Path) -> None:
     found, advantages = some_chains(), [1.0, -1.0, 0.5, -2.0, 0.3, 1.5]
     losses = [
@@ -102,6 +117,29 @@ def test_a_step_without_a_trained_token_leaves_the_weights_alone(
     backend.write_weights(tmp_path)
     before, after = (dict(open_tiny(at).named_parameters()) for at in (model_directory, tmp_path))
     assert_equal({n: p.data for n, p in after.items()}, {n: p.data for n, p in before.items()}, 0)
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_each_token_is_compared_at_the_temperature_it_was_sampled_at(
+    model_directory: Path, layout: Layout
+) -> None:
+    found = sampled(model_directory, version=3, temperatures=(0.7, 1.0, 1.7))
+    backend = TorchBackend(model_directory, SETTINGS)
+    metrics = backend.train(step(found, [1.0] * 4, layout=layout, version=3))
+    assert metrics["mismatch_max"] < 1e-5
+    assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_gradient_is_that_of_the_policy_at_the_temperature(model_directory: Path) -> None:
+    (chain, *_) = sampled(model_directory, version=3, temperatures=(0.5,))
+    model = open_tiny(model_directory)
+    ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
+    table = (model(input_ids=ids[None], use_cache=False).logits[0] / 0.5).log_softmax(-1)
+    places = np.flatnonzero(chain.tokens.trained_T)
+    torch.autograd.backward(-table[places - 1, ids[places]].mean())
+    wanted = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    backend = TorchBackend(model_directory, SETTINGS)
+    assert_equal(backend.gradient(step([chain], [1.0], version=3)), wanted, atol=1e-5)
 
 
 def test_an_engine_with_the_same_weights_has_no_mismatch(model_directory: Path) -> None:
@@ -198,12 +236,7 @@ def test_memory_can_be_given_back_and_taken_again(model_directory: Path) -> None
     backend.train(step(some_chains(), [1.0] * 6))
 
 
-def test_an_unknown_loss_and_a_missing_model_are_typed_errors(
-    model_directory: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UnknownChoice, match="ppo_clip"):
-        wrong = SETTINGS.model_copy(update={"loss": LossSection(name="dpo")})
-        TorchBackend(model_directory, wrong)
+def test_a_missing_model_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(ModelUnusable):
         TorchBackend(tmp_path / "nowhere", SETTINGS)
     with pytest.raises(ModelUnusable):

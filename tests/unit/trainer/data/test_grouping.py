@@ -1,5 +1,7 @@
 """Grouping: sessions in, ready and dropped groups out, the same however records repeat."""
 
+from dataclasses import replace
+
 from schemas.records import GroupDropped, GroupReady, Record, SampleFailed, Trajectory
 from tests.builders.trainer.trajectories import one_turn
 from trainer.data.grouping import Grouping
@@ -70,6 +72,62 @@ def test_a_spoilt_session_leaves_its_group_and_is_tried_again() -> None:
     assert ready.sessions == ("g-0.0.1", "g-0.1.0")
 
 
+def test_a_group_ends_at_once_when_no_attempt_is_left_at_the_sample_that_it_misses() -> None:
+    grouping = Grouping(attempts=2)
+    first = feed(grouping, session(0), session(1, cause="environment"))
+    assert [type(record) for record in first] == [SampleFailed]
+    _, ready = feed(grouping, session(1, attempt=1, cause="environment"))
+    assert isinstance(ready, GroupReady)
+    assert ready.sessions == ("g-0.0.0",)
+
+
+def test_a_group_whose_last_session_comes_after_the_last_failure_ends_with_it() -> None:
+    grouping = Grouping(attempts=1)
+    failed, ready = feed(grouping, session(0, cause="environment"), session(1))
+    assert isinstance(failed, SampleFailed)
+    assert isinstance(ready, GroupReady)
+
+
+def test_a_group_with_too_few_sessions_is_dropped_when_no_attempt_is_left() -> None:
+    grouping = Grouping(attempts=1)
+    *_, dropped = feed(grouping, session(0, fewest=2), session(1, fewest=2, cause="infrastructure"))
+    assert isinstance(dropped, GroupDropped)
+    detail = "1 sessions and no attempt left, 1 spoilt by infrastructure"
+    assert (dropped.reason, dropped.detail) == ("too_few", detail)
+
+
+def test_a_dropped_group_names_its_newest_failure() -> None:
+    raised = [
+        replace(session(sample, cause="environment"), reason=f"Traceback:\n  here\nError: {sample}")
+        for sample in (1, 0)
+    ]
+    *_, dropped = feed(Grouping(attempts=1), *raised)
+    assert isinstance(dropped, GroupDropped)
+    detail = "0 sessions and no attempt left, 2 spoilt by environment: Error: 0"
+    assert (dropped.reason, dropped.detail) == ("failed", detail)
+
+
+def test_a_group_that_failed_entirely_is_tried_again_and_not_kept_until_its_deadline() -> None:
+    grouping = Grouping(attempts=1)
+    *_, dropped = feed(grouping, session(0, cause="environment"), session(1, cause="environment"))
+    assert isinstance(dropped, GroupDropped)
+    assert dropped.reason == "failed"
+
+
+def test_a_sample_that_the_settings_leave_out_is_not_waited_for() -> None:
+    grouping = Grouping(attempts=2)
+    failed, ready = feed(grouping, session(0), session(1, cause="setting", status="timeout"))
+    assert isinstance(failed, SampleFailed)
+    assert isinstance(ready, GroupReady)
+    assert ready.sessions == ("g-0.0.0",)
+
+
+def test_a_restarted_trainer_reads_failed_attempts_of_open_groups_again() -> None:
+    grouping = Grouping(attempts=2)
+    feed(grouping, session(0, cause="environment"))
+    assert [source.session_id for source in grouping.held()] == ["g-0.0.0"]
+
+
 def test_the_first_valid_session_of_a_sample_counts() -> None:
     """Holds invariant I6."""
     grouping = Grouping()
@@ -110,11 +168,11 @@ def test_an_expired_group_of_which_nothing_came_is_dropped() -> None:
     assert isinstance(dropped, GroupDropped) and dropped.group_id == "g-7"
 
 
-def test_a_group_that_infrastructure_spoilt_is_dropped_as_such() -> None:
+def test_an_expired_group_of_which_all_failed_is_dropped_as_failed() -> None:
     grouping = Grouping()
     feed(grouping, session(0, cause="infrastructure"))
     (dropped,) = grouping.expire("g-0", 9)
-    assert isinstance(dropped, GroupDropped) and dropped.reason == "infrastructure"
+    assert isinstance(dropped, GroupDropped) and dropped.reason == "failed"
     assert "spoilt by infrastructure" in dropped.detail
 
 
@@ -126,12 +184,12 @@ def test_advice_that_comes_too_late_changes_nothing() -> None:
     assert grouping.expire("g-0", 9) == []
 
 
-def test_an_evaluation_group_is_reported_and_never_trained() -> None:
+def test_an_evaluation_group_is_ready_and_never_trained() -> None:
     grouping = Grouping()
     (ready,) = feed(grouping, session(0, purpose="eval"), session(1, purpose="eval"))
     assert isinstance(ready, GroupReady)
     assert grouping.ready == {}
-    assert [group.returns() for group in grouping.evaluated] == [[1.0, 1.0]]
+    assert feed(grouping, session(1, purpose="eval")) == []
 
 
 def test_a_session_without_a_group_is_a_group_of_its_own() -> None:

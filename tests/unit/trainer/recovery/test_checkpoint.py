@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.rendering.settings import RendererError, RendererSettings
+from consumers.trajectories.decisions.exactness import effective_sampling, inexact_reason
+from infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
 from infra.weights.manifest import verify
 from infra.weights.versions import versions
+from schemas.records import Sampling
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.backends.backend import ModelUnusable
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
-from trainer.recovery.control_state import ControlState
+from trainer.recovery.control_state import ControlState, Published
 from trainer.recovery.resume import Origin, resume_from
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import PolicySection, TrainerSettings
@@ -86,7 +88,10 @@ def settings(tmp_path: Path) -> TrainerSettings:
     (model / "config.json").write_text('{"from": "model"}')
     (model / "model.safetensors").write_text("initial")
     (model / "model.safetensors.index.json").write_text("{}")
-    return TrainerSettings(data_dir=tmp_path / "data", policy=PolicySection(model=model))
+    return TrainerSettings(
+        data_dir=tmp_path / "data",
+        policy=PolicySection(model=model, renderer=RendererSettings("qwen3")),
+    )
 
 
 def test_a_published_version_is_a_whole_model_directory(settings: TrainerSettings) -> None:
@@ -113,7 +118,9 @@ def test_all_versions_announce_one_tokenizer_and_the_model_s_own_distribution(
         len({(one.tokenizer_directory, one.tokenizer_hash, one.renderer) for one in announced}) == 1
     )
     assert (Path(announced[0].tokenizer_directory) / "tokenizer.json").is_file()
-    assert (announced[0].overrides.temperature, announced[0].overrides.top_p) == (1, 1)
+    bent = Sampling(temperature=0, top_p=0.5, min_p=0.1, presence_penalty=1, frequency_penalty=1)
+    sampled_with = effective_sampling(bent, announced[0].overrides, room=9)
+    assert inexact_reason(sampled_with) == "", "nothing that the agent asks for changes it"
     assert list(versions(settings.weights_dir)) == [1, 2, 3, 4]
 
 
@@ -133,9 +140,25 @@ def test_a_renderer_is_a_section_or_its_json_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("SEAMLESSFLOW_POLICY__RENDERER")
     monkeypatch.setenv("SEAMLESSFLOW_POLICY", json.dumps({"renderer": json.dumps(section)}))
     assert TrainerSettings().policy.renderer == wanted
-    for wrong in ({}, "{}", "nope", "[]", {"name": "qwen3", "family": "qwen3"}):
+    unnamed: tuple[object, ...] = ({}, "{}")
+    for one in unnamed:
+        found = PolicySection.model_validate({"renderer": one}).renderer
+        assert found == RendererSettings(FROM_MODEL)
+    for wrong in ("nope", "[]", {"name": "qwen3", "family": "qwen3"}):
         with pytest.raises(ValidationError):
             PolicySection.model_validate({"renderer": wrong})
+
+
+def test_a_renderer_without_a_name_is_the_one_of_the_models_template(
+    settings: TrainerSettings,
+) -> None:
+    make_tokenizer(settings.policy.model)
+    unnamed = RendererSettings(FROM_MODEL, "all")
+    policy = settings.policy.model_copy(update={"renderer": unnamed})
+    publication = Publication(settings.model_copy(update={"policy": policy}))
+    publication.prepare()
+    announced = publication.policy_weights(Published(0, 0, "", ""), 0)
+    assert announced.renderer == RendererSettings("qwen3", "all").to_json()
 
 
 def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:

@@ -128,7 +128,9 @@ def test_groups_under_way_are_those_neither_ready_nor_over() -> None:
 
 def test_an_evaluation_group_is_over_when_it_is_ready() -> None:
     state = folded(admitted("e", "eval"), ready("e"), ready("e"))
-    assert (state.over, state.ready, state.evaluating) == ({"e"}, {}, set())
+    assert (state.over, state.ready) == ({"e"}, {})
+    (over,) = state.rounds.values()
+    assert (over.open, over.groups) == ({}, 1)
 
 
 def test_weights_of_other_policies_are_not_ours() -> None:

@@ -1,61 +1,16 @@
 """The dataloader: batches when they are due, recorded steps as recorded, no needless wait."""
 
+from collections import Counter
 from dataclasses import replace
 
 from schemas import records as r
-from schemas.records import Record, StepGroup
+from schemas.records import StepGroup
 from tests.builders.records import control
+from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
 from tests.builders.trainer.trajectories import one_turn
-from trainer.data.advantages import grpo
-from trainer.data.batch import Batch, BatchRules
-from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Origin, resume_from
-from trainer.steps.dataloader import (
-    EXPIRY_LATEST_MS,
-    EXPIRY_QUIET_MS,
-    BatchLimits,
-    Dataloader,
-    SkippedStep,
-)
-
-RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
-LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
-
-
-class FedDataloader:
-    """A dataloader, its control state, and the records it returned."""
-
-    def __init__(
-        self, *recorded: Record, rules: BatchRules = RULES, origin: Origin | None = None
-    ) -> None:
-        self.control_state = ControlState("tiny")
-        for offset, record in enumerate(recorded):
-            self.control_state.apply(record, offset)
-        todo = resume_from(self.control_state, origin or Origin(), "b")
-        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, 0)
-        self.returned: list[Record] = []
-        self.offset = 0
-
-    def apply(self, *records: Record, now_ms: int = 0) -> None:
-        for record in records:
-            self.control_state.apply(record, self.control_state.offset)
-            self.loader.apply(record, now_ms)
-
-    def session(self, group: str, sample: int, reward: float, version: int = 0) -> None:
-        found = one_turn(
-            f"{group}.{sample}.0", reward, version, group=group, sample=sample, group_size=2
-        )
-        self.returned += self.loader.add(found, 3, self.offset, now_ms=0)
-        self.offset += 1
-
-    def group(self, name: str, rewards: tuple[float, float] = (1, 0), version: int = 0) -> None:
-        for sample, reward in enumerate(rewards):
-            self.session(name, sample, reward, version)
-
-    def next(self, step: int = 0) -> Batch | SkippedStep | None:
-        found, records = self.loader.next_batch(step, now_ms=0)
-        self.returned += records
-        return found
+from trainer.data.batch import Batch
+from trainer.steps.barren import StepTokens
+from trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS, SkippedStep
 
 
 def names(batch: Batch | SkippedStep | None) -> list[str]:
@@ -90,6 +45,16 @@ def test_a_consumed_batch_leaves_the_next_groups() -> None:
     assert names(feed.next(1)) == ["g-2", "g-3"]
 
 
+def test_the_share_of_sessions_that_a_limit_ended_is_a_metric() -> None:
+    feed = FedDataloader()
+    for sample, limit in enumerate(("time", "context", "", "time")):
+        feed.session("g-0", sample, 0.0, limit=limit)
+    feed.session("e-0", 0, 0.0, limit="time", purpose="eval")
+    shares = {"ended_at/time": 0.5, "ended_at/context": 0.25}
+    assert feed.loader.drop_metrics() == shares
+    assert feed.loader.drop_metrics() == {}
+
+
 def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     feed = FedDataloader()
     feed.apply(*(committed(step) for step in range(5)))
@@ -99,7 +64,8 @@ def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     assert names(feed.next(5)) == ["g-0", "g-1"]
     dropped = feed.returned[-1]
     assert isinstance(dropped, r.GroupDropped) and dropped.reason == "stale"
-    assert feed.loader.drop_metrics() == {"dropped/stale": 1}
+    metrics = {"dropped/stale": 1, "masked/stale": 6, "tokens_masked": 6}
+    assert feed.loader.drop_metrics() == metrics
     assert feed.loader.drop_metrics() == {}
 
 
@@ -139,6 +105,29 @@ def test_a_step_is_skipped_when_every_group_was_lost() -> None:
     assert feed.next() is None, "before it is on the log, a group may still come"
     feed.apply(*feed.returned)
     assert feed.next() == SkippedStep(0)
+
+
+def test_what_masked_the_groups_of_a_skipped_step_is_counted() -> None:
+    feed = FedDataloader()
+    for number in range(6):
+        feed.group(f"g-{number}", masked="inexact")
+    assert feed.next() == SkippedStep(0)
+    assert feed.loader.given_up == StepTokens(0, Counter(inexact=6 * 2 * 3))
+    metrics = {"dropped/filtered": 6, "masked/inexact": 36, "tokens_masked": 36}
+    assert feed.loader.drop_metrics() == metrics
+    assert feed.loader.given_up == StepTokens()
+
+
+def test_rewards_of_turns_that_no_estimator_uses_are_warned_of_once() -> None:
+    feed = FedDataloader()
+    made = one_turn("g-0.0.0", group="g-0", group_size=2)
+    judged = replace(made, nodes=tuple(replace(node, reward=0.5) for node in made.nodes))
+    assert feed.loader.add(made, 3, 0, now_ms=7) == []
+    for offset, one in enumerate([judged, replace(judged, session_id="g-0.1.0", sample=1)]):
+        feed.returned += feed.loader.add(one, 3, 1 + offset, now_ms=7)
+    (told,) = [one for one in feed.returned if isinstance(one, r.ProgressStalled)]
+    assert (told.what, told.at_ms) == ("turn rewards", 7)
+    assert "no advantage estimator" in told.detail and "g-0.0.0" in told.detail
 
 
 def test_nothing_is_skipped_while_groups_are_under_way() -> None:

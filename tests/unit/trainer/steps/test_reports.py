@@ -1,10 +1,12 @@
 """Reports: metrics in files, reasons for a lack of learning, alarms of a mismatch."""
 
+from csv import DictReader
 from pathlib import Path
 
 import pytest
 
-from schemas.records import ProgressStalled
+from infra.telemetry.metrics import Metrics
+from schemas.records import EvaluationCompleted, ProgressStalled
 from trainer.data.batch import Batch
 from trainer.metrics.names import known
 from trainer.metrics.sinks import CsvFile, SinkUnavailable, open_sinks
@@ -24,6 +26,7 @@ def done(step: int, metrics: dict[str, float]) -> StepDone:
         next_version=step + 1,
         lineage="a",
         parent_lineage="",
+        trained_before=3,
         consumed=(),
         started_ms=0,
     )
@@ -73,10 +76,28 @@ def test_metrics_are_a_row_a_step_also_after_a_restart(tmp_path: Path) -> None:
     assert second.startswith("1,2,5")
 
 
+def evaluated(version: int, mean: float | None, split: str = "test") -> EvaluationCompleted:
+    return EvaluationCompleted(
+        at_ms=9, version=version, step=version, split=split, groups=1, sessions=2, reward_mean=mean
+    )
+
+
+def test_each_round_of_an_evaluation_is_a_row(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.csv"
+    of = Reports(TrainerSection(), [CsvFile(file)])
+    of.report_step(done(7, {"loss": 0.25}))
+    for told in (evaluated(6, 0.5), evaluated(7, 0.75), evaluated(8, None)):
+        of.report_evaluation(told)
+    of.close()
+    with file.open() as rows:
+        found = [(one["step"], one["version"], one["eval_reward_mean"]) for one in DictReader(rows)]
+    assert found == [("7", "8", ""), ("6", "6", "0.5"), ("7", "7", "0.75")]
+
+
 def test_a_sink_without_its_library_names_what_to_install(tmp_path: Path) -> None:
     settings = TrainerSettings(data_dir=tmp_path, trainer=TrainerSection(wandb_project="p"))
     with pytest.raises(SinkUnavailable, match="pip install wandb"):
-        open_sinks(settings)
+        open_sinks(settings, Metrics())
 
 
 @pytest.mark.parametrize("name", ["loss", "masked/stale", "filtered/zero_variance"])

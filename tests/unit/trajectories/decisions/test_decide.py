@@ -7,6 +7,7 @@ import pytest
 
 from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.fold import FOLD_VERSION
 from schemas import records as r
 from schemas.records import Sampling
 from schemas.topics import SESSIONS
@@ -20,13 +21,14 @@ from tests.builders.records.commands import (
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import (
     closed,
+    completed,
     dispatched,
     joined,
     opened,
     rewarded,
     started,
 )
-from tests.builders.trajectories.decisions import context, fleet_with, kinds
+from tests.builders.trajectories.decisions import WEIGHTS, context, fleet_with, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 
@@ -65,6 +67,44 @@ def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "recorded", "reason"),
+    [
+        (None, 1.0, ""),
+        (0.7, 0.7, ""),
+        (2.0, 2.0, ""),
+        (0.01, 0.01, ""),
+        (0.001, 0.001, "greedy"),
+        (0.0, 1.0, "greedy"),
+    ],
+)
+def test_a_temperature_is_exact_and_recorded_with_the_log_probs(
+    asked: float | None, recorded: float, reason: str
+) -> None:
+    fleet = fleet_with("w", weights=replace(WEIGHTS, overrides=Sampling()))
+    request = request_turn(sampling=Sampling(temperature=asked))
+    event = decide(session_after().session, request, context(fleet)).events[0]
+
+    assert isinstance(event, r.TurnStarted)
+    assert event.logprob_temperature == recorded
+    assert (event.behavior_exact, event.inexact_reason) == (not reason, reason)
+
+
+@pytest.mark.parametrize(
+    ("bent", "trained"),
+    [({"top_p": 0.9}, True), ({"top_k": 3}, True), ({"top_p": 0.9, "json_schema": "{}"}, False)],
+)
+def test_a_policy_that_trains_truncated_turns_trains_nothing_else_inexact(
+    bent: dict[str, Any], trained: bool
+) -> None:
+    fleet = fleet_with("w", weights=replace(WEIGHTS, train_truncated=True))
+    request = request_turn(sampling=Sampling(**bent))
+    event = decide(session_after().session, request, context(fleet)).events[0]
+
+    assert isinstance(event, r.TurnStarted)
+    assert (event.behavior_exact, event.train_inexact) == (False, trained)
+
+
+@pytest.mark.parametrize(
     ("bent", "reason"), [({"top_p": 0.9}, "top_p"), ({"logit_bias": {"1": 2.0}}, "logit_bias")]
 )
 def test_a_bent_distribution_is_recorded(bent: dict[str, Any], reason: str) -> None:
@@ -93,7 +133,7 @@ def test_a_tool_call_that_is_insisted_on_is_begun_in_the_prompt(
         len(begun),
         len(begun),
     )
-    assert event.behavior_exact == (not begun)
+    assert (event.behavior_exact, event.inexact_reason) == (True, "")
 
 
 def test_a_named_session_is_opened_first_and_the_request_decided_again() -> None:
@@ -178,6 +218,49 @@ def test_a_client_that_left_cancels_its_turn_unless_a_retry_waits_elsewhere() ->
     assert kinds(cancelled.events) == ["TurnCancelled"]
     assert decide(built.session, left, context()).events == []
     assert decide(built.session, replace(left, reply=elsewhere), context()).events != []
+
+
+def test_an_answer_whose_client_left_is_reported_unless_a_retry_waits_elsewhere() -> None:
+    built = session_after(started("a"), dispatched("a"), completed(ids(7), "a"))
+    left = cancel_turn(reply=started("a").reply)
+    (event,) = decide(built.session, left, context()).events
+    built.apply(joined(reply=r.ReplyAddress(partition=2, gateway="h")))
+
+    assert isinstance(event, r.TurnUndelivered) and event.command_id == left.command_id
+    assert decide(built.session, left, context()).events == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "given"),
+    [(None, None, 99), (None, 9, 9), (5, 9, 5), (20, 9, 9), (5, None, 5), (500, None, 99)],
+)
+def test_the_least_limit_of_agent_policy_and_context_counts(
+    asked: int | None, limit: int | None, given: int
+) -> None:
+    weights = replace(WEIGHTS, max_context=100, overrides=Sampling(max_tokens=limit))
+    request = request_turn(sampling=Sampling(max_tokens=asked))
+    event = decide(session_after().session, request, context(fleet_with("w", weights=weights)))
+
+    started = event.events[0]
+    assert isinstance(started, r.TurnStarted)
+    assert started.sampling_effective.max_tokens == given
+
+
+def test_what_a_policy_trains_and_its_context_are_recorded_with_the_turn() -> None:
+    weights = replace(WEIGHTS, siblings="all", train_undelivered=True, max_context=77)
+    (event, *_) = decide(
+        session_after().session, request_turn(), context(fleet_with("w", weights=weights))
+    ).events
+
+    assert isinstance(event, r.TurnStarted)
+    assert (event.siblings, event.train_undelivered, event.max_context) == ("all", True, 77)
+
+
+def test_a_session_is_opened_with_the_present_rules() -> None:
+    (event,) = decide(None, open_session(), context()).events
+
+    assert isinstance(event, r.SessionOpened)
+    assert event.fold_version == FOLD_VERSION > 1
 
 
 def test_closing_finalizes_at_once_when_no_reward_is_missing() -> None:

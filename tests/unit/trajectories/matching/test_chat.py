@@ -8,12 +8,13 @@ import xxhash
 
 from consumers.trajectories.matching.chat import match
 from consumers.trajectories.matching.match import Match
-from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key, shape_key
+from consumers.trajectories.sessions.message_keys import Strictness, shape_key
 from consumers.trajectories.sessions.tree import ROOT
 from infra.rendering.renderer import Renderer
-from infra.rendering.settings import RendererSettings
+from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings
 from schemas.identity import tool_call_id
 from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.model_directories import FAMILIES, model_directory
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, dispatched, opened, started
 from tests.builders.trajectories.session_builder import SessionBuilder
@@ -89,6 +90,34 @@ def test_a_longer_history_extends_the_exact_stored_ids(conversation: Conversatio
     assert found.new_messages == (message("user", "more"),)
 
 
+@pytest.mark.parametrize(
+    ("new", "detail"),
+    [
+        ((message("assistant", "a summary"), message("user", "more")), "foreign_answer"),
+        ((message("user", "more"), ANSWER, message("user", "3")), "foreign_answer"),
+        ((), "answer_last"),
+    ],
+)
+def test_what_the_policy_did_not_sample_is_rendered_behind_its_exact_ids(
+    conversation: Conversation, new: tuple[bytes, ...], detail: str
+) -> None:
+    """Holds invariant I3."""
+    first = conversation.turn("a", USER, answer=ANSWER, text="co")
+
+    found = conversation.match(USER, ANSWER, *new)
+    assert (found.rule, found.detail, found.parent_turn) == ("extend", detail, "a")
+    assert found.prompt_ids == first.prompt_ids + conversation.sampled("a") + found.suffix_ids
+    assert found.new_messages == new
+    rendered = conversation.renderer.render(list(map(orjson.loads, (USER, ANSWER, *new))))
+    assert rendered.endswith(found.suffix_ids)
+
+    conversation.turn("b", USER, ANSWER, *new, answer=message("assistant", "so"), text="so")
+    behind = (USER, ANSWER, *new, message("assistant", "so"), message("user", "end"))
+    assert conversation.match(*behind).parent_turn == "b"
+    again = conversation.match(USER, ANSWER, *new)
+    assert (again.rule, again.detail, again.suffix_ids) == ("extend", "same_prompt", b"")
+
+
 def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(
     conversation: Conversation,
 ) -> None:
@@ -117,6 +146,17 @@ def test_the_same_request_again_shares_the_whole_prompt(conversation: Conversati
     assert again.prompt_ids == first.prompt_ids
     prompt_node = conversation.built.turn("a").prompt_node
     assert (again.parent_node, again.parent_end) == (prompt_node, len(first.prompt_ids) // 4)
+
+
+def test_a_prompt_without_a_stop_token_is_shared_when_it_is_asked_again(tmp_path: Path) -> None:
+    model_directory(tmp_path, FAMILIES["Mistral"])
+    conversation = Conversation(Renderer.load(tmp_path, RendererSettings(CHAT_TEMPLATE)))
+    first = conversation.turn("a", USER, answer=ANSWER, text="code 3")
+
+    again, other = conversation.match(USER), conversation.match(message("user", "key 8"))
+
+    assert (again.rule, again.suffix_ids, again.prompt_ids) == ("same", b"", first.prompt_ids)
+    assert (other.rule, other.parent_node) == ("root", ROOT)
 
 
 def test_two_continuations_with_equal_text_share_their_prompt(conversation: Conversation) -> None:
@@ -198,70 +238,3 @@ def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(
 
     assert (told.parent_turn, told.ambiguous) == ("b", False)
     assert (guessed.parent_turn, guessed.ambiguous) == ("c", True)
-
-
-@pytest.mark.parametrize(
-    ("strictness", "matches"), [("exact", False), ("arguments", True), ("content", True)]
-)
-def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, matches: bool) -> None:
-    def spelt(arguments: str) -> bytes:
-        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-        return message("assistant", "", tool_calls=[call])
-
-    one = message_key(spelt('{"a": 1, "b": 2}'), strictness)
-    two = message_key(spelt('{"b":2,"a":1}'), strictness)
-
-    assert (one == two) is matches
-
-
-@pytest.mark.parametrize(
-    ("sampled", "sent_back"),
-    [
-        ('{"a": 1.0, "b": [1e3, true]}', '{"a":1,"b":[1000,true]}'),
-        ('{"a": 9007199254740993}', '{"a":9007199254740992}'),
-        ('{"a": 1e21, "b": -0.0}', '{"a":1e+21,"b":0}'),
-        ('{"a": ' * 300 + "1" + "}" * 300, '{"a": ' * 300 + "1" + "}" * 300),
-    ],
-)
-def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: str) -> None:
-    def calling(arguments: str) -> bytes:
-        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-        return message("assistant", "", tool_calls=[call])
-
-    keys = {message_key(calling(arguments), "arguments") for arguments in (sampled, sent_back)}
-    assert len(keys) == 1
-
-
-def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
-    def called(arguments: str, *ids: str) -> bytes:
-        function = {"name": "f", "arguments": arguments}
-        calls = [{"id": one, "type": "function", "function": function} for one in ids]
-        return message("assistant", None, tool_calls=calls)
-
-    sampled = message_key(called("{}", "call_t_0"), "ids")
-
-    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids") == sampled
-    assert message_key(called("{}", "call_u_0"), "ids") != sampled
-    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids") != sampled
-    foreign = [message_key(called(arguments, "foreign"), "ids") for arguments in ("{}", "[]")]
-    assert foreign[0] != foreign[1]
-
-
-def test_dropped_reasoning_matches_unless_exact() -> None:
-    thought = message("assistant", "x", reasoning_content="because")
-    bare = message("assistant", "x")
-
-    assert message_key(thought, "arguments") == message_key(bare, "arguments")
-    assert message_key(thought, "exact") != message_key(bare, "exact")
-
-
-def test_an_absent_content_equals_an_empty_one() -> None:
-    assert message_key(message("assistant", None), "exact") == message_key(
-        orjson.dumps({"content": "", "role": "assistant"}), "exact"
-    )
-
-
-def test_a_history_s_key_depends_on_the_order_of_its_messages() -> None:
-    one, two = message_key(USER, "exact"), message_key(ANSWER, "exact")
-
-    assert chained(chained(SHAPE, one), two) != chained(chained(SHAPE, two), one)

@@ -11,6 +11,7 @@ from consumers.trajectories.matching.raw import match_raw
 from consumers.trajectories.sessions.message_keys import shape_key
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
+from schemas.tokens import unpack
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, dispatched, opened, started
@@ -38,10 +39,18 @@ class Text:
         asked = orjson.dumps({"content": text, "role": "raw"})
         return match_raw(self.built.session, asked, policy, SHAPE, self.renderer)
 
+    def match_ids(self, prompt: bytes, policy: str = "p") -> Match:
+        asked = orjson.dumps({"ids": unpack(prompt), "role": "raw"})
+        return match_raw(self.built.session, asked, policy, SHAPE, self.renderer)
+
     def turn(
         self, turn_id: str, text: str, answer: str, sampled: bytes, reason: str = "stop"
     ) -> Match:
-        found = self.match(text)
+        return self.answer(turn_id, self.match(text), answer, sampled, reason)
+
+    def answer(
+        self, turn_id: str, found: Match, answer: str, sampled: bytes, reason: str = "stop"
+    ) -> Match:
         self.built.apply(
             started(
                 turn_id,
@@ -161,3 +170,54 @@ def test_another_sample_of_a_text_is_no_edited_history(text: Text) -> None:
     assert (again.rule, again.detail, again.suffix_ids) == ("same", "same_prompt", b"")
     assert again.prompt_ids == first.prompt_ids
     assert other.detail == "edited_history"
+
+
+@pytest.mark.parametrize("with_stop", [True, False])
+def test_ids_that_go_on_from_a_turn_extend_it(text: Text, with_stop: bool) -> None:
+    encode = text.renderer.encode
+    first = text.turn("a", "say: ", "code", encode("co") + encode("de") + text.stop)
+    known = first.prompt_ids + encode("co") + encode("de") + (text.stop if with_stop else b"")
+
+    found = text.match_ids(known + ids(5, 6))
+
+    assert (found.rule, found.detail, found.parent_turn) == ("extend", "", "a")
+    assert (found.prompt_ids, found.suffix_ids) == (known + ids(5, 6), ids(5, 6))
+    assert orjson.loads(found.new_messages[0]) == {"ids": [5, 6], "role": "raw"}
+
+
+def test_the_same_ids_behind_a_turn_are_another_sample_of_their_prompt(text: Text) -> None:
+    first = text.turn("a", "say: ", "code", text.renderer.encode("code"))
+    known = first.prompt_ids + text.renderer.encode("code") + ids(5)
+    text.answer("b", text.match_ids(known), "x", ids(9))
+
+    again, other = text.match_ids(known), text.match_ids(known + ids(6))
+
+    assert (again.rule, again.detail, again.suffix_ids) == ("extend", "same_prompt", b"")
+    assert (other.rule, other.parent_turn, other.suffix_ids) == ("extend", "a", ids(6))
+
+
+def test_ids_that_leave_what_was_sampled_are_an_edited_history(text: Text) -> None:
+    first = text.turn("a", "say: ", "code", ids(7, 8, 9))
+
+    edited = text.match_ids(first.prompt_ids + ids(7, 8, 5))
+
+    assert (edited.rule, edited.detail, edited.parent_end) == ("render", "edited_history", 2)
+    assert edited.parent_turn is None
+
+
+def test_ids_of_equal_samples_extend_one_of_them_and_are_ambiguous(text: Text) -> None:
+    for turn_id in ("a", "b"):
+        text.turn(turn_id, "say: ", "code", ids(7, 8, 9))
+    prompt = text.match("say: ").prompt_ids
+
+    found = text.match_ids(prompt + ids(7, 8, 9, 5))
+
+    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "b", True)
+
+
+def test_ids_behind_another_policys_turn_extend_no_turn(text: Text) -> None:
+    first = text.turn("a", "say: ", "code", ids(7, 8, 9))
+
+    found = text.match_ids(first.prompt_ids + ids(7, 8, 9, 5), policy="other")
+
+    assert (found.rule, found.parent_turn) == ("render", None)

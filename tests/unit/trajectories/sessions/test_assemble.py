@@ -6,7 +6,7 @@ import pytest
 
 from consumers.trajectories.sessions.assemble import trajectory
 from schemas.codec import encode
-from schemas.records import Reward, Trajectory, VersionSpan
+from schemas.records import Reward, VersionSpan
 from tests.builders.records.content import ids, logprobs
 from tests.builders.records.sessions import (
     closed,
@@ -14,18 +14,15 @@ from tests.builders.records.sessions import (
     dispatched,
     finalized,
     interrupted,
+    opened,
     progressed,
     rewarded,
     started,
 )
-from tests.builders.trajectories.session_builder import SessionBuilder, session_after
+from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
+from trainer.data.chains import chains
 
 TURN: dict[str, Any] = {"scope": "turn", "turn_id": "a"}
-
-
-def finished(built: SessionBuilder) -> Trajectory:
-    """Return the trajectory after rewarding, closing and finalizing the session."""
-    return trajectory(built.apply(rewarded(), closed(), finalized()).session, 5)
 
 
 def two_turns() -> SessionBuilder:
@@ -72,7 +69,7 @@ def test_the_session_s_group_and_offsets_travel_along() -> None:
 @pytest.mark.parametrize(
     ("started_with", "completed_with", "reason"),
     [
-        ({"behavior_exact": False, "inexact_reason": "temperature"}, {}, "inexact"),
+        ({"behavior_exact": False, "inexact_reason": "greedy"}, {}, "inexact_greedy"),
         ({}, {"prompt_length": 9}, "prompt_mismatch"),
         ({"behavior_exact": False, "train_inexact": True}, {}, ""),
         ({}, {}, ""),
@@ -91,6 +88,26 @@ def test_only_exact_turns_are_trained(
     assert sum(made.loss_mask) == (0 if reason else 2)
 
 
+def test_the_first_rules_name_no_parameter() -> None:
+    """Holds invariant I7: a session keeps the rules that it was opened with."""
+    bent = started(behavior_exact=False, inexact_reason="top_p")
+    built = SessionBuilder().apply(opened(fold_version=1), bent, dispatched(), completed(ids(7)))
+
+    made = finished(built)
+
+    assert (made.masked_tokens, made.fold_version) == ({"inexact": 1}, 1)
+
+
+def test_the_temperature_of_the_log_probs_is_that_of_the_turn() -> None:
+    made = finished(
+        session_after(started(logprob_temperature=0.7), dispatched(), completed(ids(7, 8)))
+    )
+    old = finished(session_after(started(), dispatched(), completed(ids(7, 8))))
+
+    assert [node.logprob_temperature for node in made.nodes] == [0.7, 0.7]
+    assert [node.logprob_temperature for node in old.nodes] == [1.0, 1.0]
+
+
 def test_a_turn_that_was_cut_is_kept_but_not_trained() -> None:
     made = finished(session_after(started(), dispatched(), progressed(ids(7))))
 
@@ -99,23 +116,36 @@ def test_a_turn_that_was_cut_is_kept_but_not_trained() -> None:
     assert not made.nodes[1].delivered
 
 
-def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
-    built = session_after(
-        started("a", ids(1, 2)),
+def two_samples(**setting: Any) -> SessionBuilder:
+    """Return a session in which the agent goes on from the first of two samples."""
+    return session_after(
+        started("a", ids(1, 2), **setting),
         dispatched("a"),
         completed(ids(7), "a"),
-        started("b", b"", parent_node=0, parent_end=2, prompt_length=2),
+        started("b", b"", parent_node=0, parent_end=2, prompt_length=2, **setting),
         dispatched("b"),
         completed(ids(8), "b", b"", prompt_hash=started("b", b"").prompt_hash, prompt_length=2),
-        started("c", ids(3), parent_node=1, parent_end=1, prompt_length=4),
+        started("c", ids(3), parent_node=1, parent_end=1, prompt_length=4, **setting),
         dispatched("c"),
         completed(ids(9), "c", b"", prompt_hash=started("c", ids(3)).prompt_hash, prompt_length=4),
     )
 
-    made = finished(built)
+
+def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
+    made = finished(two_samples())
 
     assert made.masked_tokens == {"abandoned": 1}
     assert made.nodes[3].masked_reason == "abandoned"
+
+
+def test_a_policy_may_train_all_samples_of_one_prompt() -> None:
+    """Holds invariant I6."""
+    made = finished(two_samples(siblings="all"))
+
+    assert made.masked_tokens == {}
+    assert sum(made.loss_mask) == 3
+    trained = [chain.trained() for chain in chains(made, "p").chains]
+    assert sorted(trained) == [1, 2]
 
 
 def test_a_prompt_behind_none_of_a_sample_s_tokens_does_not_go_on_from_it() -> None:

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from consumers.trajectories.decisions.decide import decide
+from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from infra.errors import NewerRelease
 from schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.commands import request_turn
@@ -56,6 +60,14 @@ def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too()
     after = partition(PartitionProgress.decode(before.committable()[1].encode()))
 
     assert read(after, *log[rebuild:], start=rebuild) == [True, False]
+
+
+def test_a_session_with_newer_rules_stops_the_fold() -> None:
+    known = partition()
+
+    with pytest.raises(NewerRelease, match=rf"sessions\[0\]@7 has session s .*{FOLD_VERSION + 1}"):
+        read(known, opened(fold_version=FOLD_VERSION + 1), start=7)
+    assert known.sessions == {}
 
 
 def test_a_session_opened_under_an_older_epoch_is_read_again() -> None:

@@ -152,9 +152,12 @@ def test_a_stream_says_who_speaks_once_and_ends_with_done() -> None:
 
 def test_a_stream_ends_with_usage_when_asked_for() -> None:
     asked = request(stream=True, stream_options={"include_usage": True})
-    usage, _ = events(ChatEvents("t", 1, asked).end([answer()]))
+    chunks = ChatEvents("t", 1, asked)
+    data = chunks.delta(0, ChoiceDelta(b'{"content":"a"}')) + chunks.finish(0, answer())
+    *before, usage, _ = events(data + chunks.end([answer()]))
     assert usage["choices"] == []
     assert usage["usage"]["total_tokens"] == 5
+    assert [event["usage"] for event in before] == [None] * 3
 
 
 def test_streamed_tool_calls_get_their_type_where_they_begin() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.decisions.task_source import TasksRejected, read
+from scheduler.tasks.file import TasksRejected, read
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -51,8 +51,14 @@ def test_a_task_keeps_all_its_fields(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "line"),
-    [([], 0), (["{"], 1), (['{"id": "a"}', '{"name": "b"}'], 2), (['{"id": 1}', '{"id": "1"}'], 0)],
-    ids=["empty", "not JSON", "no id", "twice"],
+    [
+        ([], 0),
+        (["{"], 1),
+        (['{"id": "a"}', '{"name": "b"}'], 2),
+        (['{"id": "a"}', "[]"], 2),
+        (['{"id": NaN}'], 1),
+    ],
+    ids=["empty", "not JSON", "no id", "no object", "no number"],
 )
 def test_a_file_that_cannot_be_used_is_rejected(
     tmp_path: Path, lines: list[str], line: int
@@ -66,3 +72,41 @@ def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TasksRejected) as caught:
         read(tmp_path / "none")
     assert str(caught.value) == f"{tmp_path}/none: No such file or directory"
+
+
+def test_a_repeated_id_is_named_with_both_its_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"id": "a"}', "", '{"id": 7}', '{"id": "b"}', '{"id": "7"}')
+    with pytest.raises(TasksRejected) as caught:
+        read(path)
+    assert str(caught.value) == f"{path}, line 5: line 3 has the id '7', too"
+
+
+def test_tasks_are_found_by_their_ids(tmp_path: Path) -> None:
+    source = read(write(tmp_path, *rows(100)))
+
+    assert [source.find(row.task_id) for row in source.rows] == list(source.rows)
+    assert source.find("t100") is None
+
+
+def test_a_line_may_hold_any_character_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"id": "a\u2028b"}\r\n{"id": "\x85"}\n', encoding="utf-8")
+
+    assert [row.task_id for row in read(path).rows] == ["a\u2028b", "\x85"]
+
+
+def test_a_file_that_changes_while_it_is_used_gives_no_wrong_task(tmp_path: Path) -> None:
+    path = write(tmp_path, *rows(3))
+    source = read(path)
+    path.write_text("x" * 100)
+
+    with pytest.raises(TasksRejected, match="changed while it was in use"):
+        source.draw(0)
+
+
+def test_another_file_in_its_place_changes_nothing(tmp_path: Path) -> None:
+    source = read(write(tmp_path, *rows(3)))
+    (tmp_path / "new").write_text('{"id": "other"}')
+    (tmp_path / "new").rename(tmp_path / "tasks.jsonl")
+
+    assert sorted(source.draw(number).task_id for number in range(3)) == ["t0", "t1", "t2"]

@@ -1,0 +1,55 @@
+"""Causes of a session's end that only the manager knows: limits that the policy ran into. Pure.
+
+An agent whose last prompt was too long for the context, or whose last completion was cut there or
+at `max_tokens`, as a rule fails, gives no reward, or leaves its session open. Taken for the
+environment's failure, that session would be tried again and left out, and long answers would never
+be punished. So it is the policy's doing, unless the one who closes it says otherwise. Called by
+`decide.py` and `deadlines.py`; the outcome is on `SessionClosed`.
+"""
+
+from typing import NamedTuple
+
+from consumers.trajectories.sessions.session import Session
+from schemas.records import CloseSession
+
+TIME = "time"
+_LEFT_OUT = {"retry": "environment", "drop": "setting"}
+
+
+class SessionEnding(NamedTuple):
+    """Status, cause and limit of a session that ended, as `SessionClosed` records them."""
+
+    status: str
+    cause: str
+    limit: str
+
+
+def ending(session: Session, command: CloseSession) -> SessionEnding:
+    """Return the ending of the session that the command closes."""
+    status, cause = command.status, command.cause
+    if status == "timeout":
+        return SessionEnding(status, cause, TIME)
+    limit = _limit(session)
+    unjudged = cause == "environment" or (status == "complete" and not session.rewards)
+    if not limit or not unjudged:
+        return SessionEnding(status, cause, limit)
+    if command.on_limit in _LEFT_OUT:
+        return SessionEnding(status, _LEFT_OUT[command.on_limit], limit)
+    return _truncated(limit)
+
+
+def ending_left_open(session: Session) -> SessionEnding:
+    """Return the ending of a session that the manager closes, since its client did not."""
+    limit = _limit(session)
+    if limit and not session.running:
+        return _truncated(limit)
+    return SessionEnding("timeout", "environment", "")
+
+
+def _limit(session: Session) -> str:
+    # Without any completion the first prompt was too long, which is not the policy's doing.
+    return session.limit if session.ends else ""
+
+
+def _truncated(limit: str) -> SessionEnding:
+    return SessionEnding("truncated", "policy", limit)

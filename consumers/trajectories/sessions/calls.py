@@ -1,0 +1,102 @@
+"""Hashes of the calls that opened, rewarded and closed a session. Pure.
+
+A call that is repeated has the hash of the first one: with an idempotency key, if key and content
+are the same. A session that is open keeps hashes of content and key; they are all that is kept of a
+finalized one, each hashed together with the id or name that the call is addressed to.
+"""
+
+import orjson
+import xxhash
+
+from consumers.trajectories.sessions.session import Session
+from schemas.records import AssignReward, CloseSession, OpenSession, Reward, SessionOpened
+
+_OPENING = (
+    "policy",
+    "policies",
+    "purpose",
+    "split",
+    "task_id",
+    "group_id",
+    "sample",
+    "attempt",
+    "group_size",
+    "min_group_size",
+    "pinned_version",
+    "metadata",
+    "module",
+    "agent",
+    "max_age_ms",
+    "max_idle_ms",
+)
+"""Fields that a client chooses; the manager adds the others."""
+
+
+def id_hash(session_id: str) -> int:
+    """Return the hash that stands for the session itself."""
+    return xxhash.xxh3_64_intdigest(session_id.encode())
+
+
+def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
+    """Return the hash of the call that opens a session, or None if it has no key."""
+    if opening.idempotency_key is None:
+        return None
+    chosen = {name: getattr(opening, name) for name in _OPENING}
+    return _hash("open", opening.session_id, opening.idempotency_key, chosen)
+
+
+def reward_hash(reward: Reward, key: str | None) -> int:
+    """Return the hash of a call that assigns a reward with this key, or without one."""
+    content = reward.name, reward.value, reward.scope, reward.turn_id, reward.source
+    return _hash("reward", key, content)
+
+
+def asked_hash(close: CloseSession) -> bytes:
+    """Return the hash of what a call asks for that closes a session; `SessionClosed` keeps it."""
+    content = close.status, close.reason, close.cause, close.on_limit, close.await_reward_ms
+    return xxhash.xxh3_64_digest(orjson.dumps(content))
+
+
+def close_hash(asked: bytes, key: str | None) -> int:
+    """Return the hash of a call that closes a session with this key, or without one."""
+    return _hash("close", key, asked.hex())
+
+
+def call_hash(call: AssignReward | CloseSession) -> int:
+    """Return the hash of a call's content and key."""
+    if isinstance(call, AssignReward):
+        return reward_hash(call.reward, call.idempotency_key)
+    return close_hash(asked_hash(call), call.idempotency_key)
+
+
+def addressed_hash(address: str, call: int) -> int:
+    """Return the hash of a call that is addressed to this id or name."""
+    return _hash(address, call)
+
+
+def repeatable(session: Session) -> set[int]:
+    """Return the hashes of calls that change nothing if they come again before the session ends.
+
+    A reward without a key is none of them: it may be the next of several judgements.
+    """
+    if session.closed is None or session.closed.call_hash is None:
+        return session.keyed_calls
+    return {*session.keyed_calls, close_hash(session.closed.call_hash, None)}
+
+
+def hashes(session: Session) -> set[int]:
+    """Return the hash of a finalized session's id and those of all its calls by that id."""
+    session_id, opening = session.session_id, opening_hash(session.opened)
+    made = repeatable(session) | {reward_hash(one, None) for one in session.rewards.values()}
+    known = {id_hash(session_id), *(addressed_hash(session_id, call) for call in made)}
+    return known if opening is None else known | {opening}
+
+
+def named_hashes(session: Session) -> set[int]:
+    """Return the hashes of a finalized session's calls with a key, as made by its name."""
+    name = session.opened.name
+    return {addressed_hash(name, call) for call in session.keyed_calls if name}
+
+
+def _hash(*parts: object) -> int:
+    return xxhash.xxh3_64_intdigest(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS))

@@ -1,0 +1,121 @@
+"""Faults of settings: what pydantic found wrong, by the setting's path. Pure.
+
+`settings.py` writes a path as its variable, the command line as the user wrote it in a file.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+SettingPath = tuple[int | str, ...]
+"""Place of a setting: names of sections and of the field, numbers within lists."""
+
+_CREDENTIALS = ("secret", "key", "password", "options")
+"""Values of settings with one of these words in their names are never shown."""
+
+_LIKE = 0.6
+_UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+class Fault(NamedTuple):
+    """A wrong setting; `path` is empty for a rule about several."""
+
+    path: SettingPath
+    text: str
+    meant: SettingPath | None = None
+    """The nearest setting that exists, for a name that does not."""
+
+    def line(self, place: Callable[[SettingPath], str]) -> str:
+        """Return the fault as one line; `place` writes the path of a setting."""
+        where = f"{place(self.path)}: " if self.path else ""
+        meant = f"; did you mean {place(self.meant)}?" if self.meant else ""
+        return f"{where}{self.text}{meant}"
+
+
+def faults(error: ValidationError, settings: type[BaseModel]) -> list[Fault]:
+    """Return all faults of `settings` that the error has, never with a credential."""
+    items = error.errors()
+    return [_fault(item, settings) for item in items if not _only_lost_members(item, items)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like `name`, or None if none is like it."""
+    names = sorted(known)
+    begin = [one for one in names if name and one.startswith(name)]
+    found = begin or get_close_matches(name, names, 1, _LIKE)
+    return found[0] if found else None
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """Return the end of a message that names the nearest known name, empty if none is like it."""
+    found = nearest(name, known) if isinstance(name, str) else None
+    return f"; did you mean {found}?" if found else ""
+
+
+def _only_lost_members(item: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a list is too short only because its wrong members do not count."""
+    loc = item["loc"]
+    longer = (other["loc"] for other in items if len(other["loc"]) > len(loc))
+    return item["type"] == "too_short" and any(other[: len(loc)] == loc for other in longer)
+
+
+def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
+    path, around = _place(item["loc"], settings)
+    if item["type"] in _UNKNOWN_NAME:
+        meant = nearest(str(path[-1]), around)
+        return Fault(path, "there is no such setting", (*path[:-1], meant) if meant else None)
+    given = _given(path, item["input"])
+    if item["type"] == "literal_error":
+        known = _QUOTED.findall(item["ctx"]["expected"])
+        text = f"must be one of {', '.join(known)}{given}{suggestion(item['input'], known)}"
+        return Fault(path, text)
+    return Fault(path, f"{item['msg'].removeprefix('Value error, ')}{given}")
+
+
+def _given(path: SettingPath, given: object) -> str:
+    """Return the value that was set, if it is a single value and no credential."""
+    hidden = any(name in str(path).lower() for name in _CREDENTIALS)
+    return "" if hidden or not isinstance(given, str | int | float) else f" (got {given!r})"
+
+
+def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequence[str]]:
+    """Return the path of a setting without pydantic's own marks, and the names in its section."""
+    path: list[int | str] = []
+    names: Sequence[str] = ()
+    for part in loc:
+        fields = _fields(settings)
+        if fields is not None:
+            names = list(fields)
+            path.append(part)
+            settings = fields.get(str(part))
+        elif get_origin(settings) in (dict, tuple, list) and part != "[key]":
+            path.append(part)
+            inner = -1 if get_origin(settings) is dict else 0
+            names, settings = (), _plain(get_args(settings)[inner])
+        else:  # a mark, such as the member of a union that was tried
+            break
+    return tuple(path), names
+
+
+def _fields(settings: Any) -> Mapping[str, Any] | None:
+    """Return the types of the fields of a section, or None for any other type."""
+    if isinstance(settings, type) and issubclass(settings, BaseModel):
+        fields = settings.model_fields
+    else:
+        fields = getattr(settings, "__pydantic_fields__", None) or {}
+    return {name: _plain(field.annotation) for name, field in fields.items()} or None
+
+
+def _plain(annotation: Any) -> Any:
+    """Return a type without its constraints and without None."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        return _plain(kinds[0]) if len(kinds) == 1 else annotation
+    return annotation

@@ -1,0 +1,128 @@
+"""Dead letters: garbage, kept with its error and place on `<topic>.dlq`, in the same partition.
+
+A topic has one burying process for each partition: the manager for `requests`, `sessions` and
+`ended_sessions`, the acting scheduler for `control` and `fleet`, the rollout process for its slot,
+the gateway for its replies, the trainer for `trajectories`, the agents for `tasks`. All others pass
+over garbage. Many of them read the same records again after a restart, so a letter is only written
+if it stands behind the newest one of its partition: readers bury in the order of offsets.
+
+Burying never ends a process: what cannot be buried is logged, and still stands on its own topic.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from infra.errors import DeliveryFailed, SeamlessFlowError
+from infra.kafka import log
+from infra.kafka.client import Partition, Received, dead_letter_headers
+from infra.kafka.outage import Stopping, never
+from infra.kafka.producer import Producer
+from infra.kafka.unreadable import Letter
+from infra.kafka.whole_topic import read_partitions
+from infra.settings import KafkaSettings
+from schemas.topics import dead_letters_of
+
+_MOST_HELD = 1_000
+_LOOK_S = 15.0
+"""Longest wait for the dead letters of a partition; brokers elect another leader within it."""
+_NOTHING = -1
+_MOST_DIGITS = 19
+_log = log.logger(__name__)
+
+
+class DeadLetters:
+    """Dead letters of one process. `held` keeps them back until `release`.
+
+    A stand-by process holds the newest, since the one that acts buries the same garbage meanwhile.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        producer: Producer,
+        stopping: Stopping = never,
+        *,
+        held: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._producer = producer
+        self._stopping = stopping
+        self._held: deque[Letter] | None = deque(maxlen=_MOST_HELD) if held else None
+        self._newest: dict[Partition, int] = {}
+        """Offset of the newest garbage that this process knows to be buried."""
+        self._looked: set[Partition] = set()
+        self._obstacles: dict[str, tuple[str, float]] = {}
+        """Why the dead letters of a topic could not be read, and until when they are left alone."""
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        """Write the letters that are not there yet, ascending offsets of each partition.
+
+        Waits for Kafka, for 15 s without an answer at most; logs what cannot be buried.
+        """
+        if self._held is not None:
+            self._held.extend(letters)
+            return
+        for letter in letters:
+            place = letter.topic, letter.partition
+            if obstacle := self._obstacle(place):
+                _not_buried(letter, obstacle)
+            elif letter.offset > self._newest[place]:
+                self._newest[place] = letter.offset
+                send_letter(self._producer, letter)
+
+    def look_anew(self, places: Iterable[Partition]) -> None:
+        """Note that another process may have buried garbage of these partitions meanwhile."""
+        self._looked.difference_update(places)
+
+    def release(self) -> None:
+        """Bury what was held, and from now on at once."""
+        held, self._held = self._held, None
+        self.bury(held or ())
+
+    def _obstacle(self, place: Partition) -> str:
+        """Return why nothing of a partition can be buried now; empty once its newest is known."""
+        if place in self._looked:
+            return ""
+        topic, partition = place
+        # By topic: a wait for each of its partitions would stop the reader for minutes.
+        obstacle, until_s = self._obstacles.get(topic, ("", 0.0))
+        if time.monotonic() < until_s:
+            return obstacle
+        dead = [(dead_letters_of(topic), partition)]
+        letters = read_partitions(self._settings, dead, limit_s=_LOOK_S, stopping=self._stopping)
+        try:
+            newest = max(_source_offsets(letters), default=_NOTHING)
+        except SeamlessFlowError as error:
+            self._obstacles[topic] = str(error), time.monotonic() + log.EVERY_S
+            return str(error)
+        self._newest[place] = max(newest, self._newest.get(place, _NOTHING))
+        self._looked.add(place)
+        return ""
+
+
+def send_letter(producer: Producer, letter: Letter) -> None:
+    """Send a dead letter; a failure is logged, not raised."""
+
+    def delivered(failure: DeliveryFailed | None, _: int) -> None:
+        if failure is not None:
+            _not_buried(letter, str(failure))
+
+    topic, headers = dead_letters_of(letter.topic), dead_letter_headers(*letter[:3], letter.error)
+    try:
+        producer.send_bytes(topic, letter.value, letter.key, letter.partition, headers, delivered)
+    except DeliveryFailed as failure:
+        _not_buried(letter, str(failure))
+
+
+def _source_offsets(letters: Iterable[Received]) -> Iterator[int]:
+    for letter in letters:
+        offset = dict(letter.headers).get("source-offset") or b""
+        if offset.isdigit() and len(offset) <= _MOST_DIGITS:  # else another program wrote it
+            yield int(offset)
+
+
+def _not_buried(letter: Letter, reason: str) -> None:
+    # One line in 30 s: `log.logger` leaves out the others, and counts them.
+    place = letter.topic, letter.partition, letter.offset
+    _log.error("%s[%d]@%d is not among the dead letters: %s", *place, reason)

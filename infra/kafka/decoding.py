@@ -1,0 +1,44 @@
+"""Messages of the Kafka client to records of this project, whatever their bytes are."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Message
+
+from infra.errors import NewerRelease
+from infra.kafka.client import Received
+from infra.kafka.unreadable import Unreadable
+from schemas.codec import UndecodableRecord, UnknownSchema
+from schemas.records import Record
+
+
+def decoded(message: Message, prefix: str, decode: Callable[[bytes], Record]) -> Received | None:
+    """Return the record of a message, an `Unreadable` for garbage; None for a tombstone.
+
+    Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
+    of headers are not decoded here.
+    """
+    value, topic = message.value(), str(message.topic()).removeprefix(prefix)
+    partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+    if value is None:
+        return None
+    key: str | None = None
+    headers: Any = ()
+    try:
+        headers = message.headers() or ()  # first: an unreadable record keeps them
+        record = decode(value)
+        key = _text(message.key())
+    except UnknownSchema as error:
+        newer = NewerRelease(
+            topic, partition, offset, f"the unknown schema fingerprint {error.fingerprint}"
+        )
+        record = Unreadable(str(newer), newer)
+    except (UndecodableRecord, UnicodeDecodeError) as error:
+        record = Unreadable(str(error))
+    except SystemError:  # as which the client raises it
+        record = Unreadable("the name of a header is not UTF-8")
+    return Received(topic, partition, offset, message.timestamp()[1], key, headers, record)
+
+
+def _text(key: str | bytes | None) -> str | None:
+    return key.decode() if isinstance(key, bytes) else key

@@ -1,0 +1,61 @@
+"""Records that cannot be decoded, as readers deliver and observers count them.
+
+Garbage is what no release writes: it never counts, whichever process reads it. A record of a newer
+release counts for that release, so a process that folds stops at it, and an observer says that it
+left it out.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from infra.errors import NewerRelease
+from schemas.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Record):
+    """Stand-in for a record that cannot be decoded: its place in the log counts as read."""
+
+    error: str
+    newer: NewerRelease | None = None
+    """Set if a newer release wrote the record; None for garbage."""
+
+
+class Letter(NamedTuple):
+    """Garbage as it stands on its topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str | bytes | None
+    value: bytes
+    error: str
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Records that an observer could not read."""
+
+    garbage: Counter[str] = field(default_factory=Counter)
+    """Number of them by topic."""
+    newer: dict[str, NewerRelease] = field(default_factory=dict)
+    """First one of a newer release, by topic."""
+
+    def apply(self, topic: str, record: Unreadable) -> None:
+        """Count a record of the topic."""
+        if record.newer is None:
+            self.garbage[topic] += 1
+        else:
+            self.newer.setdefault(topic, record.newer)
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences for the user; none if every record could be read."""
+        return [
+            *(
+                f"skipped {count} unreadable {'record' if count == 1 else 'records'} of {topic}"
+                for topic, count in self.garbage.items()
+            ),
+            *(f"incomplete: {newer}" for newer in self.newer.values()),
+        ]

@@ -1,0 +1,60 @@
+"""Files of a Hugging Face directory that say how a model is prompted: its chat template, special
+tokens, and the tokens that end an answer. Imports nothing heavy; `settings.py` hashes the files.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TEMPLATE_FILE = "chat_template.jinja"
+CONFIG_FILE = "tokenizer_config.json"
+GENERATION_FILE = "generation_config.json"
+
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+def template_source(directory: Path) -> str | None:
+    """Return the source of a directory's chat template, or None if it has none.
+
+    Of several templates in the configuration, `default` counts. Raises `OSError`, and `ValueError`
+    for a file that is no JSON.
+    """
+    file = directory / TEMPLATE_FILE
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    source = _read(directory / CONFIG_FILE).get("chat_template")
+    if isinstance(source, list):
+        source = {one.get("name"): one.get("template") for one in source}.get("default")
+    return source if isinstance(source, str) else None
+
+
+def special_tokens(directory: Path) -> dict[str, str]:
+    """Return the spelling of each special token that the tokenizer's configuration names."""
+    config = _read(directory / CONFIG_FILE)
+    found = {}
+    for name in _SPECIAL_TOKENS:
+        match config.get(name):
+            case str(token) | {"content": str(token)}:
+                found[name] = token
+    return found
+
+
+def end_token_ids(directory: Path) -> list[int]:
+    """Return the ids of the tokens that end an answer, as far as the model names them."""
+    named = _read(directory / GENERATION_FILE).get("eos_token_id")
+    listed = named if isinstance(named, list) else [named]
+    return [one for one in listed if type(one) is int]
+
+
+def prompting_bytes(directory: Path) -> bytes:
+    """Return all that this module reads of a directory, in one spelling; equal files are equal."""
+    read = [template_source(directory), special_tokens(directory), end_token_ids(directory)]
+    return json.dumps(read, sort_keys=True).encode()
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    if not file.is_file():
+        return {}
+    config = json.loads(file.read_text(encoding="utf-8"))
+    return config if isinstance(config, dict) else {}

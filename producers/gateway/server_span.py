@@ -1,0 +1,103 @@
+"""The OpenTelemetry span of an HTTP request, with the attributes of the answer that was sampled."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from infra.errors import SeamlessFlowError
+from infra.telemetry.tracing import Headers, Span, Telemetry
+from producers.gateway.dialects.canonical import CanonicalRequest
+from producers.gateway.errors import ApiError
+from producers.gateway.exchange import Exchange, key_of
+from schemas.records import ReplyFinished
+
+PROVIDER = "seamlessflow"
+_OK, _SERVER_ERROR = 200, 500
+_OPERATIONS = {"openai.completions": "text_completion"}
+_HEADERS = ("traceparent", "tracestate")
+_TRACE = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@contextmanager
+def served(telemetry: Telemetry, exchange: Exchange, session_id: str) -> Iterator[Span]:
+    """Yield the span of a request of this session, and end it with the answer's status.
+
+    Its parent is the span that the client's `traceparent` names, or else the one in which the
+    session was opened, which its key names.
+    """
+    headers = trace_headers(exchange.headers) if telemetry.enabled else ()
+    span = telemetry.serve(
+        exchange.method, exchange.route, headers, session_id, path=exchange.path, scheme="http"
+    )
+    try:
+        yield span
+    except SeamlessFlowError as error:
+        _fail(span, exchange.status, error)
+        raise
+    finally:
+        if exchange.status:
+            span.set(status=exchange.status)
+        span.end()
+
+
+def trace_headers(headers: Mapping[bytes, bytes]) -> Headers:
+    """Return the headers that name the parent of a request's span; none if it has no parent."""
+    own = [(name, headers[name.encode()]) for name in _HEADERS if name.encode() in headers]
+    if own:
+        return own
+    in_key = key_of(headers).rpartition(b".")[2]
+    return [(_HEADERS[0], in_key)] if _TRACE.fullmatch(in_key) else ()
+
+
+def opened_in(headers: Headers) -> str:
+    """Return the `traceparent` among `headers`, or "" if it is not well-formed."""
+    given = next((value for name, value in headers if name == _HEADERS[0]), b"")
+    return given.decode() if _TRACE.fullmatch(given) else ""
+
+
+def describe_request(span: Span, turn_id: str, request: CanonicalRequest) -> None:
+    """Add what the client asked for."""
+    if not span.recording:
+        return
+    sampling = request.sampling
+    asked = {
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+    }
+    span.set(
+        operation=_OPERATIONS.get(request.dialect, "chat"),
+        provider=PROVIDER,
+        model=request.model,
+        turn_id=turn_id,
+        choices=request.choices,
+        stream=request.stream,
+        **{name: value for name, value in asked.items() if value is not None},
+    )
+
+
+def describe_answer(
+    span: Span, request: CanonicalRequest, answers: Sequence[ReplyFinished]
+) -> None:
+    """Add what was sampled; token counts are sums over all choices."""
+    if not span.recording:
+        return
+    span.set(
+        answered_by=request.model,
+        finish_reasons=[answer.finish_reason or "" for answer in answers],
+        input_tokens=answers[0].prompt_tokens,
+        output_tokens=sum(answer.completion_tokens for answer in answers),
+        reasoning_tokens=sum(answer.reasoning_tokens or 0 for answer in answers),
+    )
+
+
+def _fail(span: Span, status: int, error: SeamlessFlowError) -> None:
+    """Mark the span: an error of the client is no failure of the server."""
+    if isinstance(error, ApiError) and not status:
+        span.set(status=error.status)
+    told = error.status if isinstance(error, ApiError) else status
+    if told >= _SERVER_ERROR or status == _OK:
+        span.fail(str(error), str(told) if told else type(error).__name__)
+    else:
+        span.set(error=str(told) if told else type(error).__name__)

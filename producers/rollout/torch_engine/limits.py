@@ -1,0 +1,23 @@
+"""Limits of the torch engine that a model's configuration shows. Pure, importable without torch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+"""Types of layers, as configurations name them and models look up their masks."""
+_OF_THE_BATCH = frozenset({"dynamic", "longrope", "su"})
+"""Rotary scalings by the longest row of a batch; `su` is an older name of `longrope`."""
+
+
+def unsupported(config: Mapping[str, Any]) -> str:
+    """Return what the engine cannot run of a model's `config.json`, empty if there is nothing."""
+    text = config.get("text_config") or config
+    if other := sorted(set(text.get("layer_types") or ()) - {FULL, SLIDING}):
+        return f"has layers of type {', '.join(other)}"
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    # Either the parameters of all layers, or those of each type of them.
+    given = [one for one in (rope, *rope.values()) if isinstance(one, dict)]
+    scalings = {str(one.get("rope_type") or one.get("type")) for one in given}
+    if other := sorted(scalings & _OF_THE_BATCH):
+        return f"has rotary scaling {', '.join(other)}, which depends on the batch"
+    return ""

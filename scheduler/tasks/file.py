@@ -1,0 +1,159 @@
+"""The user's tasks in a file of JSON lines, read one at a time.
+
+Opening the file reads it once, to find each line's place and to check that it is a task with an id
+of its own; 20 bytes a task stay in memory. A task is read where it is needed. The file stays open:
+a new file put in its place changes nothing until the next start.
+"""
+
+import itertools
+import json
+import os
+import weakref
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+import orjson
+import xxhash
+
+from infra.errors import SeamlessFlowError
+from scheduler.tasks.source import TaskRow, TaskSource
+
+_ROWS_KEPT = 1_024
+"""Tasks kept in memory: those of groups under way are looked up again for each attempt."""
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+
+
+class TasksRejected(SeamlessFlowError):
+    """The file of tasks cannot be used; line 0 means the file as a whole."""
+
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        self.path = path
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
+
+
+class TaskLine(NamedTuple):
+    """Line of the file that holds a task."""
+
+    number: int
+    """Number of the line, from 1."""
+    offset: int
+    size: int
+    task_id: str
+
+
+class TaskFile(Sequence[TaskRow]):
+    """Tasks of a file, in its order."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file once. Raises `TasksRejected`."""
+        self._path = path
+        offsets, hashes = array("q"), array("Q")
+        end = 0
+        for line in task_lines(path):
+            offsets.append(line.offset)
+            hashes.append(_hash(line.task_id))
+            end = line.offset + line.size
+        if not offsets:
+            raise TasksRejected(path, 0, "there are no tasks in it")
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._starts = np.frombuffer(array("q", [*offsets, end]), np.int64)
+        unsorted = np.frombuffer(hashes, np.uint64)
+        self._order = np.argsort(unsorted, kind="stable").astype(np.uint32)
+        self._hashes = unsorted[self._order]
+        self._row = lru_cache(maxsize=_ROWS_KEPT)(self._read)
+        self._refuse_repeated_ids()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, place: int) -> TaskRow: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[TaskRow]: ...
+    def __getitem__(self, place: int | slice) -> TaskRow | Sequence[TaskRow]:
+        """Return tasks by their places in the file. Raises `TasksRejected` if it has changed."""
+        places = range(len(self))[place]
+        return self._row(places) if isinstance(places, int) else [self._row(p) for p in places]
+
+    def find(self, task_id: str) -> TaskRow | None:
+        """Return the task with this id, or None if there is none."""
+        wanted = np.uint64(_hash(task_id))
+        first, last = (int(np.searchsorted(self._hashes, wanted, side)) for side in _SIDES)
+        rows = (self._row(int(place)) for place in self._order[first:last])
+        return next((row for row in rows if row.task_id == task_id), None)
+
+    def _read(self, place: int) -> TaskRow:
+        start, end = int(self._starts[place]), int(self._starts[place + 1])
+        line = os.pread(self._file, end - start, start)
+        try:
+            task_id = _id_of(line)
+            task: Any = json.loads(line)
+        except ValueError as error:
+            reason = f"it changed while it was in use: no task at byte {start}"
+            raise TasksRejected(self._path, 0, reason) from error
+        metadata = task.get("metadata")
+        words = metadata if isinstance(metadata, dict) else {}
+        return TaskRow(
+            task_id,
+            json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
+            {str(name): str(value) for name, value in words.items()},
+        )
+
+    def _refuse_repeated_ids(self) -> None:
+        """Raise `TasksRejected` for the first task whose id an earlier line has."""
+        # Equal ids have equal hashes, which are neighbours; seldom do other ids, too.
+        equal = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
+        doubtful = {int(self._order[place + more]) for place in equal for more in (0, 1)}
+        seen: dict[str, int] = {}
+        for place in sorted(doubtful):
+            task_id = self._read(place).task_id
+            if task_id in seen:
+                first, again = (self._line(number) for number in (seen[task_id], place))
+                raise TasksRejected(self._path, again, f"line {first} has the id {task_id!r}, too")
+            seen[task_id] = place
+
+    def _line(self, place: int) -> int:
+        """Return the number of a task's line."""
+        before = itertools.islice(task_lines(self._path), place, None)
+        return next(before).number
+
+
+def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
+    """Return the tasks in a file. Raises `TasksRejected`."""
+    rows = TaskFile(path)
+    return TaskSource(rows, rows.find, seed, shuffled)
+
+
+def task_lines(path: Path) -> Iterator[TaskLine]:
+    """Yield the lines that hold a task. Raises `TasksRejected` at the first that holds none."""
+    try:
+        with path.open("rb") as file:
+            offset = 0
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield TaskLine(number, offset, len(line), _id_of(line))
+                offset += len(line)
+    except OSError as error:
+        raise TasksRejected(path, 0, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise TasksRejected(path, number, str(error)) from error
+
+
+def _id_of(line: bytes) -> str:
+    """Return the id of the task in a line. Raises `ValueError`."""
+    task: Any = orjson.loads(line)
+    task_id = task.get("id") if isinstance(task, dict) else None
+    if not isinstance(task_id, str | int):
+        raise ValueError('not a JSON object with an "id", a text or a number')
+    return str(task_id)
+
+
+def _hash(task_id: str) -> int:
+    return xxhash.xxh3_64_intdigest(task_id.encode())

@@ -1,0 +1,95 @@
+"""Check of the callables that settings name: each can be imported and called as it will be.
+
+They are imported in a process of its own: a user's module may take long, print, end the process or
+need memory for libraries that only agents use.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Self
+
+from infra.faults import Fault, suggestion
+from scheduler.decisions.strategies import STRATEGIES
+from seamlessflow.config import RunConfig
+
+_TAIL_CHARS = 300
+
+
+@dataclass(frozen=True)
+class NamedCallable:
+    """Callable of a setting, with the names of the arguments that it is called with."""
+
+    setting: tuple[str, str]
+    name: str
+    arguments: tuple[str, ...]
+
+
+def named_callables(config: RunConfig) -> list[NamedCallable]:
+    """Return the callables that a configuration names."""
+    agents, policy = config.agents, config.scheduler.policy
+    named = [
+        NamedCallable(("agents", "callable"), agents.callable, ("task", "session")),
+        NamedCallable(("agents", "reward"), agents.reward, ("task", "result")),
+    ]
+    if policy not in STRATEGIES:
+        named.append(NamedCallable(("scheduler", "policy"), policy, ("snapshot",)))
+    return [one for one in named if one.name]
+
+
+class Importing:
+    """Process that imports callables while other things are checked. A context manager."""
+
+    def __init__(self, named: Sequence[NamedCallable], limit_s: float) -> None:
+        self._named = [one for one in named if ":" in one.name]
+        self._unnamed = [one for one in named if ":" not in one.name]
+        self._limit_s = limit_s
+
+    def __enter__(self) -> Self:
+        asked = json.dumps([asdict(one) for one in self._named])
+        self._answer = tempfile.NamedTemporaryFile("r", encoding="utf-8")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "seamlessflow.checks.imports", self._answer.name, asked],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._answer.close()
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with the callables, once they are imported."""
+        for one in self._unnamed:
+            known = STRATEGIES if one.setting == ("scheduler", "policy") else ()
+            choice = f"{', '.join(known)} or " if known else ""
+            near = suggestion(one.name, known)
+            yield Fault(one.setting, f"{one.name!r} is not {choice}module:function{near}")
+        try:
+            _, errors = self._process.communicate(timeout=self._limit_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            errors = f"not imported within {self._limit_s:g} s (start_timeout_s)"
+        found = {int(number): reason for number, reason in map(json.loads, self._answer)}
+        for number, one in enumerate(self._named):
+            # A module that ends or breaks the process leaves the rest without an answer.
+            reason = found.get(number, errors.strip()[-_TAIL_CHARS:] or "it ends the process")
+            if reason:
+                yield Fault(one.setting, f"{one.name!r} {reason}")
+            if number not in found:
+                break

@@ -1,0 +1,90 @@
+"""Check of a run before its first process starts: all that can be found wrong without one.
+
+Imports neither torch nor transformers. The callables are imported meanwhile in a process of their
+own, since that takes as long as their authors' libraries take.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.faults import Fault, SettingPath
+from infra.ports import is_free
+from seamlessflow.checks import devices, packages
+from seamlessflow.checks.callables import Importing, named_callables
+from seamlessflow.checks.gang import gang_faults
+from seamlessflow.checks.processes import faults_of_processes
+from seamlessflow.checks.tasks import task_faults
+from seamlessflow.checks.torch_engine import torch_engine_faults
+from seamlessflow.checks.truncation import truncation_faults
+from seamlessflow.config import RunConfig
+from seamlessflow.inspection.model_directory import incomplete, unrenderable
+
+
+def before_training(config: RunConfig) -> Iterator[Fault]:
+    """Yield all faults of a training."""
+    with Importing(named_callables(config), config.start_timeout_s) as importing:
+        if not any("train" in worker.tags for worker in config.workers):
+            yield Fault(("workers",), "no worker can train: none has the tag train")
+        yield from gang_faults(config)
+        if config.pacing.tasks is None:
+            yield Fault(("pacing", "tasks"), "no file of tasks is named")
+        else:
+            yield from task_faults(("pacing", "tasks"), config.pacing.tasks)
+        if config.evaluation.tasks is not None:
+            yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
+        yield from packages.training_faults(config)
+        yield from _shared(config, trainers=True)
+        yield from _model(("policy", "model"), config.policy.model, config)
+        yield from importing.faults()
+
+
+def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> Iterator[Fault]:
+    """Yield all faults of an evaluation of a directory's weights on `tasks`, or on those of the
+    configuration.
+    """
+    with Importing(named_callables(config), config.start_timeout_s) as importing:
+        if tasks is not None:
+            yield from task_faults(("tasks",), tasks)
+        elif config.evaluation.tasks is not None:
+            yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
+        else:
+            text = "no file of tasks is named, here or with --tasks"
+            yield Fault(("evaluation", "tasks"), text)
+        yield from packages.rollout_faults(config)
+        yield from _shared(config, trainers=False)
+        initial = weights == config.policy.model
+        yield from _model(("policy", "model") if initial else ("weights",), weights, config)
+        yield from importing.faults()
+
+
+def before_demo(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a demo, which makes its own model and tasks."""
+    yield from packages.training_faults(config)
+    yield from _shared(config, trainers=True)
+
+
+def _shared(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+    yield from faults_of_processes(config, trainers)
+    yield from truncation_faults(config)
+    yield from devices.device_faults(config, devices.gpu_count())
+    command = config.agents.command
+    if command and shutil.which(command[0]) is None:
+        yield Fault(("agents", "command"), f"there is no program {command[0]}")
+    gateway = config.gateway
+    if "port" in gateway.model_fields_set and not is_free(gateway.port):
+        yield Fault(("gateway", "port"), f"{gateway.port} is taken by another program")
+    out = config.out.absolute()
+    there = next(path for path in (out, *out.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        yield Fault(("out",), f"nothing can be written to {there}")
+
+
+def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
+    if reason := incomplete(directory):
+        yield Fault(setting, reason)
+        return
+    yield from torch_engine_faults(config, directory)
+    if reason := unrenderable(directory, config.policy.renderer):
+        yield Fault(("policy", "renderer"), reason)

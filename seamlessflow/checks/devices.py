@@ -1,0 +1,78 @@
+"""Check of devices: each that is named exists. Counts GPUs without torch."""
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.config import RunConfig, WorkerSection
+
+_NVML = "libnvidia-ml.so.1"
+_OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+"""Devices of AMD's driver, and of Windows' under WSL, whose GPUs are not counted."""
+
+_KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
+
+
+def gpu_count() -> int | None:
+    """Return the number of NVIDIA GPUs, or None if it cannot be known without torch."""
+    try:
+        library = ctypes.CDLL(_NVML)
+    except OSError:
+        return None if any(path.exists() for path in _OTHER_DRIVERS) else 0
+    count = ctypes.c_uint()
+    if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return None
+    library.nvmlShutdown()
+    return count.value
+
+
+def device_faults(config: RunConfig, gpus: int | None) -> Iterator[Fault]:
+    """Yield a fault for each device that is none, or that is not among `gpus`."""
+    reported = set()
+    for number, worker in enumerate(config.workers):
+        for path, device in _devices(config, number, worker):
+            text = _fault(device, _visible(gpus, {**os.environ, **worker.environment}))
+            if text and path not in reported:
+                reported.add(path)
+                yield Fault(path, text)
+
+
+def _devices(
+    config: RunConfig, number: int, worker: WorkerSection
+) -> Iterator[tuple[SettingPath, str]]:
+    """Yield the devices of a worker's processes, with the settings that name them."""
+    if worker.device is not None:
+        yield ("workers", number, "device"), worker.device
+        return
+    if "rollout" in worker.tags and config.rollout.engine == "torch":
+        yield ("rollout", "torch", "device"), config.rollout.torch.device
+    if "train" in worker.tags:
+        yield ("trainer", "device"), config.trainer.device
+
+
+def _fault(device: str, gpus: int | None) -> str:
+    """Return what is wrong with a device, empty if nothing is."""
+    kind, colon, number = device.partition(":")
+    if kind not in _KINDS or (colon and not number.isdecimal()):
+        near = "; did you mean cuda?" if kind == "gpu" else suggestion(kind, _KINDS)
+        return f"{device!r} is no device, such as cpu or cuda:0{near}"
+    if kind != "cuda" or gpus is None or int(number or 0) < gpus:
+        return ""
+    there = f"cuda:0 to cuda:{gpus - 1}" if gpus > 1 else "cuda:0 alone" if gpus else "no GPU"
+    return f"there is no {device}; this machine has {there}"
+
+
+def _visible(gpus: int | None, environment: Mapping[str, str]) -> int | None:
+    """Return how many GPUs a process sees; CUDA_VISIBLE_DEVICES ends at the first that is none."""
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None or gpus is None:
+        return gpus
+    seen = 0
+    for name in listed.split(","):
+        number = name.strip()
+        if not number or (number.lstrip("-").isdecimal() and not 0 <= int(number) < gpus):
+            break
+        seen += 1
+    return seen

@@ -1,0 +1,80 @@
+"""Process that imports callables: `python -m seamlessflow.checks.imports ANSWER ASKED`.
+
+ASKED is a list of callables as JSON; the file ANSWER gets a line for each: its number and what is
+wrong with it, empty if nothing is.
+"""
+
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.faults import suggestion
+from producers.agents.harness.loading import CallableNotFound, Callback, load_callable
+
+
+def main() -> None:
+    """Import the callables one after the other."""
+    with Path(sys.argv[1]).open("a", encoding="utf-8") as answer:
+        for number, one in enumerate(json.loads(sys.argv[2])):
+            reason = _wrong(one["name"], one["arguments"])
+            answer.write(json.dumps([number, reason]) + "\n")
+            answer.flush()
+
+
+def _wrong(name: str, arguments: Sequence[str]) -> str:
+    try:
+        function = load_callable(name)
+    except CallableNotFound as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and not _within(name, cause.name):
+            return f"cannot be imported: {_place(cause)}{cause}"
+        return f"cannot be called: {error.reason}{_nearest(name)}"
+    except BaseException as error:  # SystemExit also: a script without a guard for its main
+        return f"cannot be imported: {_place(error)}{type(error).__name__}: {error}"
+    return _called(function, arguments)
+
+
+def _called(function: Callback, arguments: Sequence[str]) -> str:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some builtins have none
+        return ""
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return f"is called with ({', '.join(arguments)}), but it is defined as {signature}: {error}"
+    return ""
+
+
+def _place(error: BaseException) -> str:
+    """Return the file and line of a module that raised."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and frame.filename not in (__file__, _LOADING)
+    ]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+
+
+def _within(name: str, module: str | None) -> bool:
+    """Return whether `module` is that of the callable or one of the packages that it is in."""
+    return f"{name.partition(':')[0]}.".startswith(f"{module}.")
+
+
+def _nearest(name: str) -> str:
+    """Return the end of a message that names the nearest module or function."""
+    module, _, path = name.partition(":")
+    loaded = sys.modules.get(module)
+    if loaded is None:
+        return suggestion(module, [file.stem for file in Path.cwd().glob("*.py")])
+    functions = [one for one, value in vars(loaded).items() if callable(value)]
+    return suggestion(path, functions)
+
+
+_LOADING = inspect.getfile(load_callable)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Check of packages: those that settings need are installed. Imports none of them."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from infra.faults import Fault, SettingPath
+from seamlessflow.config import RunConfig
+
+_TRAIN = ("torch", "transformers", "safetensors")
+
+
+def training_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each package that a training lacks."""
+    trainer = config.trainer
+    if trainer.tensorboard_dir is not None:
+        yield from _lacking(("trainer", "tensorboard_dir"), "tensorboard")
+    if trainer.wandb_project is not None:
+        yield from _lacking(("trainer", "wandb_project"), "wandb")
+    yield from _of_extra("train", _TRAIN)
+    yield from _of_extra("charts", ("matplotlib",))
+    yield from _vllm(config)
+
+
+def rollout_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each package that rollout workers lack."""
+    if config.rollout.engine != "scripted":
+        yield from _of_extra("train", _TRAIN)
+    yield from _vllm(config)
+
+
+def _vllm(config: RunConfig) -> Iterator[Fault]:
+    vllm = config.rollout.vllm
+    if config.rollout.engine == "vllm" and vllm.url is None and not vllm.python.exists():
+        reason = f"there is no program {vllm.python}; scripts/vllm-cpu makes one for a CPU"
+        yield Fault(("rollout", "vllm", "python"), reason)
+
+
+def _lacking(setting: SettingPath, package: str) -> Iterator[Fault]:
+    if find_spec(package) is None:
+        yield Fault(setting, f"{package} is not installed: pip install {package}")
+
+
+def _of_extra(extra: str, packages: tuple[str, ...]) -> Iterator[Fault]:
+    lacking = [package for package in packages if find_spec(package) is None]
+    if lacking:
+        remedy = f"pip install 'seamlessflow[{extra}]', or scripts/setup in a checkout"
+        yield Fault((), f"not installed: {', '.join(lacking)}; {remedy}")

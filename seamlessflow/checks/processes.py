@@ -1,0 +1,61 @@
+"""Check of what each process demands of its settings together, before it is started."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ValidationError
+
+from consumers.trajectories.settings import ManagerSettings
+from infra.faults import Fault, faults
+from infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment, place_in
+from infra.variables import misspelt
+from producers.agents.settings import AgentsSettings
+from producers.gateway.settings import GatewaySettings
+from producers.rollout.settings import RolloutSettings
+from scheduler.settings import SchedulerSettings
+from seamlessflow.config import RunConfig
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+from trainer.settings import TrainerSettings
+
+_SETTINGS: dict[str, type[ProcessSettings]] = {
+    "consumers.trajectories": ManagerSettings,
+    "producers.agents": AgentsSettings,
+    "producers.gateway": GatewaySettings,
+    "producers.rollout": RolloutSettings,
+    "scheduler": SchedulerSettings,
+    "trainer": TrainerSettings,
+}
+
+
+def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+    """Yield what the processes of a run, with or without trainers, would refuse; each once."""
+    made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
+    for spec in (made.gateway(), made.manager(), made.scheduler(), made.agents()):
+        yield from _refused(spec)
+    yield from dict.fromkeys(_of_workers(config, made, trainers))
+
+
+def _of_workers(config: RunConfig, made: ProcessSpecs, trainers: bool) -> Iterator[Fault]:
+    """Yield faults of the processes of workers, whose own variables win over all settings."""
+    for number, worker in enumerate(config.workers):
+        specs = [made.rollout(worker)] if "rollout" in worker.tags else []
+        specs += [made.trainer(worker)] if trainers and "train" in worker.tags else []
+        own = ("workers", number, "environment")
+        for line in misspelt(worker.environment, ENV_PREFIX):
+            yield Fault(own, line.strip())
+        for spec in specs:
+            for fault in _refused(spec):
+                place = place_in(worker.environment, fault.path)
+                yield fault._replace(path=(*own, *place)) if place else fault
+
+
+def _refused(spec: ChildSpec) -> Iterator[Fault]:
+    kind = _SETTINGS[spec.module]
+    values, wrong = from_environment(kind, spec.environment)
+    for name, text in wrong.items():
+        yield Fault(tuple(name.upper().removeprefix(ENV_PREFIX).lower().split("__")), text)
+    try:
+        # Not `kind(**values)`, which would read the environment of this process, too.
+        BaseModel.__init__(kind.__new__(kind), **values)
+    except ValidationError as error:
+        yield from faults(error, kind)

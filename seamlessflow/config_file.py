@@ -1,0 +1,152 @@
+"""Reading of a run configuration: a YAML or TOML file, under environment variables.
+
+All faults are found at once: a wrong setting is left out and the rest is read with its default, so
+that a `Reading` has a configuration to check further even where some of it is wrong.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from infra.errors import SeamlessFlowError
+from infra.faults import Fault, SettingPath, faults
+from infra.settings import from_environment, place_in, unread
+from seamlessflow.config import RunConfig
+
+Check = Callable[[RunConfig], Iterable[Fault]]
+"""Finds what is wrong with a configuration whose values are right in themselves."""
+
+_ROUNDS = 3
+
+
+class ConfigRejected(SeamlessFlowError):
+    """A run configuration cannot be used; `faults` has a line for each wrong setting."""
+
+    def __init__(self, path: Path | None, faults: Sequence[str]) -> None:
+        self.path = path
+        self.faults = tuple(faults)
+        count = f"{len(faults)} settings are" if len(faults) > 1 else "a setting is"
+        lines = "".join(f"\n  {line}" for line in faults)
+        super().__init__(f"{path or 'configuration'}: {count} wrong:{lines}")
+
+
+class FileRejected(SeamlessFlowError):
+    """A file of a run configuration cannot be read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
+
+
+@dataclass
+class Reading:
+    """Run configuration as far as it can be read, and its faults as lines."""
+
+    config: RunConfig | None
+    lines: list[str]
+    left_out: list[SettingPath] = field(default_factory=list)
+    """Wrong settings that were left out: faults that are found later may follow from that."""
+
+    def add(self, found: Iterable[Fault]) -> None:
+        """Add the lines of faults, except for those that may follow from what was left out."""
+        self.lines += [fault.line(as_written) for fault in found if not self._follows(fault)]
+
+    def _follows(self, fault: Fault) -> bool:
+        if not fault.path:  # a rule about several settings, which its text names
+            return any(f"{path[0]}." in fault.text for path in self.left_out)
+        return any(path[: len(fault.path)] == fault.path[: len(path)] for path in self.left_out)
+
+
+def load(path: Path, check: Check | None = None) -> RunConfig:
+    """Return the configuration of a YAML or TOML file, checked with `check`.
+
+    Relative paths in it are relative to the working directory. Raises `FileRejected`, or
+    `ConfigRejected` with all that is wrong.
+    """
+    return parse(_values(path), path, check)
+
+
+def parse(
+    values: Mapping[str, Any], path: Path | None = None, check: Check | None = None
+) -> RunConfig:
+    """Make the configuration from values and the environment. Raises `ConfigRejected`."""
+    reading = read(values)
+    if check is not None and reading.config is not None:
+        reading.add(check(reading.config))
+    if reading.lines or reading.config is None:
+        raise ConfigRejected(path, reading.lines)
+    return reading.config
+
+
+def read(values: Mapping[str, Any]) -> Reading:
+    """Return what can be read of the values, under the environment."""
+    # A misspelt variable would be ignored in silence.
+    lines = [line.strip() for line in unread()]
+    variables, wrong = from_environment(RunConfig, os.environ)
+    merged = _merged(values, variables)
+    reading = Reading(None, [*lines, *(f"{name}: {text}" for name, text in wrong.items())])
+    for _ in range(_ROUNDS):  # a rule about several settings is checked when each is right
+        try:
+            reading.config = RunConfig(**deepcopy(merged))
+            break
+        except ValidationError as error:
+            found = faults(error, RunConfig)
+            reading.add(found)
+            removed = [_leave_out(merged, fault.path) for fault in found]
+            reading.left_out += filter(None, removed)
+            if not all(removed):
+                break
+    return reading
+
+
+def as_written(path: SettingPath) -> str:
+    """Return a setting as the user wrote it: its variable if there is one, else its YAML path."""
+    return _dotted(place_in(os.environ, path) or path)
+
+
+def _dotted(path: SettingPath) -> str:
+    first, *rest = path
+    return str(first) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in rest)
+
+
+def _leave_out(values: dict[str, Any], path: SettingPath) -> SettingPath:
+    """Remove as much of a setting as is there, one in a list with its list; return what it was."""
+    above: list[dict[str, Any]] = []
+    place: Any = values
+    for part in path:
+        if not isinstance(place, dict) or part not in place:
+            break
+        above.append(place)
+        place = place[part]
+    removed = path[: len(above)]
+    if removed:
+        del above[-1][str(removed[-1])]
+    return removed
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    both = {name for name in over if isinstance(over[name], dict)} & {
+        name for name in under if isinstance(under[name], dict)
+    }
+    return {**under, **over, **{name: _merged(under[name], over[name]) for name in both}}
+
+
+def _values(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except OSError as error:
+        raise FileRejected(path, error.strerror or str(error)) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise FileRejected(path, str(error)) from error
+    if not isinstance(values, dict):
+        raise FileRejected(path, "it is not a mapping of sections")
+    return values

@@ -1,0 +1,90 @@
+"""Completeness of a Hugging Face model directory, and its renderer. Imports neither torch nor
+transformers.
+"""
+
+import json
+from pathlib import Path
+
+from infra.rendering.settings import RendererError, RendererSettings
+
+_FILES = ("config.json", "tokenizer.json")
+_WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_POINTER = b"version https://git-lfs"
+_SIZE_BYTES = 8
+"""Bytes of a safetensors file that say how long the header behind them is."""
+_MOST_HEADER_BYTES = 100_000_000
+
+
+def incomplete(directory: Path) -> str:
+    """Return what a model directory lacks, empty if it is complete."""
+    if not directory.is_dir():
+        return f"there is no directory {directory}"
+    lacking = [name for name in _FILES if not (directory / name).is_file()]
+    try:
+        files = _weights(directory)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"{directory / _INDEX} cannot be read: {error}"
+    lacking += [name for name in files if not (directory / name).is_file()]
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        return f"{directory} lacks {', '.join(lacking[:3])}{more}"
+    pointers = [name for name in (*_FILES, *files) if _is_pointer(directory / name)]
+    if pointers:
+        return f"{directory / pointers[0]} is a pointer of Git LFS, not the file: run git lfs pull"
+    damages = (_damage(directory / name) for name in files)
+    return next(filter(None, damages), "")
+
+
+def unrenderable(directory: Path, settings: RendererSettings) -> str:
+    """Return why a renderer does not fit the model's tokenizer, empty if it does."""
+    # They take a second to import.
+    from infra.rendering.model_template.discovery import named_for
+    from infra.rendering.renderer import Renderer
+
+    try:
+        Renderer.load(directory, named_for(directory, settings))
+    except RendererError as error:
+        return str(error)
+    return ""
+
+
+def _weights(directory: Path) -> list[str]:
+    """Return the names of the files with weights: one, or those that the index lists."""
+    index = directory / _INDEX
+    if not index.is_file():
+        return [_WEIGHTS]
+    listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    return sorted(set(listed.values()))
+
+
+def _is_pointer(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+
+
+def _damage(file: Path) -> str:
+    """Return what is wrong with a safetensors file by header and length, empty if nothing is."""
+    there = file.stat().st_size
+    try:
+        if there < _expected_size(file):
+            return f"{file} is cut short: it has {there} bytes"
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return f"{file} is no safetensors file"
+    return ""
+
+
+def _expected_size(file: Path) -> int:
+    """Return the least size by as much of the header as is there. Raises for another format."""
+    with file.open("rb") as opened:
+        size = opened.read(_SIZE_BYTES)
+        length = int.from_bytes(size, "little")
+        header = opened.read(min(length, _MOST_HEADER_BYTES + 1))
+    if len(header) > _MOST_HEADER_BYTES or header[:1] not in (b"{", b""):
+        raise ValueError("the header is no JSON object")
+    begin = _SIZE_BYTES + length
+    if len(size) < _SIZE_BYTES or len(header) < length:
+        return begin + 1
+    tensors = {**json.loads(header)}
+    tensors.pop("__metadata__", None)
+    return begin + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)

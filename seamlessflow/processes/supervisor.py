@@ -1,0 +1,79 @@
+"""Supervisor of the parts of a run: plans their restarts, reports them, and carries them out.
+
+`restarts.py` decides; the launcher says what ended and how it is started.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamlessflow.config import RestartsSection
+from seamlessflow.processes.child import ChildEnded
+from seamlessflow.processes.restarts import EndRun, after_end, description
+
+Notice = Callable[[str], object]
+"""Shows a line to the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPart:
+    """A process that ended by itself."""
+
+    name: str
+    exit_status: int
+    log_file: Path
+    log_tail: str
+
+
+class Supervisor:
+    """Restarts by the name of their process. Used from one thread."""
+
+    def __init__(self, limits: RestartsSection, notice: Notice) -> None:
+        self._limits = limits
+        self._notice = notice
+        self._restarts_s: dict[str, list[float]] = defaultdict(list)
+        self._due: dict[str, tuple[float, Callable[[], object]]] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Number of restarts of each process that had any."""
+        return {name: len(times) for name, times in sorted(self._restarts_s.items())}
+
+    def plans(self, name: str) -> bool:
+        """Return whether a restart of the process is due later."""
+        return name in self._due
+
+    def ended(self, part: EndedPart, start: Callable[[], object]) -> None:
+        """Plan that `start` is called after a pause. Raises `ChildEnded` if the run must end."""
+        now_s, limits = time.monotonic(), self._limits
+        restarts_s = self._restarts_s.get(part.name, [])
+        decision = after_end(part.exit_status, restarts_s, now_s, limits)
+        if isinstance(decision, EndRun):
+            raise ChildEnded(
+                part.name, part.exit_status, part.log_file, part.log_tail, decision.reason
+            )
+        self._restarts_s[part.name].append(now_s)
+        self._due[part.name] = (now_s + decision.pause_s, start)
+        again = f"restart {decision.number} of at most {limits.most} in {limits.within_s:g} s"
+        self._report(part, f"it starts again in {decision.pause_s:g} s ({again})")
+
+    def start_due(self) -> None:
+        """Start what is due again."""
+        now_s = time.monotonic()
+        for name in [name for name, (due_s, _) in self._due.items() if due_s <= now_s]:
+            _, start = self._due.pop(name)
+            start()
+
+    def forget(self, name: str) -> None:
+        """Plan no restart of the process any more."""
+        self._due.pop(name, None)
+
+    def _report(self, part: EndedPart, plan: str) -> None:
+        line = f"{part.name} {description(part.exit_status)}; {plan}"
+        words = part.log_tail.splitlines()
+        cause = f": {words[-1].strip()}" if words and part.exit_status > 0 else ""
+        self._notice(f"{line}{cause}")
+        with part.log_file.open("a", encoding="utf-8") as log:
+            log.write(f"--- {line}\n")

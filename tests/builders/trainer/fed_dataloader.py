@@ -1,0 +1,67 @@
+"""A dataloader that tests feed with sessions, group by group."""
+
+from dataclasses import replace
+from typing import Any
+
+from schemas.records import Record
+from tests.builders.trainer.trajectories import masked_whole, one_turn
+from trainer.data.advantages import grpo
+from trainer.data.batch import Batch, BatchRules
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.resume import Origin, resume_from
+from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
+
+RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
+LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
+
+
+class FedDataloader:
+    """A dataloader, its control state, and the records it returned."""
+
+    def __init__(
+        self, *recorded: Record, rules: BatchRules = RULES, origin: Origin | None = None
+    ) -> None:
+        self.control_state = ControlState("tiny")
+        for offset, record in enumerate(recorded):
+            self.control_state.apply(record, offset)
+        todo = resume_from(self.control_state, origin or Origin(), "b")
+        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, 0)
+        self.returned: list[Record] = []
+        self.offset = 0
+
+    def apply(self, *records: Record, now_ms: int = 0) -> None:
+        for record in records:
+            self.control_state.apply(record, self.control_state.offset)
+            self.loader.apply(record, now_ms)
+
+    def session(
+        self,
+        group: str,
+        sample: int,
+        reward: float,
+        version: int = 0,
+        masked: str = "",
+        **changes: Any,
+    ) -> None:
+        found = one_turn(
+            f"{group}.{sample}.0", reward, version, group=group, sample=sample, group_size=2
+        )
+        found = masked_whole(found, masked) if masked else found
+        found = replace(found, **changes)
+        self.returned += self.loader.add(found, 3, self.offset, now_ms=0)
+        self.offset += 1
+
+    def group(
+        self,
+        name: str,
+        rewards: tuple[float, float] = (1, 0),
+        version: int = 0,
+        masked: str = "",
+    ) -> None:
+        for sample, reward in enumerate(rewards):
+            self.session(name, sample, reward, version, masked)
+
+    def next(self, step: int = 0) -> Batch | SkippedStep | None:
+        found, records = self.loader.next_batch(step, now_ms=0)
+        self.returned += records
+        return found

@@ -1,0 +1,23 @@
+"""Sessions on `trajectories`, as a trajectory manager leaves them."""
+
+from collections.abc import Sequence
+
+from infra.kafka.producer import TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas.records import Trajectory
+from schemas.topics import TRAJECTORIES
+
+
+def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> None:
+    """Write trajectories as the trajectory manager does, in transactions."""
+    producer = TransactionalProducer(kafka, "test-manager")
+    reader = Reader(kafka, "test-manager-reader")
+
+    def send() -> None:
+        for one in sessions:
+            producer.send(TRAJECTORIES.name, one, key=one.group_id)
+
+    producer.commit(send, {}, reader)
+    producer.close()
+    reader.close()

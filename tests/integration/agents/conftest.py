@@ -1,0 +1,18 @@
+"""Tasks of a test."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from infra.kafka.topics import create_topics
+from infra.settings import KafkaSettings
+from schemas.topics import TASKS
+from tests.integration.agents.agents_process import issue_samples
+
+
+@pytest.fixture
+def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
+    """Issue so many tasks of one group, in one partition."""
+    create_topics(kafka, [TASKS])
+    return partial(issue_samples, kafka)

@@ -1,0 +1,26 @@
+"""Progress that the Kafka consumer group of the agents has committed."""
+
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas.topics import TASKS
+
+GROUP = "agents"
+
+
+def committed(kafka: KafkaSettings) -> int:
+    """Return the number of tasks that the consumer group has committed as ended."""
+    return sum(offset for offset, _ in progress(kafka) if offset > 0)
+
+
+def progress(kafka: KafkaSettings) -> list[tuple[int, str]]:
+    """Return the committed offset and metadata of each partition."""
+    reader = Reader(kafka, "looking", group=GROUP)
+    partitions = [(TASKS.name, number) for number in range(TASKS.partitions)]
+    offsets = reader.committed(partitions)
+    reader.close()
+    return list(offsets.values())
+
+
+def begun(kafka: KafkaSettings) -> int:
+    """Return the number of tasks that the consumer group has committed as begun."""
+    return sum(int(metadata or 0) for _, metadata in progress(kafka))

@@ -1,0 +1,93 @@
+"""A topic is read to where it ended, whatever stands there, and however slow the broker is."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from confluent_kafka import Producer as ConfluentProducer
+
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.codec import encode
+from schemas.records import WorkerLost
+from schemas.topics import Topic
+from tests.builders.records import control
+
+TOPIC = Topic("trajectories", 2, 60_000, (WorkerLost,))
+SILENT_S = 4.0
+LIMIT_S = 60
+
+
+def epochs(kafka: KafkaSettings) -> list[int]:
+    """Return the epochs of the records that a reading finds, by partition."""
+    found = list(read_topic(kafka, TOPIC, Skipped()))
+    return [
+        item.record.epoch
+        for item in sorted(found, key=lambda item: (item.partition, item.offset))
+        if isinstance(item.record, WorkerLost)
+    ]
+
+
+def transactional(kafka: KafkaSettings, name: str) -> ConfluentProducer:
+    options = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "transactional.id": kafka.topic_prefix + name,
+    }
+    producer = ConfluentProducer(options)
+    producer.init_transactions(LIMIT_S)
+    producer.begin_transaction()
+    return producer
+
+
+def test_only_what_is_committed_is_read_up_to_the_first_open_transaction(
+    kafka: KafkaSettings,
+) -> None:
+    create_topics(kafka, [TOPIC])
+    name = kafka.topic_prefix + TOPIC.name
+
+    def write(producer: ConfluentProducer, epoch: int, partition: int) -> None:
+        producer.produce(name, encode(control.lost(epoch=epoch)), partition=partition)
+        producer.flush(LIMIT_S)
+
+    first, aborted, last = (transactional(kafka, one) for one in ("first", "aborted", "last"))
+    write(first, 1, 0)
+    first.commit_transaction(LIMIT_S)
+    write(aborted, 2, 0)
+    write(aborted, 3, 1)
+    aborted.abort_transaction(LIMIT_S)
+    assert epochs(kafka) == [1]
+    first.begin_transaction()
+    write(first, 4, 0)
+    write(last, 5, 0)
+    write(last, 6, 1)
+    last.commit_transaction(LIMIT_S)
+    assert epochs(kafka) == [1, 6]
+    first.commit_transaction(LIMIT_S)
+    assert epochs(kafka) == [1, 4, 5, 6]
+
+
+def test_a_broker_that_is_silent_for_seconds_does_not_cut_a_reading_short(tmp_path: Path) -> None:
+    with Broker(tmp_path, short_lived=True) as broker:
+        assert broker.pid is not None
+        create_topics(broker.settings, [TOPIC])
+        producer = Producer(broker.settings, "writer")
+        for epoch in range(50):
+            large = control.lost(epoch=epoch, reason="x" * 100_000)
+            producer.send(TOPIC.name, large, partition=0)
+        producer.close()
+        # So little is read ahead that most records are still at the broker after the first.
+        small = {"queued.max.messages.kbytes": 100, "fetch.message.max.bytes": 100_000}
+        kafka = broker.settings.model_copy(update={"options": small})
+        reading = read_topic(kafka, TOPIC, Skipped())
+        found = [next(reading)]
+        os.kill(broker.pid, signal.SIGSTOP)
+        again = threading.Timer(SILENT_S, os.kill, (broker.pid, signal.SIGCONT))
+        again.start()
+        found += reading
+        again.join()
+    assert [item.offset for item in found] == list(range(50))

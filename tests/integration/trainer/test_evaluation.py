@@ -1,0 +1,50 @@
+"""The evaluation of the last version, on a real broker: the run waits for it and reports it."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from infra.kafka.producer import Producer
+from infra.kafka.topics import create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.records import control
+from tests.builders.trainer.models import bandit, write_tiny
+from tests.builders.trainer.running_trainer import RunningTrainer
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.builders.trainer.trajectories import one_turn
+from trainer.settings import TrainerSettings
+
+
+def test_a_run_ends_when_its_last_version_is_evaluated(
+    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    (tmp_path / "model").mkdir()
+    model = write_tiny(tmp_path / "model")
+    more = {"RUN__STEPS": 1, "EVALUATION__TASKS": tmp_path / "tasks.jsonl"}
+    for name, value in environment(kafka, model, tmp_path / "data", **more).items():
+        monkeypatch.setenv(name, value)
+    scheduler, producer = ScriptedScheduler(kafka), Producer(kafka, "test-manager")
+    for one in bandit(model, 4, 6):
+        producer.send(TRAJECTORIES.name, one, key=one.group_id)
+    running = RunningTrainer(TrainerSettings())
+    scheduler.wait_for_count(r.StepCompleted, 1)
+    for number, reward in enumerate([1.0, 0.0]):
+        group = f"run-eval1-{number}"
+        asked = {"version": 1, "purpose": "eval", "split": "test", "deadline_ms": 2**60}
+        scheduler.send(control.admitted(group, **asked))
+        made = one_turn(f"{group}.0.0", reward, 1, group=group, purpose="eval")
+        producer.send(TRAJECTORIES.name, made, key=group)
+    running.join()
+    scheduler.wait_for_count(r.RunFinished, 1)
+    kinds = [type(one) for one in scheduler.read]
+    assert kinds.index(r.EvaluationCompleted) < kinds.index(r.RunFinished)
+    (told,) = scheduler.of(r.EvaluationCompleted)
+    assert (told.version, told.step, told.sessions, told.reward_mean) == (1, 1, 2, 0.5)
+    with (tmp_path / "data" / "metrics.csv").open() as rows:
+        assert [row["eval_reward_mean"] for row in csv.DictReader(rows)] == ["", "0.5"]
+    scheduler.close()
+    producer.close()

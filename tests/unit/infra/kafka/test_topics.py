@@ -1,0 +1,56 @@
+"""Partition counts of new topics."""
+
+import pytest
+
+from infra.errors import PartitionsDiffer, TopicMismatch
+from infra.kafka.topics import topic_counts
+from schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
+
+TOGETHER = (REQUESTS, SESSIONS, ENDED_SESSIONS)
+
+
+def together(count: int) -> dict[str, int]:
+    return {topic.name: count for topic in TOGETHER}
+
+
+def test_new_topics_have_the_counts_of_the_contract() -> None:
+    contract = {topic.name: topic.partitions for topic in TOPICS.values()}
+    assert topic_counts(TOPICS.values(), {}, {}) == contract
+
+
+def test_a_count_is_that_of_the_topic_that_exists_or_the_one_asked_for() -> None:
+    assert topic_counts([PROMPTS], {}, {"x.prompts": 5}, "x.") == {"prompts": 5}
+    assert topic_counts([PROMPTS], {"prompts": 7}, {"prompts": 5}, "x.") == {"prompts": 7}
+    with pytest.raises(TopicMismatch, match="prompts has 5 partitions, 7 are needed"):
+        topic_counts([PROMPTS], {"prompts": 7}, {"prompts": 5})
+
+
+@pytest.mark.parametrize("there", [("requests", "sessions"), ("sessions",), ("ended_sessions",)])
+def test_topics_that_must_be_equal_follow_those_that_exist(there: tuple[str, ...]) -> None:
+    assert topic_counts(TOGETHER, {}, dict.fromkeys(there, 64)) == together(64)
+
+
+@pytest.mark.parametrize("asked", [topic.name for topic in TOGETHER])
+def test_topics_that_must_be_equal_follow_the_one_count_asked_for(asked: str) -> None:
+    assert topic_counts(TOGETHER, {asked: 64}, {}) == together(64)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ({"requests": 64, "ended_sessions": 32}, {}),
+        ({"ended_sessions": 32}, {"requests": 64}),
+        ({}, {"requests": 64, "ended_sessions": 32}),
+    ],
+)
+def test_two_counts_where_one_is_needed_are_both_named(
+    asked: dict[str, int], there: dict[str, int]
+) -> None:
+    with pytest.raises(PartitionsDiffer, match="requests 64, ended_sessions 32"):
+        topic_counts(TOGETHER, asked, there)
+
+
+def test_a_topic_with_one_order_has_one_partition() -> None:
+    for asked, there in (({"control": 2}, {}), ({}, {"control": 2})):
+        with pytest.raises(TopicMismatch, match="control has 2 partitions, 1 are needed"):
+            topic_counts([CONTROL], asked, there)

@@ -1,0 +1,224 @@
+"""The check before a run: each fault is named with its setting, all at once."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.ports import HOST
+from seamlessflow.checks.check import before_demo, before_evaluation, before_training
+from seamlessflow.config_file import Check
+from tests.builders.run_files import changed, faults, model_directory, run_values
+from tests.paths import ROOT
+
+LIMIT_S = 60
+HEAVY = "torch transformers vllm confluent_kafka matplotlib"
+
+
+@pytest.fixture
+def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """Return a configuration without a fault, for the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return run_values(tmp_path)
+
+
+@pytest.mark.parametrize("check", [before_training, before_demo])
+def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check) -> None:
+    assert faults(values, check) == ()
+
+
+@pytest.mark.parametrize(
+    ("section", "more", "line"),
+    [
+        (
+            "agents",
+            {"callable": "my_agnt:run"},
+            "No module named 'my_agnt'; did you mean my_agent?",
+        ),
+        ("agents", {"callable": "my_agent:rum"}, "no function rum; did you mean run?"),
+        ("agents", {"callable": "my_agent"}, "agents.callable: 'my_agent' is not module:function"),
+        (
+            "agents",
+            {"reward": "my_agent:strategy"},
+            "agents.reward: 'my_agent:strategy' is called with (task, result), but it is defined "
+            "as (snapshot): too many positional arguments",
+        ),
+        (
+            "agents",
+            {"callable": "", "command": ["/nope/agent"]},
+            "agents.command: there is no program /nope/agent",
+        ),
+        ("agents", {"callable": ""}, "exactly one of agents.callable and agents.command"),
+        ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
+        ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
+        ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),
+        ("trainer", {"window": 2}, "trainer.window must not be smaller than run.groups_per_step"),
+        ("trainer", {"device": "cuda:99"}, "trainer.device: there is no cuda:99"),
+        (
+            "rollout",
+            {"engine": "vllm", "vllm": {"python": "nope"}},
+            "rollout.vllm.python: there is",
+        ),
+        ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
+        ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
+        ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
+        ("evaluation", {"tasks": "nope"}, "evaluation.tasks: nope: No such file or directory"),
+    ],
+)
+def test_a_fault_is_named_with_its_setting(
+    values: Mapping[str, Any], section: str, more: dict[str, object], line: str
+) -> None:
+    found = faults(changed(values, section, **more))
+    assert [line in one for one in found] == [True] + [False] * (len(found) - 1), found
+
+
+def test_a_strategy_of_the_user_is_accepted(values: Mapping[str, Any]) -> None:
+    assert faults(changed(values, "scheduler", policy="my_agent:strategy")) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import nopackage", "my_agent.py, line 1: No module named 'nopackage'"),
+        ("\nx = 1 / 0", "my_agent.py, line 2: ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "my_agent.py, line 1: SystemExit: 3"),
+        ("import os\nos._exit(3)", "it ends the process"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(
+    values: Mapping[str, Any], source: str, reason: str
+) -> None:
+    Path("my_agent.py").write_text(source)
+    [line] = faults(values)
+    assert line.startswith("agents.callable: 'my_agent:run' ")
+    assert reason in line
+
+
+def test_a_module_that_is_never_imported_is_not_waited_for(values: Mapping[str, Any]) -> None:
+    Path("my_agent.py").write_text("import threading\nthreading.Event().wait()")
+    [line] = faults({**values, "start_timeout_s": 3})
+    assert line.endswith("not imported within 3 s (start_timeout_s)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["{"], "line 1: "),
+        (['{"id": 1}', '{"name": 2}'], 'line 2: not a JSON object with an "id"'),
+        (['{"id": 1}', "", '{"id": "1"}'], "line 3: line 1 has the id '1', too"),
+        ([""], "there are no tasks in it"),
+    ],
+)
+def test_the_first_lines_of_tasks_are_checked(
+    values: Mapping[str, Any], lines: Sequence[str], reason: str
+) -> None:
+    Path("tasks.jsonl").write_text("\n".join(lines))
+    [line] = faults(values)
+    assert line.startswith("pacing.tasks: ")
+    assert reason in line
+
+
+def test_a_model_that_the_torch_engine_cannot_run_is_named(values: Mapping[str, Any]) -> None:
+    Path("model/config.json").write_text('{"rope_scaling": {"type": "longrope"}}')
+    [line] = faults(values)
+    assert line.startswith("rollout.engine: torch cannot sample from ")
+    assert "longrope" in line
+    assert faults(changed(values, "rollout", engine="scripted")) == ()
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_configuration_of_a_model_that_is_no_object_is_named(
+    values: Mapping[str, Any], text: str
+) -> None:
+    Path("model/config.json").write_text(text)
+    [line] = faults(values)
+    assert line.startswith("policy.model: ")
+    assert "config.json cannot be read" in line
+
+
+def test_a_port_that_is_taken_is_named(values: Mapping[str, Any]) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        found = faults(changed(values, "gateway", port=port))
+    assert found == (f"gateway.port: {port} is taken by another program",)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_named(values: Mapping[str, Any]) -> None:
+    Path("locked").mkdir(mode=0o500)
+    assert faults({**values, "out": "locked/run"}) == (
+        f"out: nothing can be written to {Path('locked').absolute()}",
+    )
+
+
+def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> None:
+    workers = [{"id": "a", "tags": ["rollout"]}]
+    assert faults({**values, "workers": workers}) == (
+        "workers: no worker can train: none has the tag train",
+    )
+    evaluated = changed(values, "evaluation", tasks="tasks.jsonl")
+    assert faults({**evaluated, "workers": workers}, evaluation()) == ()
+
+
+def evaluation(weights: Path = Path("model"), tasks: Path | None = None) -> Check:
+    """Return the check of an evaluation."""
+    return lambda config: before_evaluation(config, weights.absolute(), tasks)
+
+
+def test_an_evaluation_needs_weights_and_tasks_alone(values: Mapping[str, Any]) -> None:
+    none_to_train = changed(values, "pacing", tasks=None)
+    assert faults(none_to_train, evaluation(tasks=Path("tasks.jsonl"))) == ()
+
+
+@pytest.mark.parametrize("lost", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_weights_that_lack_a_file_are_not_evaluated(values: Mapping[str, Any], lost: str) -> None:
+    weights = model_directory(Path("weights"))
+    (weights / lost).unlink()
+    [line] = faults(values, evaluation(weights, Path("tasks.jsonl")))
+    assert line == f"weights: {weights.absolute()} lacks {lost}"
+
+
+def test_weights_that_the_renderer_does_not_fit_are_not_evaluated(
+    values: Mapping[str, Any],
+) -> None:
+    asked = changed(values, "policy", renderer={"name": "glm-4.5"})
+    [line] = faults(asked, evaluation(tasks=Path("tasks.jsonl")))
+    assert line.startswith("policy.renderer: renderer glm-4.5: the tokenizer lacks")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "line"),
+    [
+        (None, "evaluation.tasks: no file of tasks is named, here or with --tasks"),
+        (Path("nope"), "tasks: nope: No such file or directory"),
+    ],
+)
+def test_tasks_that_cannot_be_evaluated_on_are_named(
+    values: Mapping[str, Any], tasks: Path | None, line: str
+) -> None:
+    assert faults(values, evaluation(tasks=tasks)) == (line,)
+
+
+def test_the_check_of_a_training_imports_nothing_heavy(values: Mapping[str, Any]) -> None:
+    program = f"""
+import sys
+from seamlessflow.checks.check import before_training
+from tests.builders.run_files import faults, run_values
+from pathlib import Path
+assert faults(run_values(Path.cwd()), before_training) == ()
+print(" ".join(sorted(set({HEAVY!r}.split()) & set(sys.modules))))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=LIMIT_S,
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")

@@ -1,0 +1,61 @@
+"""Devices that settings name, against those that exist."""
+
+from typing import Any
+
+import pytest
+
+from seamlessflow.checks.devices import device_faults
+from seamlessflow.config_file import parse
+
+
+def faults(gpus: int | None, **values: Any) -> list[str]:
+    config = parse(values)
+    return [
+        fault.line(lambda path: ".".join(map(str, path))) for fault in device_faults(config, gpus)
+    ]
+
+
+def worker(device: str, **environment: str) -> list[dict[str, object]]:
+    tags = ["rollout", "train"]
+    return [{"id": "a", "tags": tags, "device": device, "environment": environment}]
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "text"),
+    [
+        ("cuda:1", 1, "there is no cuda:1; this machine has cuda:0 alone"),
+        ("cuda:8", 8, "there is no cuda:8; this machine has cuda:0 to cuda:7"),
+        ("cuda", 0, "there is no cuda; this machine has no GPU"),
+        ("gpu", 1, "'gpu' is no device, such as cpu or cuda:0; did you mean cuda?"),
+        ("cuda:one", 1, "'cuda:one' is no device, such as cpu or cuda:0; did you mean cuda?"),
+    ],
+)
+def test_a_device_that_does_not_exist_is_named(device: str, gpus: int, text: str) -> None:
+    assert faults(gpus, workers=worker(device)) == [f"workers.0.device: {text}"]
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus"), [("auto", 0), ("cpu", 0), ("cuda:0", 1), ("cuda:7", None), ("mps", 0)]
+)
+def test_a_device_that_exists_or_cannot_be_counted_is_accepted(
+    device: str, gpus: int | None
+) -> None:
+    assert faults(gpus, workers=worker(device)) == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [("2,3", 2), ("3", 1), ("", 0), ("-1", 0), ("0,9,1", 1), ("GPU-ab,GPU-cd", 2)],
+)
+def test_a_worker_sees_the_gpus_of_its_environment(visible: str, seen: int) -> None:
+    for number in range(4):
+        found = faults(4, workers=worker(f"cuda:{number}", CUDA_VISIBLE_DEVICES=visible))
+        assert bool(found) == (number >= seen)
+
+
+def test_devices_of_all_workers_are_those_of_their_sections() -> None:
+    workers = [{"id": "a"}, {"id": "b", "tags": ["rollout", "train"]}]
+    found = faults(
+        0, workers=workers, rollout={"torch": {"device": "cuda:0"}}, trainer={"device": "cuda:1"}
+    )
+    assert [line.split(":")[0] for line in found] == ["rollout.torch.device", "trainer.device"]

@@ -1,0 +1,56 @@
+"""Workers that train together, against `trainer.ranks` and `scheduler.gang_size`."""
+
+from typing import Any
+
+import pytest
+
+from seamlessflow.checks.gang import gang_faults
+from seamlessflow.config_file import as_written, parse
+
+KAFKA = {"bootstrap_servers": "kafka.example:9092"}
+
+
+def faults(trainers: int, **values: Any) -> list[str]:
+    """Return the faults of workers that train, each with its own rank, and of one that does not."""
+    workers: list[dict[str, object]] = [{"id": "r"}]
+    for rank in range(trainers):
+        environment = {"SEAMLESSFLOW_TRAINER__RANK": str(rank)}
+        workers.append({"id": f"t{rank}", "tags": ["train"], "environment": environment})
+    config = parse({"workers": workers, **values})
+    return [fault.line(as_written) for fault in gang_faults(config)]
+
+
+def ranks(number: int) -> dict[str, object]:
+    return {"backend": "fsdp2", "ranks": number}
+
+
+def test_as_many_workers_as_ranks_make_a_gang() -> None:
+    assert faults(1) == []
+    assert faults(2, trainer=ranks(2)) == []
+    assert faults(2, trainer=ranks(2), scheduler={"gang_size": 2}) == []
+
+
+@pytest.mark.parametrize(("trainers", "number"), [(2, 3), (2, 1), (3, 2)])
+def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number: int) -> None:
+    [line] = faults(trainers, trainer=ranks(number))
+    names = ", ".join(f"t{rank}" for rank in range(trainers))
+    assert line.startswith(f"trainer.ranks: the gang is {names}, trainer.ranks is {number}: set ")
+
+
+def test_the_scheduler_must_form_a_gang_of_all_ranks() -> None:
+    [line] = faults(2, trainer=ranks(2), scheduler={"gang_size": 1})
+    assert line == "scheduler.gang_size: is 1, but trainer.ranks is 2"
+
+
+def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
+    assert faults(2, trainer=ranks(4), kafka=KAFKA) == []
+    assert len(faults(3, trainer=ranks(2), kafka=KAFKA)) == 1
+
+
+def test_two_workers_of_one_rank_are_a_fault() -> None:
+    workers = [{"id": name, "tags": ["rollout", "train"]} for name in ("a", "b")]
+    config = parse({"workers": workers, "trainer": ranks(2)})
+    assert [fault.line(as_written) for fault in gang_faults(config)] == [
+        "workers: a, b have the same trainer.rank 0: set SEAMLESSFLOW_TRAINER__RANK in the "
+        "environment of each"
+    ]

@@ -1,0 +1,51 @@
+"""Decisions about a process that ended by itself."""
+
+import signal
+
+import pytest
+
+from infra.errors import ExitStatus
+from seamlessflow.config import RestartsSection
+from seamlessflow.processes.restarts import EndRun, StartAgain, after_end, description
+
+LIMITS = RestartsSection(most=3, within_s=600, pause_s=1, longest_pause_s=3)
+
+
+@pytest.mark.parametrize(
+    "status", [-signal.SIGKILL, -signal.SIGSEGV, 0, ExitStatus.UNEXPECTED, ExitStatus.PASSING]
+)
+def test_a_process_that_was_killed_or_failed_in_passing_starts_again(status: int) -> None:
+    assert after_end(status, [], 1000, LIMITS) == StartAgain(pause_s=1, number=1)
+
+
+def test_a_lasting_fault_ends_the_run_at_once() -> None:
+    assert isinstance(after_end(ExitStatus.LASTING, [], 1000, LIMITS), EndRun)
+
+
+def test_each_restart_waits_twice_as_long_as_the_one_before_up_to_a_limit() -> None:
+    pauses_s = []
+    for restarts in ([], [990.0], [990.0, 995.0]):
+        decision = after_end(1, restarts, 1000, LIMITS)
+        assert isinstance(decision, StartAgain)
+        pauses_s.append(decision.pause_s)
+    assert pauses_s == [1, 2, 3]
+
+
+def test_too_many_restarts_in_a_short_time_end_the_run_and_name_the_setting() -> None:
+    decision = after_end(1, [500, 600, 700], 1000, LIMITS)
+    assert isinstance(decision, EndRun)
+    assert "restarts.most: 3" in decision.reason
+
+
+def test_restarts_of_long_ago_do_not_count() -> None:
+    assert after_end(1, [100, 200, 400], 1000, LIMITS) == StartAgain(pause_s=1, number=1)
+    assert after_end(1, [100, 401, 402], 1000, LIMITS) == StartAgain(pause_s=3, number=3)
+
+
+def test_without_any_restarts_every_end_ends_the_run() -> None:
+    assert isinstance(after_end(-9, [], 0, LIMITS.model_copy(update={"most": 0})), EndRun)
+
+
+def test_the_signal_that_ended_a_process_is_named() -> None:
+    assert description(-9) == "was ended by signal 9 (Killed)"
+    assert description(75) == "ended with exit status 75"

@@ -1,0 +1,48 @@
+"""Sinks: rows of evaluations are about earlier steps than the newest."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from infra.telemetry.metrics import Metrics
+from trainer.metrics.sinks import Gauges, WeightsAndBiases
+
+
+class WandbLibrary(ModuleType):
+    """Takes what `wandb` and its run are called with."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.axes: dict[str, str] = {}
+        self.rows: list[dict[str, float]] = []
+
+    def init(self, project: str, name: str) -> "WandbLibrary":
+        return self
+
+    def define_metric(self, name: str, step_metric: str) -> None:
+        self.axes[name] = step_metric
+
+    def log(self, row: dict[str, float]) -> None:
+        self.rows.append(row)
+
+
+def test_rows_of_weights_and_biases_carry_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = WandbLibrary()
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    sink = WeightsAndBiases("project", "tiny")
+    sink.write(7, 8, 0, {"loss": 0.25})
+    sink.write(6, 6, 0, {"eval_reward_mean": 0.5})
+    assert library.axes == {"*": "step"}
+    assert library.rows == [
+        {"loss": 0.25, "version": 8, "step": 7},
+        {"eval_reward_mean": 0.5, "version": 6, "step": 6},
+    ]
+
+
+def test_an_evaluation_of_earlier_weights_takes_no_step_back() -> None:
+    metrics = Metrics()
+    sink = Gauges(metrics)
+    sink.write(7, 8, 0, {"loss": 0.25})
+    sink.write(6, 6, 0, {"eval_reward_mean": 0.5, "eval_version": 6.0})
+    assert b"seamlessflow_trainer_steps 8.0" in metrics.text()

@@ -1,0 +1,95 @@
+"""Evaluations: a round is one version on one split, reported once, also after a resume."""
+
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.records import control
+from trainer.recovery.control_state import ControlState
+from trainer.steps.evaluations import BEGIN_MS, GRACE_MS, Evaluations
+
+
+def admitted(group: str, version: int, split: str = "test") -> r.GroupAdmitted:
+    return control.admitted(group, version=version, split=split, purpose="eval", deadline_ms=9)
+
+
+def ready(group: str, reward: float, sessions: int = 1) -> r.GroupReady:
+    return r.GroupReady(
+        at_ms=0,
+        group_id=group,
+        sessions=tuple(f"{group}.{sample}" for sample in range(sessions)),
+        reward_mean=reward,
+        reward_std=0,
+        trainable_tokens=0,
+    )
+
+
+def folded(*records: Record) -> ControlState:
+    state = ControlState("policy")
+    for offset, record in enumerate(records):
+        state.apply(record, offset)
+    return state
+
+
+ROUND = (
+    control.published(4, step=3),
+    admitted("e-0", 4),
+    admitted("e-1", 4),
+    admitted("e-2", 4),
+)
+
+
+def test_all_sessions_of_a_round_are_one_result() -> None:
+    results = [ready("e-0", 1.0, 3), ready("e-1", 0.0), control.dropped("e-2")]
+    state = folded(*ROUND, *results[:2])
+    evaluations = Evaluations(state, True)
+    assert evaluations.completed(7) == [], "a group is still under way"
+    state.apply(results[2], 9)
+    (told,) = evaluations.completed(7)
+    assert (told.version, told.step, told.split) == (4, 3, "test")
+    assert (told.groups, told.sessions, told.reward_mean) == (3, 4, 0.75)
+    assert evaluations.completed(8) == []
+
+
+def test_versions_and_splits_are_rounds_of_their_own() -> None:
+    state = folded(
+        *(admitted("a", 4), admitted("b", 4, "hard"), admitted("c", 5)),
+        *(ready("a", 1.0), ready("b", 0.25), ready("c", 0.5)),
+    )
+    told = Evaluations(state, True).completed(7)
+    assert [(one.version, one.split, one.reward_mean) for one in told] == [
+        (4, "hard", 0.25),
+        (4, "test", 1.0),
+        (5, "test", 0.5),
+    ]
+
+
+def test_a_trainer_that_resumes_reports_what_ended_while_it_was_away_and_nothing_twice() -> None:
+    state = folded(*ROUND, ready("e-0", 1.0))
+    resumed = ControlState.from_json(state.to_json())
+    for offset, record in enumerate([ready("e-1", 0.0), ready("e-2", 0.5)]):
+        resumed.apply(record, offset)
+    (told,) = Evaluations(resumed, True).completed(7)
+    assert told.reward_mean == 0.5
+    resumed.apply(told, 9)
+    assert Evaluations(resumed, True).completed(8) == []
+
+
+def test_the_run_waits_for_the_evaluation_of_its_last_version() -> None:
+    state = folded(control.published(4, step=3))
+    evaluations = Evaluations(state, True)
+    assert evaluations.under_way(4, 100)
+    for offset, record in enumerate([admitted("e", 4), ready("e", 1.0)]):
+        assert evaluations.under_way(4, 100)
+        state.apply(record, offset)
+    assert evaluations.under_way(4, 100), "it is over, but not reported"
+    evaluations.completed(100)
+    assert not evaluations.under_way(4, 100)
+    assert not Evaluations(state, False).under_way(5, 100)
+
+
+def test_no_evaluation_is_waited_for_without_end() -> None:
+    evaluations = Evaluations(folded(), True)
+    assert evaluations.under_way(4, 100)
+    assert not evaluations.under_way(4, 100 + BEGIN_MS)
+    begun = Evaluations(folded(admitted("e", 4)), True)
+    assert begun.under_way(4, 0)
+    assert not begun.under_way(4, 9 + GRACE_MS)

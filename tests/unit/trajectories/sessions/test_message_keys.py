@@ -1,0 +1,78 @@
+"""Keys of messages: the ones that count as the same."""
+
+import orjson
+import pytest
+
+from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key, shape_key
+from tests.builders.records.content import message
+
+SHAPE = shape_key("p", "t", None, None)
+USER = message("user", "key 7")
+ANSWER = message("assistant", "code 3")
+
+
+@pytest.mark.parametrize(
+    ("strictness", "matches"), [("exact", False), ("arguments", True), ("content", True)]
+)
+def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, matches: bool) -> None:
+    def spelt(arguments: str) -> bytes:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "", tool_calls=[call])
+
+    one = message_key(spelt('{"a": 1, "b": 2}'), strictness)
+    two = message_key(spelt('{"b":2,"a":1}'), strictness)
+
+    assert (one == two) is matches
+
+
+@pytest.mark.parametrize(
+    ("sampled", "sent_back"),
+    [
+        ('{"a": 1.0, "b": [1e3, true]}', '{"a":1,"b":[1000,true]}'),
+        ('{"a": 9007199254740993}', '{"a":9007199254740992}'),
+        ('{"a": 1e21, "b": -0.0}', '{"a":1e+21,"b":0}'),
+        ('{"a": ' * 300 + "1" + "}" * 300, '{"a": ' * 300 + "1" + "}" * 300),
+    ],
+)
+def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: str) -> None:
+    def calling(arguments: str) -> bytes:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "", tool_calls=[call])
+
+    keys = {message_key(calling(arguments), "arguments") for arguments in (sampled, sent_back)}
+    assert len(keys) == 1
+
+
+def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
+    def called(arguments: str, *ids: str) -> bytes:
+        function = {"name": "f", "arguments": arguments}
+        calls = [{"id": one, "type": "function", "function": function} for one in ids]
+        return message("assistant", None, tool_calls=calls)
+
+    sampled = message_key(called("{}", "call_t_0"), "ids")
+
+    assert message_key(called('{"filled":"in"}', "call_t_0"), "ids") == sampled
+    assert message_key(called("{}", "call_u_0"), "ids") != sampled
+    assert message_key(called("{}", "call_t_0", "call_t_1"), "ids") != sampled
+    foreign = [message_key(called(arguments, "foreign"), "ids") for arguments in ("{}", "[]")]
+    assert foreign[0] != foreign[1]
+
+
+def test_dropped_reasoning_matches_unless_exact() -> None:
+    thought = message("assistant", "x", reasoning_content="because")
+    bare = message("assistant", "x")
+
+    assert message_key(thought, "arguments") == message_key(bare, "arguments")
+    assert message_key(thought, "exact") != message_key(bare, "exact")
+
+
+def test_an_absent_content_equals_an_empty_one() -> None:
+    assert message_key(message("assistant", None), "exact") == message_key(
+        orjson.dumps({"content": "", "role": "assistant"}), "exact"
+    )
+
+
+def test_a_history_s_key_depends_on_the_order_of_its_messages() -> None:
+    one, two = message_key(USER, "exact"), message_key(ANSWER, "exact")
+
+    assert chained(chained(SHAPE, one), two) != chained(chained(SHAPE, two), one)

@@ -1,0 +1,72 @@
+"""Evaluations: the scheduler admits their groups, the trainer reports each round once it is over.
+
+A round is all groups that evaluate one version on one split. It is folded from `control` alone, so
+a trainer that resumes reports what ended while it was away. Called by the sequence of steps.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from schemas.records import EvaluationCompleted
+from trainer.recovery.control_state import ControlState, Round
+
+BEGIN_MS = 120_000
+"""Longest wait, after the last step, for the scheduler to begin the last evaluation."""
+
+GRACE_MS = 60_000
+"""Longest wait for the end of a round after the deadlines of its groups."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Evaluations:
+    """The rounds of a run; `_expected` is true if the scheduler has tasks for them."""
+
+    _control_state: ControlState
+    _expected: bool
+    _sent: set[Round] = field(default_factory=set)
+    """Rounds whose report is on its way to the log."""
+    _ended_ms: int | None = None
+
+    def completed(self, now_ms: int) -> list[EvaluationCompleted]:
+        """Return the reports of the rounds that are over, each once."""
+        rounds = self._control_state.rounds
+        over = [key for key, one in rounds.items() if not one.open and key not in self._sent]
+        found = []
+        for version, split in sorted(key for key in over if key[0] >= 0):
+            one = rounds[version, split]
+            mean = one.rewards / one.sessions if one.sessions else None
+            step = self._control_state.steps_of.get(version, version)
+            self._sent.add((version, split))
+            found.append(
+                EvaluationCompleted(
+                    at_ms=now_ms,
+                    version=version,
+                    step=step,
+                    split=split,
+                    groups=one.groups,
+                    sessions=one.sessions,
+                    reward_mean=mean,
+                )
+            )
+            shown = "none" if mean is None else f"{mean:.4g}"
+            _log.info("evaluation of version %d (%s): mean reward %s", version, split, shown)
+        return found
+
+    def under_way(self, version: int, now_ms: int) -> bool:
+        """Return whether to wait for rounds after the last step, which made `version`."""
+        if not self._expected:
+            return False
+        if self._ended_ms is None:
+            self._ended_ms = now_ms
+        rounds = self._control_state.rounds
+        deadlines = [at for one in rounds.values() for at in one.open.values()]
+        begun = version <= self._control_state.evaluated or any(key[0] == version for key in rounds)
+        if begun and not deadlines:
+            return any(key[0] >= 0 and key not in self._sent for key in rounds)
+        limit_ms = self._ended_ms + BEGIN_MS if not begun else max(deadlines) + GRACE_MS
+        if now_ms < limit_ms:
+            return True
+        _log.error("version %d is not evaluated: no end of it by %d", version, limit_ms)
+        return False
