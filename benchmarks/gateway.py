@@ -30,7 +30,7 @@ from benchmarks.children import Children, cpu_s
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.rendering.tokenizer import Tokenizer

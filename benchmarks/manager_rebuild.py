@@ -15,7 +15,7 @@ from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import PolicyWeights, Record

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from infra.kafka import log
+from infra.kafka.bounds import LagLookup
 from infra.kafka.client import (
     BEGINNING,
     END,
@@ -20,7 +21,6 @@ from infra.kafka.client import (
 from infra.kafka.decoding import decoded
 from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage, Stopping, never
 from infra.kafka.start.group import lasting
-from infra.kafka.topics import LagLookup
 from infra.kafka.unreadable import Letter, Unreadable
 from infra.settings import KafkaSettings
 from schemas.codec import decode

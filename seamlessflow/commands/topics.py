@@ -39,7 +39,7 @@ def create(
     ] = None,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included. Waits for Kafka."""
-    from infra.kafka.topics import TopicOptions, create_topics
+    from infra.kafka.topics.creation import TopicOptions, create_topics
     from infra.settings import ProcessSettings, load
 
     options = TopicOptions(

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics import FoundTopic, found_topics, least_insync
+from infra.kafka.topics.counts import least_insync
+from infra.kafka.topics.found import FoundTopic, found_topics
 from infra.settings import KafkaSettings
 from schemas.topics import FOR_EVER, SAME_PARTITIONS, TOPICS, Topic
 

@@ -7,10 +7,11 @@ from rich.table import Table
 
 from consumers.trajectories.settings import ManagerSection
 from infra.errors import KafkaUnavailable
+from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics import BoundsLookup, partition_counts
+from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings, ProcessSettings
 from producers.agents.settings import AgentsSection
 from schemas.topics import REQUESTS, TASKS, TOPICS

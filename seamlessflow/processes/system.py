@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from infra.broker.broker import Broker
 from infra.clock import now_ms
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS

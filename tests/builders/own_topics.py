@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from confluent_kafka.admin import AdminClient
 
 from infra.errors import KafkaUnavailable
-from infra.kafka.topics import partition_counts
+from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings
 
 DEADLINE_S = 30.0

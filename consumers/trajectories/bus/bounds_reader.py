@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 
-from infra.kafka.topics import BoundsLookup
+from infra.kafka.bounds import BoundsLookup
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS
 

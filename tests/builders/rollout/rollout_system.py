@@ -15,7 +15,7 @@ from infra.kafka.client import BEGINNING, Headers, Received
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.rendering.settings import RendererSettings
 from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry.metrics import Metrics

@@ -7,7 +7,7 @@ from typing import TypeVar
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key

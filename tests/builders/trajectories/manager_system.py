@@ -18,7 +18,7 @@ from infra.clock import now_ms
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings
 from infra.settings import KafkaSettings

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.topics import TASKS
 from tests.integration.agents.agents_process import issue_samples

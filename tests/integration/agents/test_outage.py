@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.broker.broker import Broker
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from schemas.topics import TASKS
 from tests.integration.agents.agents_process import (
     Payload,

@@ -19,7 +19,7 @@ from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost

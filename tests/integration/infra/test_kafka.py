@@ -14,7 +14,7 @@ from infra.kafka.client import BEGINNING, Received
 from infra.kafka.dead_letters import DeadLetters, send_letter
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Letter as Garbage
 from infra.kafka.unreadable import Unreadable
 from infra.settings import KafkaSettings

@@ -9,7 +9,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from infra.broker.broker import Broker
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings

@@ -17,7 +17,8 @@ from infra.broker.broker import Broker
 from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
-from infra.kafka.topics import create_topics, partition_counts
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app

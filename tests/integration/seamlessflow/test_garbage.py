@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings
 from schemas.records import Record

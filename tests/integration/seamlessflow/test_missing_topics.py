@@ -13,7 +13,7 @@ import pytest
 from infra.errors import ExitStatus, TopicMissing
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import WorkerLost
 from schemas.topics import Topic

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from infra.errors import ExitStatus
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
 from seamlessflow.config import RestartsSection

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.topics import create_topics, found_topics, partition_counts
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import found_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS
 from seamlessflow.__main__ import app

@@ -14,7 +14,7 @@ import pytest
 from consumers.trajectories.sessions.assemble import trajectory
 from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings
 from schemas import records as r

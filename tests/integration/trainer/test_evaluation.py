@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES

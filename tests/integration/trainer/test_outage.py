@@ -11,7 +11,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.errors import ExitStatus
 from infra.kafka.producer import Producer
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import NewerRelease
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify

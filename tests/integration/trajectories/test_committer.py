@@ -18,7 +18,7 @@ from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import EndedSession, Trajectory
 from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES

@@ -12,7 +12,7 @@ from infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
 from infra.kafka.outage import never
 from infra.kafka.reader import Reader
 from infra.kafka.start.group import membership
-from infra.kafka.topics import create_topics
+from infra.kafka.topics.creation import create_topics
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.kafka.topics import FoundTopic
+from infra.kafka.topics.found import FoundTopic
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS, Topic
 from seamlessflow.inspection.topic_check import TopicFault, faults

@@ -3,7 +3,7 @@
 import pytest
 
 from infra.errors import PartitionsDiffer, TopicMismatch
-from infra.kafka.topics import topic_counts
+from infra.kafka.topics.counts import topic_counts
 from schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
 
 TOGETHER = (REQUESTS, SESSIONS, ENDED_SESSIONS)

@@ -1,0 +1,85 @@
+"""Bounds of partitions as they are now, and how far a reader is behind them."""
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaException,
+    TopicPartition,
+)
+
+from infra.kafka.client import Partition, client, client_options
+from infra.settings import KafkaSettings
+
+_ASK_S = 2.0
+
+
+class BoundsLookup:
+    """A client that looks up where partitions begin and end now."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._prefix = settings.topic_prefix
+        # A consumer must name a group; this one commits nothing.
+        options = {"group.id": f"{self._prefix}bounds", **client_options(settings)}
+        self._consumer = client(Consumer, options)
+
+    def bounds(
+        self, partitions: Sequence[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return the first offset of each partition, and that behind its last record.
+
+        Without partitions for which no leader answers in time.
+        """
+        starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
+        ends = self._offsets(list(starts), OFFSET_END, timeout_s)
+        return {place: (starts[place], end) for place, end in ends.items()}
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
+
+    def _offsets(
+        self, partitions: Sequence[Partition], bound: int, timeout_s: float
+    ) -> dict[Partition, int]:
+        asked = [TopicPartition(self._prefix + topic, n, bound) for topic, n in partitions]
+        try:
+            found = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
+        except KafkaException:
+            return {}
+        return {
+            (place.topic.removeprefix(self._prefix), place.partition): place.offset
+            for place in found
+            if place.error is None
+        }
+
+
+class LagLookup:
+    """Lookup of how far a reader is behind, by a client of its own. Any thread.
+
+    Calls of another thread to a client that polls without a pause wait for ever.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._lookup: BoundsLookup | None = None
+        self._closed = False
+        self._looking = threading.Lock()
+
+    def behind(self, read: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return how many offsets partitions keep from those in `read` on; empty once closed."""
+        with self._looking:
+            if self._closed:
+                return {}
+            self._lookup = self._lookup or BoundsLookup(self._settings)
+            found = self._lookup.bounds(list(read), _ASK_S)
+        return {place: max(0, end - max(read[place], at)) for place, (at, end) in found.items()}
+
+    def close(self) -> None:
+        """Close the client."""
+        with self._looking:
+            self._closed = True
+            if self._lookup is not None:
+                self._lookup.close()

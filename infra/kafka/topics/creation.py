@@ -1,0 +1,113 @@
+"""Creation of the topics that a cluster lacks."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from infra.errors import KafkaRefused, SettingsRejected
+from infra.kafka.client import client, client_options
+from infra.kafka.outage import REFUSALS, Stopping, never
+from infra.kafka.start.cluster import find_cluster
+from infra.kafka.topics.counts import least_insync, topic_counts
+from infra.kafka.topics.found import partition_counts
+from infra.settings import KafkaSettings
+from schemas.topics import Topic
+
+_TIMEOUT_S = 60.0
+_COPIES = 3
+_SHOWN_S, _LOOK_S = 10.0, 0.05
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Wishes for new topics; by default those of the contract, kept on up to three brokers."""
+
+    replication: int | None = None
+    """Copies of each partition; -1: the cluster's own default."""
+    min_insync: int | None = None
+    """Copies that must have a record before it is acknowledged; one less than there are."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """Partitions of a topic, by its name without prefix."""
+    retention_ms: Mapping[str, int] = field(default_factory=dict)
+    """Retention of a topic, by its name without prefix; -1: for ever."""
+
+
+def create_topics(
+    settings: KafkaSettings,
+    topics: Iterable[Topic],
+    options: TopicOptions | None = None,
+    stopping: Stopping = never,
+) -> list[str]:
+    """Create missing topics and their dead-letter topics; return the names of those created.
+
+    Returns when clients can use them. Waits for Kafka as `find_cluster` does. Raises what
+    `topic_counts` raises.
+    """
+    options, specs = options or TopicOptions(), list(topics)
+    brokers = find_cluster(settings, stopping=stopping).brokers
+    admin, there = client(AdminClient, client_options(settings)), partition_counts(settings)
+    counts = topic_counts(specs, options.partitions, there, settings.topic_prefix)
+    copies = options.replication or min(_COPIES, brokers)
+    wanted = [
+        topic
+        for spec in specs
+        for topic in _new_topics(settings, spec, counts[spec.name], copies, options)
+    ]
+    missing = [topic for topic in wanted if topic.topic not in there]
+    if missing:
+        for name, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
+            _created(settings, name, future)
+        _await_shown(settings, {topic.topic for topic in missing})
+    return [topic.topic for topic in missing]
+
+
+def _new_topics(
+    settings: KafkaSettings, spec: Topic, partitions: int, copies: int, options: TopicOptions
+) -> list[Any]:
+    insync = options.min_insync or (least_insync(copies) if copies > 0 else None)
+    common = {
+        "max.message.bytes": str(spec.max_record_bytes),
+        **({"min.insync.replicas": str(insync)} if insync else {}),
+    }
+    config = {
+        **common,
+        "retention.ms": str(options.retention_ms.get(spec.name, spec.retention_ms)),
+        "cleanup.policy": spec.cleanup,
+        **({"segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"} if spec.compacted else {}),
+        "message.timestamp.type": "CreateTime",
+    }
+    letters = {**common, "retention.ms": "-1"}
+    return [
+        NewTopic(settings.topic_prefix + name, partitions, copies, config=conf)
+        for name, conf in ((spec.name, config), (spec.dead_letters, letters))
+    ]
+
+
+def _created(settings: KafkaSettings, name: str, future: Any) -> None:
+    try:
+        future.result()
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        # Another process may have created it since it was found missing.
+        if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        if reason.code() in REFUSALS:
+            raise KafkaRefused(settings.bootstrap_servers, f"{name}: {reason.str()}") from error
+        raise SettingsRejected("topics create", f"{name}: {reason.str()}") from error
+
+
+def _await_shown(settings: KafkaSettings, names: set[str]) -> None:
+    """Return once a broker shows the topics: brokers learn of them after they are made."""
+    deadline = time.monotonic() + _SHOWN_S
+    while hidden := names - partition_counts(settings).keys():
+        if time.monotonic() > deadline:
+            _log.warning("made, but not shown to this user yet: %s", ", ".join(sorted(hidden)))
+            return
+        time.sleep(_LOOK_S)
