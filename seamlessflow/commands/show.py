@@ -25,11 +25,11 @@ def show(
     from rich.console import RenderableType
 
     from infra.kafka.unreadable import Skipped
-    from seamlessflow.inspection.list_view import list_view
-    from seamlessflow.inspection.record_view import records_view
-    from seamlessflow.inspection.session_log import load_session, recent_trajectories
-    from seamlessflow.inspection.session_records import session_records
-    from seamlessflow.inspection.tree_view import session_view
+    from seamlessflow.inspection.sessions.list_view import list_view
+    from seamlessflow.inspection.sessions.log import load_session, recent_trajectories
+    from seamlessflow.inspection.sessions.record_view import records_view
+    from seamlessflow.inspection.sessions.records import session_records
+    from seamlessflow.inspection.sessions.tree_view import session_view
     from seamlessflow.inspection.wide_console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
 

@@ -62,7 +62,7 @@ def check() -> None:
     Each fault is followed by the command that mends it; the exit status is then 1.
     """
     from infra.settings import ProcessSettings, load
-    from seamlessflow.inspection.topic_check import topic_faults
+    from seamlessflow.inspection.topics.check import topic_faults
 
     wrong = topic_faults(load(ProcessSettings).kafka)
     for fault in wrong:
@@ -76,7 +76,7 @@ def check() -> None:
 def list_() -> None:
     """List offsets and committed lag of every topic that exists."""
     from infra.settings import load
-    from seamlessflow.inspection.topic_state import TopicStateSettings, states, table
+    from seamlessflow.inspection.topics.state import TopicStateSettings, states, table
     from seamlessflow.inspection.wide_console import wide_console
 
     found = states(load(TopicStateSettings))

@@ -1,7 +1,7 @@
 import pytest
 from rich.console import Console
 
-from seamlessflow.inspection.list_view import list_view
+from seamlessflow.inspection.sessions.list_view import list_view
 from seamlessflow.inspection.wide_console import WIDTH_OF_NO_TERMINAL, wide_console
 
 

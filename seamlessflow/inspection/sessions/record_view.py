@@ -13,7 +13,7 @@ from rich.text import Text
 
 from infra.kafka.client import Received
 from schemas.tokens import unpack
-from seamlessflow.inspection.tree_view import Spell
+from seamlessflow.inspection.sessions.tree_view import Spell
 
 _MOST_CHARACTERS = 160
 _EMPTY: tuple[object, ...] = (None, "", b"", (), {})

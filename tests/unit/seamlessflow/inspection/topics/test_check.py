@@ -8,7 +8,7 @@ import pytest
 from infra.kafka.topics.found import FoundTopic
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS, Topic
-from seamlessflow.inspection.topic_check import TopicFault, faults
+from seamlessflow.inspection.topics.check import TopicFault, faults
 
 KAFKA = KafkaSettings(bootstrap_servers="a:1", topic_prefix="x.")
 BROKERS = 3

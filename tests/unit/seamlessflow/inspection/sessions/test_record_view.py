@@ -10,8 +10,8 @@ from rich.console import Console
 from infra.kafka.client import Received
 from schemas import records as r
 from schemas.topics import TOPICS
-from seamlessflow.inspection.record_view import records_view, shown_fields
-from seamlessflow.inspection.session_records import concerns
+from seamlessflow.inspection.sessions.record_view import records_view, shown_fields
+from seamlessflow.inspection.sessions.records import concerns
 
 
 def ids(*tokens: int) -> bytes:

@@ -3,7 +3,7 @@
 from infra.kafka.client import Received
 from schemas.records import Record
 from schemas.topics import SESSIONS
-from seamlessflow.inspection.session_log import folded
+from seamlessflow.inspection.sessions.log import folded
 from tests.builders.records import sessions
 
 FIRST, SECOND = "n~1", "n~2"

@@ -4,7 +4,7 @@ from io import StringIO
 from rich.console import Console
 
 from schemas import records as r
-from seamlessflow.inspection.tree_view import session_view
+from seamlessflow.inspection.sessions.tree_view import session_view
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
