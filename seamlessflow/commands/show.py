@@ -1,9 +1,17 @@
-"""The command `seamlessflow show`: a session's tree of tokens."""
+"""The command `seamlessflow show`: a session's tree of tokens, now, in the past, or as it grows."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_INTERRUPTED = 130
+_WAIT_S = 60.0
+_AT_OF_ALL = (
+    "--at is an offset of the session's partition of sessions; --records shows other topics also, "
+    "whose offsets do not compare with it"
+)
 
 
 def show(
@@ -19,14 +27,69 @@ def show(
     records: Annotated[
         bool, typer.Option("--records", help="All its records on all topics instead of the tree.")
     ] = False,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Show it as it was with the event at this offset of its partition, and none "
+            "behind it; --records shows the offsets.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Show it as it grows, until it is finalized or Ctrl-C; without a terminal a line "
+            "for each event.",
+        ),
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="With --follow: seconds for a session that is not there yet. [default: 60]"
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of sessions to list.")] = 20,
 ) -> None:
     """Show a session as it is on the log: its tree of tokens, masks, versions and match rules."""
-    from rich.console import RenderableType
+    about_one = at is not None or follow or records or tokens
+    _refuse(session is None and about_one, "--at, --follow, --records and --tokens need a SESSION")
+    _refuse(wait is not None and not follow, "--wait goes with --follow")
+    _refuse(follow and (at is not None or tokens), "--follow goes without --at and --tokens")
+    _refuse(at is not None and records, _AT_OF_ALL)
+    if session is None:
+        _list(out, count)
+    elif follow:
+        _follow(session, out, records, _WAIT_S if wait is None else wait)
+    else:
+        _print(session, out, tokens, records, at)
 
+
+def _refuse(wrong: bool, reason: str) -> None:
+    if wrong:
+        raise typer.BadParameter(reason)
+
+
+def _list(out: Path | None, count: int) -> None:
     from infra.kafka.unreadable import Skipped
     from seamlessflow.inspection.sessions.list_view import list_view
-    from seamlessflow.inspection.sessions.log import load_session, recent_trajectories
+    from seamlessflow.inspection.sessions.log import recent_trajectories
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    console, skipped = wide_console(), Skipped()
+    with kafka_to_inspect(out) as kafka:
+        found = recent_trajectories(kafka, count, skipped)
+    console.print(list_view(found))
+    _notices(skipped.notices)
+
+
+def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int | None) -> None:
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    from infra.kafka.unreadable import Skipped
+    from seamlessflow.inspection.sessions.log import load_session
     from seamlessflow.inspection.sessions.record_view import records_view
     from seamlessflow.inspection.sessions.records import session_records
     from seamlessflow.inspection.sessions.tree_view import session_view
@@ -35,16 +98,56 @@ def show(
 
     console, skipped = wide_console(), Skipped()
     with kafka_to_inspect(out) as kafka:
-        if session is None:
-            view: RenderableType = list_view(recent_trajectories(kafka, count, skipped))
+        found = load_session(kafka, session, skipped, at)
+        spell = found.tokenizer.decode if found.tokenizer else None
+        if records:
+            session_id = found.session.opened.session_id
+            view: RenderableType = records_view(session_records(kafka, session_id, skipped), spell)
         else:
-            found = load_session(kafka, session, skipped)
-            spell = found.tokenizer.decode if found.tokenizer else None
-            if records:
-                session_id = found.session.opened.session_id
-                view = records_view(session_records(kafka, session_id, skipped), spell)
-            else:
-                view = session_view(found.session, spell, tokens)
+            tree = session_view(found.session, spell, tokens)
+            view = Group(tree, Text(found.place, "dim"))
     console.print(view)
-    for notice in skipped.notices:
-        console.print(f"! {notice}", style="yellow", highlight=False, markup=False)
+    _notices(skipped.notices)
+
+
+def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> None:
+    from infra.kafka.unreadable import Skipped
+    from seamlessflow.inspection.sessions.following import Following
+    from seamlessflow.inspection.sessions.growing import GrowingLines, GrowingTree
+    from seamlessflow.inspection.sessions.observed import ObservedSession
+    from seamlessflow.inspection.sessions.policies import PolicyLookup
+    from seamlessflow.inspection.sessions.tree_view import Spell
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_of_running
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+
+    console, skipped, kafka = wide_console(), Skipped(), kafka_of_running(out)
+    policies = PolicyLookup(kafka, skipped)
+
+    def spell_of(observed: ObservedSession) -> Spell | None:
+        if observed.session is None:
+            return None
+        known = policies.tokenizer(observed.session.opened.policy)
+        return known.decode if known else None
+
+    lines = records or not console.is_terminal
+    display = GrowingLines(console, spell_of, records) if lines else GrowingTree(console, spell_of)
+    observed = ObservedSession(session, policies.strictness)
+    finalized = False
+    try:
+        with stoppable() as stop, display as shown:
+            following = Following(kafka, observed, shown, lambda: stop.asked, records)
+            finalized = following.run(wait_s, skipped)
+    except Interrupted:
+        pass  # asked to end: what is shown stays
+    _notices(skipped.notices)
+    if not finalized:
+        console.print("not finalized yet", style="dim")
+        sys.exit(_INTERRUPTED)
+
+
+def _notices(notices: list[str]) -> None:
+    from seamlessflow.inspection.wide_console import wide_console
+
+    for notice in notices:
+        wide_console().print(f"! {notice}", style="yellow", highlight=False, markup=False)

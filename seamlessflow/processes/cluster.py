@@ -28,6 +28,14 @@ class NoRunData(SeamlessFlowError):
         super().__init__(f"{out} holds no run: there is no {KAFKA_DIR} in it")
 
 
+class NoRunningRun(SeamlessFlowError):
+    """A directory is not that of a run that is under way."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        super().__init__(f"no run is under way in {out}: nothing grows there")
+
+
 def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
     """Write the address at which commands reach a run that starts."""
     address = {
@@ -60,6 +68,19 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
         raise NoRunData(out)
     with Broker(out / KAFKA_DIR, short_lived=True) as broker:
         yield broker.settings
+
+
+def kafka_of_running(out: Path | None) -> KafkaSettings:
+    """Return settings for the Kafka of the run under way in `out`, or of the environment.
+
+    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun`.
+    """
+    if out is None:
+        return load_settings(ProcessSettings).kafka
+    running = _running(out)
+    if running is None:
+        raise NoRunningRun(out)
+    return running
 
 
 def _running(out: Path) -> KafkaSettings | None:

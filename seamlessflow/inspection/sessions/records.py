@@ -1,8 +1,10 @@
-"""All records of one session on all topics, in the order in which they were written.
+"""Records of one session on all topics.
 
 Called by `seamlessflow show --records`. `requests`, `prompts` and `replies` are kept for hours or
 days only, so an old session has fewer.
 """
+
+from collections.abc import Iterable
 
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Skipped
@@ -13,19 +15,24 @@ from schemas.identity import session_name
 from schemas.records import Record, Task
 from schemas.topics import PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS, TRAJECTORIES, Topic
 
-_IN_ORDER_OF_FLOW = (TASKS, REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES)
+IN_ORDER_OF_FLOW = (TASKS, REQUESTS, SESSIONS, PROMPTS, REPLIES, TRAJECTORIES)
+_PLACES = {topic.name: place for place, topic in enumerate(IN_ORDER_OF_FLOW)}
 _KEYED_BY_SESSION = (REQUESTS, SESSIONS)
 
 
 def session_records(settings: KafkaSettings, session_id: str, skipped: Skipped) -> list[Received]:
     """Return the records that concern a session; `session_id` is its id, not its name."""
-    found = [
-        (item.timestamp_ms, place, item.offset, item)
-        for place, topic in enumerate(_IN_ORDER_OF_FLOW)
-        for item in read_topic(settings, topic, skipped, _key(topic, session_id))
+    return in_order(
+        item
+        for topic in IN_ORDER_OF_FLOW
+        for item in read_topic(settings, topic, skipped, key_on(topic, session_id))
         if concerns(item.record, session_id)
-    ]
-    return [item for *_, item in sorted(found, key=lambda entry: entry[:3])]
+    )
+
+
+def in_order(items: Iterable[Received]) -> list[Received]:
+    """Return records in the order in which they were written; of one time, in that of the flow."""
+    return sorted(items, key=lambda item: (item.timestamp_ms, _PLACES[item.topic], item.offset))
 
 
 def concerns(record: Record, session_id: str) -> bool:
@@ -36,5 +43,6 @@ def concerns(record: Record, session_id: str) -> bool:
     return named in (session_id, session_name(session_id))
 
 
-def _key(topic: Topic, session_id: str) -> str | None:
+def key_on(topic: Topic, session_id: str) -> str | None:
+    """Return the key of the session's records on a topic, or None if they have several."""
     return session_name(session_id) if topic in _KEYED_BY_SESSION else None

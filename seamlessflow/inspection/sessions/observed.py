@@ -1,0 +1,101 @@
+"""Session under observation: folded event by event from its partition of `sessions`. Pure.
+
+As the manager folds it: events of managers whose claim was over do not count.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from consumers.trajectories.sessions.fold import Folded
+from consumers.trajectories.sessions.message_keys import Strictness
+from consumers.trajectories.sessions.partition import Partition, PartitionProgress
+from consumers.trajectories.sessions.session import Session
+from infra.errors import SeamlessFlowError
+from infra.kafka.client import Received
+from schemas.identity import session_name
+from schemas.records import PartitionClaimed, Record, SessionOpened
+
+
+class OutsideSession(SeamlessFlowError):
+    """An offset that is before or behind all events of a session."""
+
+    lasting = True
+
+    def __init__(self, session_id: str, at: int, first: int, last: int, place: str) -> None:
+        self.session_id = session_id
+        self.at = at
+        self.first = first
+        self.last = last
+        where = "before its first" if at < first else "behind its last"
+        super().__init__(f"--at {at} is {where} event: session {session_id} has {place}")
+
+
+@dataclass
+class ObservedSession:
+    """A session by its id, or, by a name, the one that was opened last under it."""
+
+    asked: str
+    strictness: Callable[[str], Strictness]
+    first: int | None = None
+    """Offset of its first event; of the first session of the name, if a name was asked for."""
+    last: int | None = None
+    """Offset of its newest event."""
+    _partition: Partition | None = field(default=None, init=False)
+    _latest: str | None = field(default=None, init=False)
+
+    @property
+    def session(self) -> Session | None:
+        """The session, or None if it was not opened yet."""
+        if self._partition is None or self._latest is None:
+            return None
+        return self._partition.sessions[self._latest]
+
+    @property
+    def finalized(self) -> bool:
+        """True if the session has ended for good."""
+        return self.session is not None and self.session.finalized_at_ms is not None
+
+    @property
+    def place(self) -> str:
+        """Offsets of its events, and its partition, in words."""
+        number = self._partition.number if self._partition else "?"
+        return f"events from offset {self.first} to {self.last} of sessions[{number}]"
+
+    def concerns(self, record: Record) -> bool:
+        """Return True if the fold of the session needs this event."""
+        own = getattr(record, "session_id", None)
+        if own is None:
+            return isinstance(record, PartitionClaimed)
+        return self.asked in (own, session_name(own))
+
+    def apply(self, item: Received) -> Folded | None:
+        """Fold in the next event of the partition; return None unless it is one of the session."""
+        self._partition = self._partition or Partition(
+            item.partition, PartitionProgress(), manager=""
+        )
+        if not self.concerns(item.record):
+            return None
+        folded = self._partition.apply(item.record, item.offset, self.strictness)
+        own = getattr(item.record, "session_id", None)
+        if own is None:
+            return None
+        if folded.accepted and isinstance(item.record, SessionOpened):
+            self._latest = own
+            self.first = item.offset if self.first is None else self.first
+        if self.first is not None:
+            self.last = item.offset
+        return folded
+
+
+def observed_at(events: Iterable[Received], whole: ObservedSession, at: int) -> ObservedSession:
+    """Return a session as it was with the event at offset `at`, and none behind it.
+
+    `whole` is the session folded from all `events`. Raises `OutsideSession`.
+    """
+    if whole.first is not None and whole.last is not None and not whole.first <= at <= whole.last:
+        raise OutsideSession(whole.asked, at, whole.first, whole.last, whole.place)
+    past = ObservedSession(whole.asked, whole.strictness)
+    for item in events:
+        if item.offset <= at:
+            past.apply(item)
+    return past

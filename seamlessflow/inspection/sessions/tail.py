@@ -1,0 +1,87 @@
+"""Records of partitions as they are appended, after those that were there."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from infra.errors import KafkaUnavailable
+from infra.kafka.client import BEGINNING, Partition, Received
+from infra.kafka.outage import Stopping
+from infra.kafka.reader import Reader
+from infra.kafka.unreadable import Skipped, Unreadable
+from infra.settings import KafkaSettings
+from schemas.records import Record
+
+_POLL_S = 0.2
+_SILENCE_S = 30.0
+_ASK_EVERY_S = 10.0
+
+
+class Tail:
+    """Reader of some partitions from their beginning, for an observer.
+
+    It commits nothing and writes no dead letters; what it cannot read is counted in `skipped`.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        places: Sequence[Partition],
+        wanted: Callable[[Record], bool],
+        skipped: Skipped,
+        stopping: Stopping,
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._wanted = wanted
+        self._skipped = skipped
+        self._stopping = stopping
+
+    def batches(self) -> Iterator[list[Received]]:
+        """Yield the wanted records: first all that were there, then each few as they arrive.
+
+        A list may be empty, so that the caller looks at the clock. Ends once `stopping`. Raises
+        `KafkaUnavailable` if Kafka does not answer for 30 s, and what `Reader.ends` raises.
+        """
+        # Ends of partitions are asked for: behind the last record may stand ends of transactions.
+        options: dict[str, Any] = {"enable.partition.eof": True}
+        reader = Reader(self._settings, "show", stopping=self._stopping, **options)
+        try:
+            reader.assign(dict.fromkeys(self._places, BEGINNING))
+            yield self._there(reader)
+            yield from self._arriving(reader)
+        finally:
+            reader.close()
+
+    def _there(self, reader: Reader) -> list[Received]:
+        ends = {place: end for place, end in reader.ends(self._places).items() if end > 0}
+        found: list[Received] = []
+        heard_s = time.monotonic()
+        while ends and not self._stopping():
+            if arrived := reader.poll(_POLL_S):
+                heard_s = time.monotonic()
+            found += self._kept(arrived)
+            ends = {place: end for place, end in ends.items() if reader.position(place) < end}
+            if ends and time.monotonic() - heard_s > _SILENCE_S:
+                servers, reason = self._settings.bootstrap_servers, f"no records of {list(ends)}"
+                raise KafkaUnavailable(servers, _SILENCE_S, reason)
+        return found
+
+    def _arriving(self, reader: Reader) -> Iterator[list[Received]]:
+        heard_s = time.monotonic()
+        while not self._stopping():
+            arrived = reader.poll(_POLL_S)
+            if not arrived and time.monotonic() - heard_s > _ASK_EVERY_S:
+                reader.ends(self._places, _SILENCE_S)  # a reader of a Kafka that is away is silent
+            if arrived or time.monotonic() - heard_s > _ASK_EVERY_S:
+                heard_s = time.monotonic()
+            yield self._kept(arrived)
+
+    def _kept(self, arrived: Sequence[Received]) -> list[Received]:
+        kept = []
+        for item in arrived:
+            if isinstance(item.record, Unreadable):
+                self._skipped.apply(item.topic, item.record)
+            elif self._wanted(item.record):
+                kept.append(item)
+        return kept
