@@ -223,3 +223,14 @@ class TransactionFailed(SeamlessFlowError):
         self.transactional_id = transactional_id
         self.reason = reason
         super().__init__(f"transaction of {transactional_id}: {reason}")
+
+
+ENDS_PROCESS: tuple[type[Exception], ...] = (
+    MemoryError,
+    NewerRelease,
+    DeliveryFailed,
+    KafkaUnavailable,
+    KafkaRefused,
+    TransactionFailed,
+)
+"""Errors that are never the fault of one record or session, and end the process wherever raised."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.acting.failures import Failures
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
@@ -71,15 +72,16 @@ class Manager:
         self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
-        self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms)
+        failures = Failures(contexts, outbox, metrics)
+        self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)
         self._request_ends = ends = RequestEnds(
             self._partitions, connections.readers, connections.inbox, clock
         )
         self._actor = self.actor_class(
-            self._partitions, contexts, self._placement, outbox, traces, metrics, ends
+            self._partitions, contexts, self._placement, outbox, traces, metrics, ends, failures
         )
         self._ownership = Ownership(
-            name, self._partitions, contexts, connections, outbox, self._actor, ends
+            name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
         )
         self._commit_schedule = CommitSchedule(
             self._partitions, connections, settings.commit_interval_s, metrics

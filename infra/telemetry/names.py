@@ -122,6 +122,13 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_manager_trajectories_total": MetricSpec(
         "counter", "{trajectory}", "Trajectories committed"
     ),
+    "seamlessflow_manager_failures_total": MetricSpec(
+        "counter",
+        "{failure}",
+        "Sessions given up, commands refused and trajectories emitted without tokens, each for an "
+        "error inside the manager",
+        ("about",),
+    ),
     "seamlessflow_manager_open_sessions": MetricSpec(
         "gauge", "{session}", "Sessions held in memory"
     ),

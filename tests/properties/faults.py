@@ -87,8 +87,8 @@ class SendsAtOnce(SteppedManager):
 class Forgetful(Actor):
     """An actor that joins a retry to the latest turn with its body, even if that was answered."""
 
-    def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
-        decision = super()._decision(partition, command, received)
+    def _decision(self, partition: Partition, command: Command) -> Decision:
+        decision = super()._decision(partition, command)
         if not isinstance(command, r.RequestTurn) or not command.retry_count:
             return decision
         (event, *_) = decision.events or (None,)

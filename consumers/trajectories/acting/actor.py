@@ -4,11 +4,11 @@ It calls the pure functions of `decisions` and gives their outcome to the outbox
 `Ownership` and the main loop, on the main thread only. No method blocks.
 """
 
-import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 
 from consumers.trajectories.acting.alarms import Alarms
+from consumers.trajectories.acting.failures import Failures, named
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
@@ -19,8 +19,9 @@ from consumers.trajectories.decisions.decide import decide, refuse
 from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
-from consumers.trajectories.sessions.replies import replies
+from consumers.trajectories.sessions.replies import answered, replies
 from consumers.trajectories.sessions.session import Session
+from infra.errors import ENDS_PROCESS
 from infra.kafka.client import Headers, Received
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
@@ -28,7 +29,6 @@ from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import Record
 
-_log = logging.getLogger(__name__)
 _LOOK_AGAIN_MS = 50
 """Delay after which a missed deadline is decided again, while events are read back."""
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
@@ -37,8 +37,9 @@ _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionCl
 class Actor:
     """Acts for the partitions that this manager owns.
 
-    A command that cannot be decided is refused with status 500 and sent to the dead letters; it
-    does not stop the partition. What remains to be raised is `DeliveryFailed`, by the outbox.
+    A command that cannot be decided is refused with status 500 and sent to the dead letters, and a
+    session that cannot go on is given up (`Failures`); neither stops the partition. What remains to
+    be raised ends the process (`ENDS_PROCESS`).
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Actor:
         telemetry: Telemetry,
         metrics: Metrics,
         request_ends: RequestEnds,
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._partitions = partitions
         self._contexts = contexts
         self._fleet = contexts.fleet
@@ -86,18 +89,29 @@ class Actor:
         """Reply and follow up after an event of an owned partition was applied (`folded`)."""
         session, event = folded.session, received.record
         self._count_event(event, folded.accepted)
-        if folded.accepted:
+        if session is None:
+            self._act_on(partition, received, folded)
+        elif folded.error is not None:
+            self._reply(received, folded, self._outbox.reply)
+            self._failures.event_failed(partition, session, received, folded.error)
+        else:
+            with self._failures.guard(partition, session, f"act on {named(received)}"):
+                self._act_on(partition, received, folded)
+        if deferred := self._deferred[partition.number]:
+            name = session_name(getattr(event, "session_id", ""))
+            if name in deferred:
+                self._decide_deferred(partition, name)
+
+    def _act_on(self, partition: Partition, received: Received, folded: Folded) -> None:
+        event = received.record
+        if answered(folded):
             # A retry gets the replies of its turn again, which must keep their bounds.
             joined = isinstance(event, r.TurnJoined)
             self._reply(
                 received, folded, self._outbox.reply if joined else self._outbox.reply_merged
             )
-        if session is not None:
-            self._follow_up(partition, session, received, folded)
-        if deferred := self._deferred[partition.number]:
-            name = session_name(getattr(event, "session_id", ""))
-            if name in deferred:
-                self._decide_deferred(partition, name)
+        if folded.session is not None:
+            self._follow_up(partition, folded.session, received, folded)
 
     def resume(self, partition: Partition) -> None:
         """Decide the commands that waited until the ended sessions of the partition were known."""
@@ -108,9 +122,21 @@ class Actor:
         """Drop the deferred commands of a partition; its next owner reads them again."""
         self._deferred.pop(number, None)
 
-    def repeat_replies(self, received: Received, folded: Folded) -> None:
+    def repeat_replies(self, partition: Partition, received: Received, folded: Folded) -> None:
         """Send the replies of an event that the former owner may have sent already."""
-        self._reply(received, folded, self._outbox.reply)
+        if folded.session is None:
+            self._reply(received, folded, self._outbox.reply)
+            return
+        with self._failures.guard(partition, folded.session, f"answer {named(received)}"):
+            self._reply(received, folded, self._outbox.reply)
+
+    def end_failed(self, partition: Partition, received: Received, folded: Folded) -> None:
+        """End the session that an event failed under a former owner, unless that one ended it."""
+        session, error = folded.session, folded.error
+        if session is None or error is None:
+            return
+        if partition.sessions.get(session.session_id) is session:
+            self._failures.event_failed(partition, session, received, error)
 
     def _reply(
         self, received: Received, folded: Folded, send: Callable[[int, Record, Headers], None]
@@ -125,9 +151,10 @@ class Actor:
     def reconcile(self, partition: Partition) -> None:
         """Resume the running turns and set the alarms of all sessions, after a takeover."""
         for session in list(partition.sessions.values()):
-            self._placement.resume(partition, session)
-            if session.finalized_at_ms is None:
-                self._set_alarm(partition, session)
+            with self._failures.guard(partition, session, "resume it"):
+                self._placement.resume(partition, session)
+                if session.finalized_at_ms is None:
+                    self._set_alarm(partition, session)
 
     def handle_deadlines(self) -> None:
         """Decide all deadlines that have passed. Called once a round."""
@@ -137,7 +164,8 @@ class Actor:
             partition = self._partitions.get(number)
             session = partition.sessions.get(session_id) if partition else None
             if partition is not None and session is not None and partition.owned:
-                self._overdue_session(partition, session, now)
+                with self._failures.guard(partition, session, "decide its deadlines"):
+                    self._overdue_session(partition, session, now)
 
     def next_alarm_s(self) -> float:
         """Return the seconds until `handle_deadlines` has something to do, at most 1."""
@@ -173,7 +201,9 @@ class Actor:
         if isinstance(event, r.TurnStarted) and folded.accepted:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
-            partition.emit(session)
+            failure = partition.emit(session)
+            if failure is not None:
+                self._failures.not_assembled(partition, session.session_id, failure)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:
             self._fleet.remove_turn(event.worker, event.incarnation)
             self._placement.place(partition, session, "interrupted", received.headers)
@@ -197,8 +227,8 @@ class Actor:
     def _decide(self, partition: Partition, received: Received) -> None:
         command: Command = received.record  # type: ignore[assignment]
         with self._telemetry.process(received, session_id=command.session_id) as span:
-            decision = self._decision(partition, command, received)
-            self._outbox.carry_out(partition, decision, span.headers or received.headers)
+            headers = span.headers or received.headers
+            decision = self._carried_out(partition, command, received, headers)
         if decision.decide_again:
             self._defer(partition, session_name(command.session_id)).appendleft(received)
         if decision.answer is not None and command.reply is not None:
@@ -209,16 +239,25 @@ class Actor:
             if isinstance(event, r.TurnStarted) and not decision.prompts:
                 self._placement.add_waiting(partition, event.session_id)
 
-    def _decision(self, partition: Partition, command: Command, received: Received) -> Decision:
-        session = partition.find(command)
-        context = self._contexts.now(partition)
+    def _carried_out(
+        self, partition: Partition, command: Command, received: Received, headers: Headers
+    ) -> Decision:
+        """Decide a command and carry that out; return the decision, which may be a refusal."""
         try:
-            return decide(session, command, context)
+            decision = self._decision(partition, command)
+            self._outbox.carry_out(partition, decision, headers)
+        except ENDS_PROCESS:
+            raise
         except Exception as error:
             # Raised again it would end every manager that reads this command.
-            _log.exception("cannot decide command %s of %s", command.command_id, command.session_id)
-            self._outbox.send_dead_letter(received, repr(error))
-            return Decision([refuse(command, context, 500, "internal_error", repr(error))])
+            self._failures.command_failed(received, error)
+            context = self._contexts.now(partition)
+            decision = Decision([refuse(command, context, 500, "internal_error", repr(error))])
+            self._outbox.carry_out(partition, decision, headers)
+        return decision
+
+    def _decision(self, partition: Partition, command: Command) -> Decision:
+        return decide(partition.find(command), command, self._contexts.now(partition))
 
     def _count_tokens(
         self, partition: Partition, command: r.CountTokens, received: Received
@@ -228,9 +267,10 @@ class Actor:
             return
         try:
             answer = count(partition.find(command), command, context)
+        except ENDS_PROCESS:
+            raise
         except Exception as error:
-            _log.exception("cannot answer command %s of %s", command.command_id, command.session_id)
-            self._outbox.send_dead_letter(received, repr(error))
+            self._failures.command_failed(received, error)
             answer = not_counted(command, 500, "internal_error", repr(error))
         self._outbox.reply(command.reply.partition, answer)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from consumers.trajectories.acting.actor import Actor
+from consumers.trajectories.acting.failures import Failures
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.acting.takeover import Takeover
 from consumers.trajectories.bus.connections import Connections
@@ -41,7 +42,9 @@ class Ownership:
         outbox: Outbox,
         actor: Actor,
         request_ends: RequestEnds,
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._manager = manager
         self._partitions = partitions
         self._contexts = contexts
@@ -116,7 +119,9 @@ class Ownership:
         if isinstance(received.record, PartitionClaimed):
             self._claimed(partition, received.record)
         elif takeover is not None:
-            takeover.note_event(received, folded)
+            failure = takeover.note_event(received, folded)
+            if failure is not None and folded.session is not None:
+                self._failures.not_assembled(partition, folded.session.session_id, failure)
         else:
             self._actor.handle_event(partition, received, folded)
 
@@ -181,7 +186,9 @@ class Ownership:
         # The order matters: replies that may be missing, then turns, then commands behind them.
         for events in takeover.unanswered.values():
             for received, folded in events:
-                self._actor.repeat_replies(received, folded)
+                self._actor.repeat_replies(partition, received, folded)
+        for received, folded in takeover.failed:
+            self._actor.end_failed(partition, received, folded)
         self._actor.reconcile(partition)
         for received in takeover.commands:
             self._actor.handle_command(partition, received)

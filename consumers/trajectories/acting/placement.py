@@ -5,6 +5,7 @@ The records themselves come from `decisions/dispatch.py`. Main thread only; no m
 
 from collections.abc import Mapping
 
+from consumers.trajectories.acting.failures import Failures
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions import dispatch
 from consumers.trajectories.decisions.context import Contexts, Decision
@@ -23,12 +24,14 @@ class Placement:
         contexts: Contexts,
         outbox: Outbox,
         hand_back_ms: int,
+        failures: Failures,
     ) -> None:
         self._partitions = partitions
         self._contexts = contexts
         self._fleet = contexts.fleet
         self._outbox = outbox
         self._hand_back_ms = hand_back_ms
+        self._failures = failures
         self._hand_back_until: dict[str, int] = {}
         """Time until which a worker that left its role may hand back turns, by worker."""
         self._waiting: dict[tuple[int, str], None] = {}
@@ -66,12 +69,13 @@ class Placement:
         headers: Headers = (),
     ) -> None:
         """Dispatch the turn behind its last accepted token, or keep it if no worker can take it."""
-        decision = dispatch.again(session, turn, reason, self._contexts.now(partition))
-        if decision.events:
-            traced = headers or self._traced.get(turn.started.turn_id, ())
-            self._outbox.carry_out(partition, decision, traced)
-        else:
-            self.add_waiting(partition, session.session_id)
+        with self._failures.guard(partition, session, f"dispatch turn {turn.started.turn_id}"):
+            decision = dispatch.again(session, turn, reason, self._contexts.now(partition))
+            if decision.events:
+                traced = headers or self._traced.get(turn.started.turn_id, ())
+                self._outbox.carry_out(partition, decision, traced)
+            else:
+                self.add_waiting(partition, session.session_id)
 
     def resume(self, partition: Partition, session: Session) -> None:
         """Resume the turns of a former owner, whose last prompts may not have been sent.

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
+from consumers.trajectories.sessions.replies import answered
 from infra.kafka.client import Received
 
 
@@ -17,16 +18,24 @@ class Takeover:
     earlier one and must not be applied again."""
     commands: list[Received] = field(default_factory=list)
     unanswered: dict[str, list[tuple[Received, Folded]]] = field(default_factory=dict)
-    """Accepted events whose replies the former owner may not have sent, by session id."""
+    """Events whose replies the former owner may not have sent, by session id."""
 
-    def note_event(self, received: Received, folded: Folded) -> None:
-        """Note an event of a former owner that the partition has just applied."""
+    failed: list[tuple[Received, Folded]] = field(default_factory=list)
+    """Events that failed their sessions."""
+
+    def note_event(self, received: Received, folded: Folded) -> Exception | None:
+        """Note an event of a former owner that the partition has just applied.
+
+        Returns the error of a session whose trajectory could not be assembled.
+        """
         partition, session = self.partition, folded.session
         # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
-        if folded.accepted and not covered:
+        if answered(folded) and not covered:
             name: str = getattr(received.record, "session_id", "")
             self.unanswered.setdefault(name, []).append((received, folded))
+        if folded.error is not None:
+            self.failed.append((received, folded))
         if session is not None and session.finalized_at_ms is not None and folded.accepted:
             if not partition.progress.known and partition.has_ended(session.session_id):
                 covered = True  # by a progress that the consumer group has lost
@@ -34,4 +43,5 @@ class Takeover:
             if covered:
                 partition.end(session)
             else:
-                partition.emit(session)
+                return partition.emit(session)
+        return None

@@ -34,7 +34,9 @@ class Outbox:
         """Append the events, and send the prompts once all of these are on the log (I1).
 
         Sent together, a fast worker's output could come before the dispatch that it answers.
+        Raises what `encode` raises, before anything has changed.
         """
+        values = [encode(event) for event in decision.events]
         partition.appended(decision.events)
         for _, prompt in decision.prompts:
             if isinstance(prompt, GenerateTurn):
@@ -48,9 +50,8 @@ class Outbox:
                 raise failure  # ends the process: the decision is not on the log
             self._send_prompts(decision, headers)
 
-        for event in decision.events:
+        for event, value in zip(decision.events, values, strict=True):
             last = event is decision.events[-1] and bool(decision.prompts)
-            value = encode(event)
             self._echoes.expect(value, event)
             self._producer.send_bytes(
                 SESSIONS.name,
@@ -86,7 +87,7 @@ class Outbox:
         self._send_replies(self._held.release())
 
     def send_dead_letter(self, received: Received, error: str) -> None:
-        """Send a command that cannot be decided to its dead-letter topic."""
+        """Send a record that cannot be decided or folded to its dead-letter topic."""
         place, value = (
             (received.topic, received.partition, received.offset),
             encode(received.record),

@@ -9,8 +9,10 @@ be punished. So it is the policy's doing, unless the one who closes it says othe
 
 from typing import NamedTuple
 
-from consumers.trajectories.sessions.session import Session
-from schemas.records import CloseSession
+from consumers.trajectories.decisions import dispatch
+from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Session
+from schemas.records import CloseSession, SessionClosed, SessionFinalized
 
 TIME = "time"
 _LEFT_OUT = {"retry": "environment", "drop": "setting"}
@@ -44,6 +46,29 @@ def ending_left_open(session: Session) -> SessionEnding:
     if limit and not session.running:
         return _truncated(limit)
     return SessionEnding("timeout", "environment", "")
+
+
+def given_up(session: Session, context: Context) -> Decision:
+    """Return the decision that ends a session that the manager cannot go on with; may be closed."""
+    if session.finalized_at_ms is not None:
+        return Decision()
+    closed = SessionClosed(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        status="aborted",
+        reason=MANAGER_FAILED,
+        cause="infrastructure",
+        await_reward_until_ms=context.now_ms,
+    )
+    finalized = SessionFinalized(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        reason=MANAGER_FAILED,
+    )
+    running = list(session.running.values())
+    return Decision([closed, finalized], dispatch.stop(session, running, MANAGER_FAILED, context))
 
 
 def _limit(session: Session) -> str:

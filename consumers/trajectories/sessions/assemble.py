@@ -4,9 +4,9 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 """
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.assembly.tokenless import end_of, too_large, without_tokens
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import Node
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from schemas.topics import TRAJECTORIES
@@ -21,37 +21,18 @@ def trajectory(
 ) -> Trajectory:
     """Return the record of a session after its `SessionFinalized` was applied.
 
-    Without tokens, and with status `aborted`, if it would take more than `limit` bytes. Raises
-    `ValueError` if the session is not finalized.
+    Without tokens, and with status `aborted`, if it would take more than `limit` bytes, or if the
+    session failed. Raises `ValueError` if the session is not finalized.
     """
+    if session.failed:
+        return without_tokens(session, partition, MANAGER_FAILED)
     whole = _whole(session, partition)
     size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
-    return whole if size + _ENVELOPE_BYTES <= limit else _without_tokens(whole, size)
-
-
-def _without_tokens(whole: Trajectory, size: int) -> Trajectory:
-    return replace(
-        whole,
-        tokens=b"",
-        logprobs=b"",
-        loss_mask=b"",
-        spans=(),
-        nodes=(),
-        status="aborted",
-        reason=f"too_large: {size} bytes",
-        cause="infrastructure",
-        masked_tokens=Counter({"too_large": sum(map(_sampled, whole.nodes))}),
-    )
-
-
-def _sampled(node: TrajectoryNode) -> int:
-    return node.length if node.origin == "policy" else 0
+    return whole if size + _ENVELOPE_BYTES <= limit else too_large(whole, size)
 
 
 def _whole(session: Session, partition: int) -> Trajectory:
-    opened, closed = session.opened, session.closed
-    if closed is None or session.finalized_at_ms is None:
-        raise ValueError(f"session {opened.session_id} is not finalized")
+    opened, (closed, finalized_at_ms) = session.opened, end_of(session)
     nodes, reasons = session.tree.nodes, masked_reasons(session)
     starts, versions = _starts(nodes), _trained_versions(nodes, reasons)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
@@ -93,7 +74,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
         last_offset=session.last_offset,
         opened_at_ms=opened.at_ms,
         closed_at_ms=closed.at_ms,
-        finalized_at_ms=session.finalized_at_ms,
+        finalized_at_ms=finalized_at_ms,
         fold_version=opened.fold_version,
     )
 

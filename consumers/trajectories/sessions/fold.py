@@ -4,6 +4,9 @@ Deterministic and idempotent: the same log gives the same sessions, and a repeat
 once. An event out of order is counted in `Session.ignored` and has no other effect, except for a
 dispatch that comes too late, which ends the dispatch before it, and a cancellation that comes too
 late, which shows that its client left without the answer.
+
+An event that the rules raise an error for fails its session, in every process that folds it: from
+then on only the session's end counts, which the partition's owner then appends.
 """
 
 from collections.abc import Callable
@@ -12,7 +15,8 @@ from typing import NamedTuple
 from consumers.trajectories.sessions.appending import add_spans, appended
 from consumers.trajectories.sessions.calls import close_hash, reward_hash
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
+from infra.errors import ENDS_PROCESS
 from schemas import records as r
 from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
@@ -24,6 +28,7 @@ A session keeps the version of its `SessionOpened` for ever, so rules are added 
 """
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason of refused and failed turns that did not fit into the context."""
+_ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
@@ -35,6 +40,8 @@ class Folded(NamedTuple):
     turn: Turn | None = None
     cut: tuple[Turn, ...] = ()
     """Turns that were running and that the event, `SessionClosed`, ended."""
+    error: Exception | None = None
+    """Error by which the event failed the session; the event was not accepted."""
 
 
 def apply(
@@ -46,7 +53,12 @@ def apply(
     """
     if session is None:
         return _open(event, offset)
-    folded = _transition(session, event, offset, strictness)
+    try:
+        folded = _transition(session, event, offset, strictness)
+    except ENDS_PROCESS:
+        raise
+    except Exception as error:
+        session.failed, folded = True, Folded(session, False, error=error)
     if not folded.accepted and not isinstance(event, r.CommandRefused):
         session.ignored[_reason(session, event)] += 1
     return folded
@@ -63,6 +75,8 @@ def _open(event: Record, offset: int) -> Folded:
 def _transition(
     session: Session, event: Record, offset: int, strictness: Callable[[str], Strictness]
 ) -> Folded:
+    if session.failed and not isinstance(event, _ENDS):
+        return Folded(session, False)
     match event:
         case r.TurnStarted():
             return _start(session, event, offset)
@@ -159,18 +173,10 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
     turn.prompt_confirmed = (
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
-    session.limit = _limit(turn, session.tree.nodes[turn.node].length)
+    session.limit = turn.limit_at(session.tree.nodes[turn.node].length)
     end = chained(started.history_key, message_key(event.message, strictness))
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)
-
-
-def _limit(turn: Turn, length: int) -> str:
-    """Return the limit that ended a turn with a completion of this length, or an empty string."""
-    if turn.finish_reason != "length":
-        return ""
-    full = 0 < turn.started.max_context <= turn.started.prompt_length + length
-    return "context" if full else "max_tokens"
 
 
 def _fail(session: Session, event: r.TurnFailed) -> Folded:
@@ -243,8 +249,11 @@ def _reward(session: Session, event: r.RewardAssigned) -> Folded:
 
 
 def _close(session: Session, event: r.SessionClosed) -> Folded:
-    if session.closed:
+    given_up = event.command_id is None and event.reason == MANAGER_FAILED
+    over = session.closed is not None and (not given_up or session.finalized_at_ms is not None)
+    if over or (session.failed and not given_up):
         return Folded(session, False)
+    session.failed |= given_up
     if event.command_id is not None:
         session.commands.add(event.command_id)
     if event.idempotency_key is not None and event.call_hash is not None:

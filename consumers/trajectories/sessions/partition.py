@@ -12,15 +12,18 @@ from typing import NamedTuple
 from consumers.trajectories.sessions import calls, fold
 from consumers.trajectories.sessions.addressing import Command, addressed
 from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.assembly.tokenless import without_tokens
 from consumers.trajectories.sessions.commands_read import CommandsRead
 from consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session
-from infra.errors import NewerRelease
+from infra.errors import ENDS_PROCESS, NewerRelease
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
 from schemas.topics import SESSIONS
+
+_NOT_ASSEMBLED = "not_assembled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class Partition:
     """Ids of the sessions of each name that are not finalized, oldest first."""
     unread: Counter[str] = field(default_factory=Counter)
     """Number of events appended here and not read back yet, by session name."""
+    given_up: set[str] = field(default_factory=set)
+    """Ids of sessions that failed here; the events that end them were appended."""
     emitted: list[Emission] = field(default_factory=list)
     """Emissions that are not committed yet, oldest first."""
 
@@ -151,16 +156,27 @@ class Partition:
         """Return True while events of sessions of the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
-    def emit(self, session: Session) -> None:
-        """Assemble the trajectory of a finalized session, and end it."""
-        assembled = trajectory(session, self.number)
+    def emit(self, session: Session) -> Exception | None:
+        """Assemble the trajectory of a finalized session, and end it.
+
+        Returns the error if that was not possible: the trajectory has no tokens then.
+        """
+        failure: Exception | None = None
+        try:
+            assembled = trajectory(session, self.number)
+        except ENDS_PROCESS:
+            raise
+        except Exception as error:
+            assembled, failure = without_tokens(session, self.number, _NOT_ASSEMBLED), error
         self.emitted.append(Emission(assembled, self.end(session)))
+        return failure
 
     def end(self, session: Session) -> r.EndedSession:
         """Drop a finalized session; return what is kept of it."""
         del self.sessions[session.session_id]
         if session.opened.name:
             self._forget_name(session)
+        self.given_up.discard(session.session_id)
         kept = kept_of(session)
         self.ended.add(kept)
         return kept

@@ -4,17 +4,20 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from consumers.trajectories.sessions.fold import Folded
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
 from schemas import records as r
 from schemas.records import Record, ReplyAddress
 from schemas.tokens import TOKEN_BYTES
 
+_GIVEN_UP = "the session failed inside the trajectory manager; its log has the error"
 Reply = tuple[int, Record]
 """Partition of `replies`, and the record for it."""
 
 
 def replies(event: Record, folded: Folded) -> list[Reply]:
-    """Return the replies that follow from an event that the fold accepted."""
+    """Return the replies that follow from an event that is `answered`."""
+    if not folded.accepted:
+        return _lost(event)
     match event:
         case r.CommandRefused():
             return _to(event.reply, lambda gateway: _refused(gateway, event))
@@ -34,6 +37,28 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
         case r.TurnCancelled():
             return _failed(folded.turn, 499, "cancelled", event.reason)
     return []
+
+
+def answered(folded: Folded) -> bool:
+    """Return True if gateways may wait for the event: it counted, or its session failed."""
+    return folded.accepted or (folded.session is not None and folded.session.failed)
+
+
+def _lost(event: Record) -> list[Reply]:
+    """Return the answer to a command whose event a failed session ignored."""
+    address: ReplyAddress | None = getattr(event, "reply", None)
+    return _to(
+        address,
+        lambda gateway: r.CommandAnswered(
+            gateway=gateway,
+            session_id=event.session_id,  # type: ignore[attr-defined]
+            command_id=event.command_id,  # type: ignore[attr-defined]
+            turn_id=getattr(event, "turn_id", None),
+            status=500,
+            reason="internal_error",
+            detail=_GIVEN_UP,
+        ),
+    )
 
 
 def _to(address: ReplyAddress | None, record: Callable[[str], Record]) -> list[Reply]:
@@ -66,7 +91,9 @@ def _refused(gateway: str, event: r.CommandRefused) -> Record:
 
 
 def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
-    cut = [reply for turn in folded.cut for reply in _failed(turn, 409, "session_closed", "")]
+    failed = event.reason == MANAGER_FAILED and event.command_id is None
+    ending = (500, "internal_error", _GIVEN_UP) if failed else (409, "session_closed", "")
+    cut = [reply for turn in folded.cut for reply in _failed(turn, *ending)]
     if event.command_id is None:
         return cut
     return [*cut, *_answered(event.reply, event.session_id, event.command_id)]

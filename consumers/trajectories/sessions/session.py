@@ -16,6 +16,9 @@ from schemas.records import (
     TurnStarted,
 )
 
+MANAGER_FAILED = "manager_failed"
+"""Reason of the `SessionClosed` by which a manager gives up a session that it cannot go on with."""
+
 
 class TurnState(StrEnum):
     """State of a turn; all but `RUNNING` are final."""
@@ -56,6 +59,13 @@ class Turn:
     tensors: dict[str, TokenTensor] = field(default_factory=dict)
     """Further arrays, with a row for each token of the completion, by name."""
 
+    def limit_at(self, length: int) -> str:
+        """Return the limit that ended a completion of this length, or an empty string."""
+        if self.finish_reason != "length":
+            return ""
+        full = 0 < self.started.max_context <= self.started.prompt_length + length
+        return "context" if full else "max_tokens"
+
     @property
     def running(self) -> bool:
         """Return True if the turn has not ended."""
@@ -84,6 +94,8 @@ class Session:
     limit: str = ""
     """Limit that ended the newest call: `context` or `max_tokens`; empty if none did."""
     last_activity_ms: int = 0
+    failed: bool = False
+    """True once an event could not be folded, or a manager gave it up: only its end counts then."""
     closed: SessionClosed | None = None
     finalized_at_ms: int | None = None
     last_offset: int = -1

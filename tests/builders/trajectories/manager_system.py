@@ -174,21 +174,19 @@ class ManagerSystem:
         """Return the prompt that the worker gets for a turn."""
         return self.expect(PROMPTS.name, r.GenerateTurn, lambda record: record.turn_id == turn_id)
 
-    def complete(self, asked: r.GenerateTurn, text: str) -> bytes:
-        """Complete a turn as its worker does; return the sampled ids."""
+    def complete(self, asked: r.GenerateTurn, text: str, **more: Any) -> bytes:
+        """Complete a turn as its worker does, but for `more`; return the sampled ids."""
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
         rest = sampled[len(asked.completion_ids) :]
         content = text if asked.raw else self.renderer.parse(sampled).content
-        self.output(
-            r.TurnCompleted,
-            asked,
-            rest,
-            finish_reason="stop",
-            message=message("assistant", content),
-            well_formed=True,
-            prompt_length=len(asked.prompt_ids) // 4,
-            prompt_hash=xxhash.xxh3_128_digest(asked.prompt_ids),
-        )
+        own: dict[str, Any] = {
+            "finish_reason": "stop",
+            "message": message("assistant", content),
+            "well_formed": True,
+            "prompt_length": len(asked.prompt_ids) // 4,
+            "prompt_hash": xxhash.xxh3_128_digest(asked.prompt_ids),
+        }
+        self.output(r.TurnCompleted, asked, rest, **{**own, **more})
         return sampled
 
     def output(

@@ -143,6 +143,22 @@ def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
     assert b"no schema" in dict(letter.headers)["error"]
 
 
+def test_a_session_that_cannot_be_folded_is_given_up_and_the_manager_serves_on(
+    served: ManagerSystem,
+) -> None:
+    served.open_session("s7")
+    served.open_session("s8")
+    asked = served.generate(served.request("s7", [message("user", "key 7")]).turn_id)
+
+    served.complete(asked, "code 3", message=b'{"tool_calls":[')
+
+    answer = served.finished(asked.turn_id)
+    assert (answer.status, answer.reason) == (500, "internal_error")
+    made = served.expect("trajectories", r.Trajectory, lambda one: one.session_id == "s7")
+    assert (made.status, made.reason, made.tokens) == ("aborted", "manager_failed", b"")
+    assert served.reward_and_close("s8", 1.0).status == "complete"
+
+
 def test_a_turn_nobody_can_take_waits_for_a_worker(system: ManagerSystem) -> None:
     system.start_manager()
     system.open_session("s")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.session import MANAGER_FAILED
 from schemas.codec import encode
 from schemas.records import Reward, VersionSpan
 from tests.builders.records.content import ids, logprobs
@@ -246,3 +247,16 @@ def test_a_session_too_large_for_its_topic_says_so_and_leaves_its_group() -> Non
     assert made.reason.startswith("too_large")
     assert made.masked_tokens == {"too_large": 3}
     assert [reward.value for reward in made.rewards] == [1.0]
+
+
+def test_a_session_that_was_given_up_has_the_same_bytes_where_the_rules_do_not_fail() -> None:
+    end = (closed(command_id=None, reason=MANAGER_FAILED, at_ms=50), finalized(at_ms=51))
+    begun = (started("a", ids(1, 2)), dispatched("a"))
+    bad, good = (
+        session_after(*begun, completed(ids(7), "a", ids(1, 2), message=message), rewarded(), *end)
+        for message in (b'{"tool_calls":[', b'{"role":"assistant"}')
+    )
+
+    assert bad.session.failed and good.session.failed
+    assert encode(trajectory(bad.session, 5)) == encode(trajectory(good.session, 5))
+    assert trajectory(bad.session, 5).reason == MANAGER_FAILED

@@ -1,0 +1,82 @@
+"""Trajectories without tokens: of sessions that failed, could not be assembled, or are too large.
+
+Pure. What is left of a failed session is who it was and when it ended, since that is the same in a
+later release whose rules do not fail at its events.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from consumers.trajectories.sessions.session import Session
+from schemas.records import SessionClosed, Trajectory, TrajectoryNode
+
+_STATUS, _CAUSE = "aborted", "infrastructure"
+
+
+def end_of(session: Session) -> tuple[SessionClosed, int]:
+    """Return what closed a session, and when it was finalized. Raises `ValueError` if it is not."""
+    if session.closed is None or session.finalized_at_ms is None:
+        raise ValueError(f"session {session.session_id} is not finalized")
+    return session.closed, session.finalized_at_ms
+
+
+def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
+    """Return an aborted trajectory of a finalized session. Raises `ValueError` if it is not."""
+    opened, (closed, finalized_at_ms) = session.opened, end_of(session)
+    return Trajectory(
+        session_id=opened.session_id,
+        policy=opened.policy,
+        purpose=opened.purpose,
+        split=opened.split,
+        task_id=opened.task_id,
+        group_id=opened.group_id or opened.session_id,
+        sample=opened.sample,
+        attempt=opened.attempt,
+        group_size=opened.group_size,
+        min_group_size=opened.min_group_size,
+        pinned_version=opened.pinned_version,
+        metadata=opened.metadata,
+        tokens=b"",
+        logprobs=b"",
+        loss_mask=b"",
+        spans=(),
+        nodes=(),
+        rewards=(),
+        status=_STATUS,
+        reason=reason,
+        cause=_CAUSE,
+        creation_version=opened.creation_version,
+        turns=0,
+        interrupted_turns=0,
+        match_rules={},
+        masked_tokens={},
+        ignored_events={},
+        tokenizer_hash=opened.tokenizer_hash,
+        partition=partition,
+        first_offset=session.first_offset,
+        last_offset=session.last_offset,
+        opened_at_ms=opened.at_ms,
+        closed_at_ms=closed.at_ms,
+        finalized_at_ms=finalized_at_ms,
+        fold_version=opened.fold_version,
+    )
+
+
+def too_large(whole: Trajectory, size: int) -> Trajectory:
+    """Return the trajectory without its tokens, which would take `size` bytes."""
+    return replace(
+        whole,
+        tokens=b"",
+        logprobs=b"",
+        loss_mask=b"",
+        spans=(),
+        nodes=(),
+        status=_STATUS,
+        reason=f"too_large: {size} bytes",
+        cause=_CAUSE,
+        masked_tokens=Counter({"too_large": sum(map(_sampled, whole.nodes))}),
+    )
+
+
+def _sampled(node: TrajectoryNode) -> int:
+    return node.length if node.origin == "policy" else 0
