@@ -214,6 +214,22 @@ class NewerRelease(SeamlessFlowError):
         )
 
 
+class WrittenReleaseLacks(SeamlessFlowError):
+    """A record that the release to which writing is pinned has no place for."""
+
+    lasting = True
+
+    def __init__(self, release: str, record: str, field: str) -> None:
+        self.release = release
+        self.record = record
+        self.field = field
+        place = f"{record}.{field} is set, a field" if field else f"{record} is a record"
+        super().__init__(
+            f"{place} that release {release} does not have; do without it until all processes are "
+            "upgraded, or unset kafka.write_release (SEAMLESSFLOW_KAFKA__WRITE_RELEASE) if they are"
+        )
+
+
 class TransactionFailed(SeamlessFlowError):
     """A transaction failed; its producer must not be used again."""
 

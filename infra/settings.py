@@ -12,7 +12,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,6 +24,7 @@ from infra.errors import ExitStatus
 from infra.faults import SettingPath, faults
 from infra.help import describe
 from infra.variables import misspelt
+from schemas.releases import release_named
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 NO_JSON = "must be JSON, such as [...] or {...}"
@@ -60,12 +61,22 @@ class KafkaSettings(Section):
         "lost its partitions; that of the protocol consumer is the broker's "
         "group.consumer.session.timeout.ms (45 s by default)",
     )
+    write_release: str | None = Field(
+        None,
+        description="Release whose schemas records are written in, so that processes of it can "
+        "read them during a rolling upgrade (seamlessflow schemas releases); none: this one",
+    )
     options: dict[str, str | int | float | bool] = Field(
         default_factory=dict,
         description="Further librdkafka settings for every client, such as security.protocol, "
         "sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
         repr=False,
     )
+
+    @field_validator("write_release")
+    @classmethod
+    def _known(cls, version: str | None) -> str | None:
+        return version if version is None else release_named(version).version
 
 
 class TelemetrySettings(Section):

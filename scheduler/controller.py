@@ -31,6 +31,7 @@ from scheduler.state.ledger import EVAL
 from scheduler.tasks.file import read as read_tasks
 from schemas import records as r
 from schemas.records import Record
+from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
 
 _TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
@@ -149,6 +150,7 @@ class Controller:
             # of `control` instead.
             state=stored if len(stored) <= LARGEST_SNAPSHOT_BYTES else b"",
             at_ms=self._clock(),
+            release=this_release().version,
         )
         self._write([(FLEET.name, snapshot)])
 

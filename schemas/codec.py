@@ -25,8 +25,8 @@ from schemas.registry import (
     self_contained,
 )
 
-_MARKER = b"\xc3\x01"
-_HEADER_BYTES = 10
+MARKER = b"\xc3\x01"
+HEADER_BYTES = 10
 
 
 class UndecodableRecord(ValueError):
@@ -48,7 +48,7 @@ class _Format:
         self.record = RECORDS[name]
         self._schema = self_contained(name, _RAW)
         self._fields = _RAW[name]["fields"]
-        self.header = _MARKER + bytes.fromhex(schema_fingerprint(self._schema))
+        self.header = MARKER + bytes.fromhex(schema_fingerprint(self._schema))
 
     @cached_property
     def schema(self) -> Any:
@@ -77,11 +77,11 @@ def decode(data: bytes) -> Record:
 
     Of its kind is `UnknownSchema`, for a record of a newer release.
     """
-    header = data[:_HEADER_BYTES]
+    header = data[:HEADER_BYTES]
     decode_whole = _DECODERS.get(header)
     if decode_whole is None:
-        if len(header) == _HEADER_BYTES and header.startswith(_MARKER):
-            raise UnknownSchema(header[len(_MARKER) :].hex())
+        if len(header) == HEADER_BYTES and header.startswith(MARKER):
+            raise UnknownSchema(header[len(MARKER) :].hex())
         raise UndecodableRecord(f"no schema has the header {header.hex() or 'empty'}")
     try:
         return decode_whole(data)
@@ -113,7 +113,7 @@ def _old_decoder(form: _Format, written: Any) -> Callable[[bytes], Record]:
 
     def decode_old(data: bytes) -> Record:
         body = BytesIO(data)
-        body.seek(_HEADER_BYTES)
+        body.seek(HEADER_BYTES)
         datum: Any = schemaless_reader(body, written, form.schema)
         return _record(form, datum)
 
@@ -127,12 +127,12 @@ def _encoders() -> dict[type[Record], tuple[bytes, Encode]]:
 
 def _decoders() -> dict[bytes, Callable[[bytes], Record]]:
     decoders: dict[bytes, Callable[[bytes], Record]] = {
-        _FORMATS[name].header: partial(whole, function, _HEADER_BYTES)
+        _FORMATS[name].header: partial(whole, function, HEADER_BYTES)
         for name, function in DECODERS.of_records(_RAW).items()
     }
     for name, versions in history().items():
         for version, schema in versions.items():
-            header = _MARKER + bytes.fromhex(version)
+            header = MARKER + bytes.fromhex(version)
             if header not in decoders and name in _FORMATS:
                 decoders[header] = _old_decoder(_FORMATS[name], parsed(schema))
     return decoders

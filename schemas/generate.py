@@ -1,9 +1,11 @@
-"""Generator of `records.py` and `history/` from the `.avsc` files: `python -m schemas.generate`.
+"""Generator of what follows from the `.avsc` files: `python -m schemas.generate`.
 
-The schemas are the source; programs and mypy use the dataclasses.
+The schemas are the source; programs and mypy use the dataclasses in `records.py`. New versions of
+schemas are kept in `history/`, and those of this release are listed in `manifests/`.
 """
 
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -115,12 +117,17 @@ def main() -> None:
     """Rewrite the generated files beside this module."""
     folder, raw = Path(__file__).parent, raw_schemas()
     (folder / "records.py").write_text(records_source(raw))
+    fingerprints = {}
     for name in raw:
         schema = self_contained(name, raw)
-        version = folder / "history" / name / f"{schema_fingerprint(schema)}.avsc"
+        fingerprints[name] = schema_fingerprint(schema)
+        version = folder / "history" / name / f"{fingerprints[name]}.avsc"
         if not version.exists():
             version.parent.mkdir(parents=True, exist_ok=True)
             version.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+    project = tomllib.loads((folder.parent / "pyproject.toml").read_text())["project"]
+    manifest = folder / "manifests" / f"{project['version']}.json"
+    manifest.write_text(json.dumps(fingerprints, indent=1) + "\n")
 
 
 if __name__ == "__main__":

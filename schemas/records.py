@@ -201,6 +201,7 @@ class GatewayHeartbeat(Record):
     url: str
     in_flight: int
     at_ms: int
+    release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +338,7 @@ class ManagerStarted(Record):
     member: str
     manager: str
     at_ms: int
+    release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -616,6 +618,7 @@ class SchedulerSnapshot(Record):
     control_offset: int
     state: bytes
     at_ms: int
+    release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1070,6 +1073,7 @@ class WorkerHeartbeat(Record):
     capacity: int = 0
     hardware: Mapping[str, float] = field(default_factory=dict)
     at_ms: int
+    release: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

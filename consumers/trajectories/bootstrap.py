@@ -6,11 +6,14 @@ from uuid import uuid4
 from consumers.trajectories.bus.connections import connect
 from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching.renderers import Renderers
+from consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
 from consumers.trajectories.settings import ManagerSettings
+from infra.errors import SettingsRejected
 from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import telemetry
+from schemas.releases import order
 from schemas.topics import (
     CONTROL,
     ENDED_SESSIONS,
@@ -22,11 +25,16 @@ from schemas.topics import (
     TRAJECTORIES,
 )
 
+_VARIABLE = "SEAMLESSFLOW_KAFKA__WRITE_RELEASE"
 _TOPICS = (REQUESTS, SESSIONS, ENDED_SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, CONTROL, FLEET)
 
 
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
-    """Run a manager until `stopping()` is true. Raises what `Manager.run` raises."""
+    """Run a manager until `stopping()` is true.
+
+    Raises what `check_rules` and `Manager.run` raise.
+    """
+    check_rules(settings.kafka.write_release)
     # The member's name outlives a restart, if one is set; the rest distinguishes its lives.
     life = uuid4().hex[:8]
     static = settings.manager.slot or None
@@ -51,3 +59,14 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     finally:
         traces.close()
         output.close()
+
+
+def check_rules(write_release: str | None) -> None:
+    """Raise `SettingsRejected` for a release whose managers cannot fold what this one writes."""
+    if write_release is not None and order(write_release) < order(FOLDED_SINCE):
+        reason = (
+            f"release {write_release} does not know rules {FOLD_VERSION} of the fold, by which new "
+            f"sessions are merged: pin to {FOLDED_SINCE} or newer, or end all managers of "
+            f"{write_release} before this one starts without a pin"
+        )
+        raise SettingsRejected(_VARIABLE, reason)

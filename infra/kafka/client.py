@@ -5,7 +5,7 @@ configured prefix.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
@@ -32,6 +32,31 @@ class Received(NamedTuple):
     key: str | None
     headers: Headers
     record: Record
+
+
+class SendSpan(Protocol):
+    """The trace of one record, until it is on the log."""
+
+    @property
+    def headers(self) -> Headers:
+        """Headers that take the place of the record's own; empty if it is not traced."""
+        ...
+
+    def set(self, **attributes: Any) -> None:
+        """Add attributes."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Mark it as failed."""
+        ...
+
+    def end(self) -> None:
+        """End it."""
+        ...
+
+
+TraceSend = Callable[[str, Headers, str | bytes | None], SendSpan]
+"""Begins the trace of a record with this topic, these headers and this key."""
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:

@@ -3,17 +3,25 @@
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from infra.deadline import within
 from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
-from infra.kafka.client import LARGEST_RECORD_BYTES, Headers, Partition, client, client_options
+from infra.kafka.client import (
+    LARGEST_RECORD_BYTES,
+    Headers,
+    Partition,
+    SendSpan,
+    TraceSend,
+    client,
+    client_options,
+)
 from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, Stopping, never, passes
+from infra.kafka.start.written import encoder
 from infra.settings import KafkaSettings
-from schemas.codec import encode
 from schemas.records import Record
 
 _POLL_S = 0.1
@@ -25,31 +33,6 @@ _SETTLE_SLICE_S = 4.0
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
 """Called from the producer's thread with the error or None, and the record's offset."""
-
-
-class SendSpan(Protocol):
-    """The trace of one record, until it is on the log."""
-
-    @property
-    def headers(self) -> Headers:
-        """Headers that take the place of the record's own; empty if it is not traced."""
-        ...
-
-    def set(self, **attributes: Any) -> None:
-        """Add attributes."""
-        ...
-
-    def fail(self, reason: str) -> None:
-        """Mark it as failed."""
-        ...
-
-    def end(self) -> None:
-        """End it."""
-        ...
-
-
-TraceSend = Callable[[str, Headers, str | bytes | None], SendSpan]
-"""Begins the trace of a record with this topic, these headers and this key."""
 
 
 class Producer:
@@ -69,6 +52,8 @@ class Producer:
         trace: TraceSend | None = None,
         **options: Any,
     ) -> None:
+        self.encode = encoder(settings)
+        """Encodes a record as `send` does."""
         self._prefix = settings.topic_prefix
         self._trace = trace
         self._settings = settings
@@ -113,8 +98,11 @@ class Producer:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Queue the record; return at once. Raises `DeliveryFailed` of an earlier record."""
-        self.send_bytes(topic, encode(record), key, partition, headers, on_delivery)
+        """Queue the record; return at once.
+
+        Raises `DeliveryFailed` of an earlier record, and `WrittenReleaseLacks`.
+        """
+        self.send_bytes(topic, self.encode(record), key, partition, headers, on_delivery)
 
     def send_bytes(
         self,
@@ -124,10 +112,16 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
+        timestamp_ms: int | None = None,
     ) -> None:
-        """Queue bytes as they are. Raises `DeliveryFailed` of an earlier record."""
+        """Queue bytes as they are; `timestamp_ms` is the present if it is not given.
+
+        Raises `DeliveryFailed` of an earlier record.
+        """
         self.check()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
+        if timestamp_ms is not None:
+            place["timestamp"] = timestamp_ms
         span = None
         if headers:
             span = None if self._trace is None else self._trace(topic, headers, key)

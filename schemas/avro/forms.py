@@ -27,22 +27,25 @@ class Forms(Generic[T]):
 
     def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
         """Return the function of every record by its name."""
-        made: dict[str, T] = {}
         known: dict[str, T] = {}
-        for name in in_dependency_order(raw):
-            fields = {
-                field["name"]: self._of(field["type"], known) for field in raw[name]["fields"]
-            }
-            made[name] = known[f"{NAMESPACE}.{name}"] = self.record(name, fields)
-        return made
+        return {name: self._of(raw[name], known) for name in in_dependency_order(raw)}
 
-    def _of(self, avro: Any, known: Mapping[str, T]) -> T:
+    def of_self_contained(self, schema: Schema) -> T:
+        """Return the function of a record whose schema defines all that it refers to."""
+        return self._of(schema, {})
+
+    def _of(self, avro: Any, known: dict[str, T]) -> T:
         if isinstance(avro, list):
             null = avro.index("null")
             (other,) = (number for number in range(len(avro)) if number != null)
             return self.optional(null, other, self._of(avro[other], known))
         if isinstance(avro, str):
             return self.primitives.get(avro) or known[avro]
+        if avro["type"] == "record":
+            name, fields = avro["name"], avro["fields"]
+            made = self.record(name, {one["name"]: self._of(one["type"], known) for one in fields})
+            known[f"{NAMESPACE}.{name}"] = made
+            return made
         if avro["type"] == "array":
             return self.array(self._of(avro["items"], known))
         return self.map(self._of(avro["values"], known))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from infra.kafka.producer import Producer
 from infra.worker.activity import ActivityAccount
 from schemas.records import WorkerHeartbeat
+from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
@@ -64,6 +65,7 @@ class Heartbeat:
             policy=self._settings.run.policy,
             hardware=trainer.hardware,
             at_ms=self._now_ms(),
+            release=this_release().version,
         )
         self._producer.send(FLEET.name, record, key=fleet_key(record))
 

@@ -7,6 +7,7 @@ it goes on.
 
 from infra.errors import SeamlessFlowError
 from schemas.records import ManagerStarted
+from schemas.releases import this_release
 
 
 class ManagerReplaced(SeamlessFlowError):
@@ -34,7 +35,12 @@ class Succession:
 
     def announcement(self, now_ms: int) -> ManagerStarted:
         """Return the record that ends earlier managers of this name."""
-        return ManagerStarted(member=self._member, manager=self._manager, at_ms=now_ms)
+        return ManagerStarted(
+            member=self._member,
+            manager=self._manager,
+            at_ms=now_ms,
+            release=this_release().version,
+        )
 
     def apply(self, started: ManagerStarted) -> None:
         """Apply the next announcement. Raises `ManagerReplaced` if it is later than its own."""

@@ -7,8 +7,9 @@ from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.bus.readers import Readers
 from consumers.trajectories.settings import ManagerSettings
+from infra.kafka.client import TraceSend
 from infra.kafka.outage import Stopping
-from infra.kafka.producer import Producer, TraceSend
+from infra.kafka.producer import Producer
 from infra.telemetry.metrics import Metrics
 
 

@@ -12,7 +12,6 @@ from infra.kafka.client import Headers, Received
 from infra.kafka.dead_letters import send_letter
 from infra.kafka.producer import Producer
 from infra.kafka.unreadable import Letter
-from schemas.codec import encode
 from schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
 from schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
 
@@ -36,7 +35,7 @@ class Outbox:
         Sent together, a fast worker's output could come before the dispatch that it answers.
         Raises what `encode` raises, before anything has changed.
         """
-        values = [encode(event) for event in decision.events]
+        values = [self._producer.encode(event) for event in decision.events]
         partition.appended(decision.events)
         for _, prompt in decision.prompts:
             if isinstance(prompt, GenerateTurn):
@@ -90,7 +89,7 @@ class Outbox:
         """Send a record that cannot be decided or folded to its dead-letter topic."""
         place, value = (
             (received.topic, received.partition, received.offset),
-            encode(received.record),
+            self._producer.encode(received.record),
         )
         send_letter(self._producer, Letter(*place, received.key, value, error))
 

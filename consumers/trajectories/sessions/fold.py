@@ -26,6 +26,8 @@ FOLD_VERSION = 2
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
 """
+FOLDED_SINCE = "0.0.2"
+"""First release whose managers know these rules; a manager cannot write for an older one."""
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason of refused and failed turns that did not fit into the context."""
 _ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused

@@ -12,7 +12,7 @@ from functools import partial
 import xxhash
 
 from infra.clock import now_ms
-from infra.errors import DeliveryFailed, KafkaUnavailable
+from infra.errors import DeliveryFailed, KafkaUnavailable, WrittenReleaseLacks
 from infra.kafka.client import Headers
 from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
@@ -24,7 +24,6 @@ from producers.gateway.link.inbox import ExpectedReply, ReplyInbox
 from producers.gateway.link.pending import PendingReplies, Reply
 from producers.gateway.link.reply_reader import ReplyReader
 from producers.gateway.settings import GatewaySection
-from schemas.codec import encode
 from schemas.identity import session_name
 from schemas.records import (
     AssignReward,
@@ -36,6 +35,7 @@ from schemas.records import (
     ReplyAddress,
     RequestTurn,
 )
+from schemas.releases import this_release
 from schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
 
 Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | CountTokens
@@ -125,8 +125,11 @@ class Link:
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
 
     def send(self, command: Command, expected: ExpectedReply | None, headers: Headers = ()) -> None:
-        """Send a command; `expected` gets the replies. Raises `ApiError` (413, 503)."""
-        value = encode(command)
+        """Send a command; `expected` gets the replies. Raises `ApiError` (413, 501, 503)."""
+        try:
+            value = self._producer.encode(command)
+        except WrittenReleaseLacks as error:
+            raise ApiError(501, str(error), code="upgrade_under_way") from error
         if len(value) > REQUESTS.max_record_bytes - _ENVELOPE_BYTES:
             message = f"the request takes {len(value)} bytes on the log, which is too many"
             raise ApiError(413, message, code="request_too_large")
@@ -195,6 +198,7 @@ class Link:
             url=self._url,
             in_flight=len(self._pending),
             at_ms=now_ms(),
+            release=this_release().version,
         )
         self._producer.send(
             FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._on_heartbeat_delivery

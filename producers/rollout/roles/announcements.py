@@ -8,6 +8,7 @@ from producers.rollout.engine.contract import EngineHealth
 from producers.rollout.roles.outcomes import Acquired, Loaded, Released
 from producers.rollout.roles.roles import RolloutRoles
 from schemas import records as r
+from schemas.releases import this_release
 
 State = Literal["starting", "ready", "paused", "asleep", "failed"]
 
@@ -42,6 +43,7 @@ def heartbeat(
         capacity=facts.capacity,
         hardware=facts.hardware,
         at_ms=now_ms,
+        release=this_release().version,
     )
 
 

@@ -51,6 +51,8 @@ class _Sent:
 class Sending:
     """A double of a process's `Producer`."""
 
+    encode = staticmethod(encode)
+
     def __init__(
         self, topics: Topics, sending: Callable[[int, Record], None] = lambda *sent: None
     ) -> None:

@@ -214,3 +214,14 @@ def test_types_are_spelled_as_people_write_them() -> None:
     assert "SEAMLESSFLOW_GATEWAY__API_KEYS  (dict[str, SecretStr]; " in explained
     assert "SEAMLESSFLOW_GATEWAY__MODELS  (tuple[str, ...]; " in explained
     assert "SEAMLESSFLOW_GATEWAY__PUBLIC_URL  (str | None; " in explained
+
+
+def test_a_release_that_there_is_not_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WRITE_RELEASE", "0.0.9")
+
+    (line,) = refused(ProcessSettings, capsys)
+
+    assert line.startswith("  SEAMLESSFLOW_KAFKA__WRITE_RELEASE: ")
+    assert "release 0.0.9 is unknown here; known are 0.0.1, 0.0.2" in line

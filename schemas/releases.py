@@ -1,0 +1,64 @@
+"""Releases of this project: the version of each record's schema that each of them writes.
+
+`manifests/` has a file for each release, named by its version. The newest is the release of these
+sources, and `python -m schemas.generate` keeps it up to date; the others never change. Versions
+0.0.x were never published: they are the states of which `tests/golden/logs` has the logs.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+class UnknownRelease(ValueError):
+    """No release has this version; `known` are those that there are, the oldest first."""
+
+    def __init__(self, version: str, known: tuple[str, ...]) -> None:
+        self.version = version
+        self.known = known
+        super().__init__(f"release {version} is unknown here; known are {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRelease:
+    """One release."""
+
+    version: str
+    fingerprints: Mapping[str, str]
+    """Fingerprint of the schema by the record's name."""
+
+    def changed_since(self, earlier: "SchemaRelease") -> list[str]:
+        """Return the records that this release writes otherwise than an earlier one, or alone."""
+        before = earlier.fingerprints
+        return [name for name, known in self.fingerprints.items() if before.get(name) != known]
+
+
+@cache
+def releases() -> tuple[SchemaRelease, ...]:
+    """Return all releases, the oldest first; the last one is that of these sources."""
+    found = [
+        SchemaRelease(path.name.removesuffix(".json"), json.loads(path.read_text()))
+        for path in (files("schemas") / "manifests").iterdir()
+    ]
+    return tuple(sorted(found, key=lambda release: order(release.version)))
+
+
+def this_release() -> SchemaRelease:
+    """Return the release of these sources."""
+    return releases()[-1]
+
+
+def release_named(version: str) -> SchemaRelease:
+    """Return the release of a version. Raises `UnknownRelease`."""
+    for release in releases():
+        if release.version == version:
+            return release
+    raise UnknownRelease(version, tuple(release.version for release in releases()))
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by; one that is no version is older than all others."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(map(str.isdecimal, parts)) else ()

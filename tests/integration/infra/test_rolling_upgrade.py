@@ -1,0 +1,58 @@
+"""Two releases on one cluster: the newer one is pinned until the older one is gone."""
+
+from contextlib import closing
+
+import pytest
+
+from infra.errors import NewerRelease, WrittenReleaseLacks
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas.records import Record
+from schemas.topics import FLEET, fleet_key
+from tests.builders.records import fleet, sessions
+from tests.builders.schemas.older_release import decoder_of
+from tests.waiting import until
+
+OLDER = "0.0.2"
+
+
+def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
+    kafka: KafkaSettings,
+) -> None:
+    create_topics(kafka, [FLEET])
+    pinned = kafka.model_copy(update={"write_release": OLDER})
+    read: list[Record] = []
+    beat = fleet.heartbeat(release="0.1.0")
+    with (
+        closing(Producer(pinned, "pinned")) as careful,
+        closing(Producer(kafka, "unpinned")) as careless,
+        closing(Reader(kafka, "old", decode=decoder_of(OLDER), folds=True)) as reader,
+    ):
+        reader.assign({(FLEET.name, 0): BEGINNING})
+        careful.send(FLEET.name, beat, key=fleet_key(beat))
+        careful.flush(10)
+
+        def arrived() -> bool:
+            read.extend(item.record for item in reader.poll(0.2))
+            return bool(read)
+
+        until(arrived, "the record of the pinned process")
+        assert read == [fleet.heartbeat()]
+
+        careless.send(FLEET.name, beat, key=fleet_key(beat))
+        careless.flush(10)
+        with pytest.raises(NewerRelease, match="fleet"):
+            until(lambda: bool(reader.poll(0.2)), "the record of the process without a pin")
+
+
+def test_a_pinned_process_refuses_what_the_older_release_cannot_hold(kafka: KafkaSettings) -> None:
+    pinned = kafka.model_copy(update={"write_release": "0.0.1"})
+    with closing(Producer(pinned, "pinned")) as producer:
+        with pytest.raises(WrittenReleaseLacks, match=r"TurnUndelivered .* 0\.0\.1 .*KAFKA__WRITE"):
+            producer.send("sessions", sessions.undelivered())
+        with pytest.raises(WrittenReleaseLacks) as error:
+            producer.send("sessions", sessions.opened(idempotency_key="k"))
+    assert (error.value.record, error.value.field) == ("SessionOpened", "idempotency_key")

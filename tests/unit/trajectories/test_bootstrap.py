@@ -1,0 +1,28 @@
+"""Start of a manager: it is not pinned to a release whose managers fold by older rules."""
+
+import pytest
+
+from consumers.trajectories.bootstrap import check_rules
+from consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
+from infra.errors import SettingsRejected
+from schemas.records import SessionOpened
+from schemas.releases import order, releases, this_release
+from schemas.written import encoder_of
+from tests.builders.records import sessions
+
+
+def test_a_manager_writes_for_releases_that_fold_by_its_rules() -> None:
+    check_rules(None)
+    check_rules(this_release().version)
+    with pytest.raises(SettingsRejected, match="rules 2 of the fold"):
+        check_rules("0.0.1")
+
+
+def test_each_release_that_a_manager_writes_for_can_hold_its_rules() -> None:
+    allowed = [one.version for one in releases() if order(one.version) >= order(FOLDED_SINCE)]
+
+    assert allowed
+    for version in allowed:
+        opened = sessions.opened(fold_version=FOLD_VERSION)
+        assert isinstance(opened, SessionOpened)
+        assert encoder_of(version)(opened)
