@@ -1,7 +1,7 @@
 """All records of a topic, from its start to where it ended when the reading began."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.errors import KafkaUnavailable
@@ -45,12 +45,14 @@ def read_partitions(
     settings: KafkaSettings,
     places: Sequence[Partition],
     *,
+    starts: Mapping[Partition, int] | None = None,
     limit_s: float | None = None,
     stopping: Stopping = never,
     **options: Any,
 ) -> Iterator[Received]:
     """Yield all records that are there now, the unreadable ones also; `options` are the reader's.
 
+    A partition without an offset in `starts` is read from its beginning.
     Records of transactions only if committed, and up to the first that is still open. Raises what
     `Reader.ends` and `Reader.poll` raise, and `KafkaUnavailable` once `stopping` or if no record
     arrives for `limit_s` (None: 30 s) although the end is not reached.
@@ -60,8 +62,10 @@ def read_partitions(
     reader = Reader(settings, "reading", stopping=stopping, **options)
     silence_s = _SILENCE_S if limit_s is None else limit_s
     try:
-        ends = {place: end for place, end in reader.ends(places, limit_s).items() if end > 0}
-        reader.assign(dict.fromkeys(ends, BEGINNING))
+        begin = dict.fromkeys(places, BEGINNING) | dict(starts or {})
+        found = reader.ends(places, limit_s)
+        ends = {place: end for place, end in found.items() if end > max(begin[place], 0)}
+        reader.assign({place: begin[place] for place in ends})
         received_s = time.monotonic()
         while ends:
             for item in reader.poll(_POLL_S):

@@ -10,18 +10,22 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from infra.errors import KafkaRefused, SettingsRejected
+from infra.errors import KafkaRefused, SettingsRejected, TopicMissing
 from infra.kafka.client import client, client_options
 from infra.kafka.outage import REFUSALS, Stopping, never
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.counts import least_insync, topic_counts
-from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.found import found_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import Topic
 
 _TIMEOUT_S = 60.0
 _COPIES = 3
 _SHOWN_S, _LOOK_S = 10.0, 0.05
+_COPIED = (
+    *("cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas"),
+    *("retention.bytes", "retention.ms"),
+)
 _log = logging.getLogger(__name__)
 
 
@@ -66,6 +70,27 @@ def create_topics(
             _created(settings, name, future)
         _await_shown(settings, {topic.topic for topic in missing})
     return [topic.topic for topic in missing]
+
+
+def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
+    """Create a topic like another one, if it is missing; return its number of partitions.
+
+    Both names are without prefix. Raises `TopicMissing` if there is no `source`.
+    """
+    old, new = settings.topic_prefix + source, settings.topic_prefix + target
+    there = partition_counts(settings)
+    if new in there:
+        return there[new]
+    like = found_topics(settings, [old]).get(old)
+    if like is None:
+        raise TopicMissing(old, settings.bootstrap_servers)
+    config = {name: like.config[name] for name in _COPIED}
+    made = NewTopic(new, like.partitions, like.replication, config=config)
+    admin = client(AdminClient, client_options(settings))
+    for name, future in admin.create_topics([made], operation_timeout=_TIMEOUT_S).items():
+        _created(settings, name, future)
+    _await_shown(settings, {new})
+    return like.partitions
 
 
 def _new_topics(

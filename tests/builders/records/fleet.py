@@ -1,6 +1,14 @@
 """Builders of records of `fleet`; see `builder`."""
 
-from schemas.records import PolicyWeights, Sampling, WorkerAssignment, WorkerHeartbeat
+from schemas.records import (
+    GatewayHeartbeat,
+    ManagerStarted,
+    PolicyWeights,
+    Sampling,
+    SchedulerSnapshot,
+    WorkerAssignment,
+    WorkerHeartbeat,
+)
 from tests.builders.records.builder import builder
 
 heartbeat = builder(
@@ -16,6 +24,12 @@ heartbeat = builder(
     ),
     *("worker", "process", "tags", "incarnation"),
 )
+gateway = builder(
+    GatewayHeartbeat(gateway="g", partition=0, url="http://127.0.0.1:1", in_flight=0, at_ms=0),
+    "gateway",
+)
+manager = builder(ManagerStarted(member="m", manager="manager-m", at_ms=0), "manager")
+snapshot = builder(SchedulerSnapshot(epoch=1, control_offset=0, state=b"{}", at_ms=0))
 assignment = builder(
     WorkerAssignment(worker="w", incarnation="i", role="rollout", epoch=1, assignment=0, at_ms=0)
 )

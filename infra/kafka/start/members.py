@@ -1,0 +1,31 @@
+"""Members that a Kafka consumer group has now."""
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra.errors import KafkaRefused, KafkaUnavailable
+from infra.kafka.client import client, client_options
+from infra.kafka.outage import REFUSALS
+from infra.settings import KafkaSettings
+
+_TIMEOUT_S = 10.0
+
+
+def client_ids(settings: KafkaSettings, group: str) -> list[str]:
+    """Return the client id of each member; none for a group that does not exist.
+
+    Raises `KafkaUnavailable` and `KafkaRefused`.
+    """
+    name = settings.topic_prefix + group
+    admin: AdminClient = client(AdminClient, client_options(settings))
+    asked = admin.describe_consumer_groups([name], request_timeout=_TIMEOUT_S)
+    try:
+        return [str(member.client_id) for member in asked[name].result().members]
+    except KafkaException as error:
+        reason = error.args[0]
+        if reason.code() == reason.GROUP_ID_NOT_FOUND:
+            return []
+        servers, why = settings.bootstrap_servers, f"group {name}: {reason.str()}"
+        if reason.code() in REFUSALS:
+            raise KafkaRefused(servers, why) from error
+        raise KafkaUnavailable(servers, _TIMEOUT_S, why) from error

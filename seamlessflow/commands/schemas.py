@@ -1,0 +1,96 @@
+"""The commands `seamlessflow schemas releases`, `check`, `export` and `copy`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The schemas of the records on the log, and their releases.")
+
+
+@app.command()
+def releases() -> None:
+    """List the releases whose records this one reads, and can write for readers of them.
+
+    SEAMLESSFLOW_KAFKA__WRITE_RELEASE pins what is written to one of them.
+    """
+    from schemas.releases import releases as known
+
+    found = known()
+    for earlier, release in zip((None, *found), found, strict=False):
+        changed = release.changed_since(earlier) if earlier else []
+        what = f"{len(changed)} changed: {', '.join(changed)}" if changed else "none changed"
+        first = f"{len(release.fingerprints)} records"
+        this = " (this one)" if release is found[-1] else ""
+        typer.echo(f"{release.version}{this}: {what if earlier else first}")
+
+
+@app.command()
+def check() -> None:
+    """List the processes that run with their releases: can all of them read this one?
+
+    The exit status is 0 if they can, so that the pin can go, and 1 if one is older or none is seen.
+    """
+    from infra.settings import load
+    from seamlessflow.upgrade.fleet_check import FleetSettings, check_fleet
+
+    found = check_fleet(load(FleetSettings))
+    for process in found.processes:
+        typer.echo(str(process))
+    for notice in found.notices:
+        typer.echo(notice, err=True)
+    typer.echo(found.verdict)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    directory: Annotated[Path, typer.Argument(help="Directory for the files; made if missing.")],
+    every_version: Annotated[
+        bool, typer.Option("--every-version", help="Also all versions that old logs may hold.")
+    ] = False,
+) -> None:
+    """Write the Avro schema of each record as Record.FINGERPRINT.avsc.
+
+    Each file is self-contained: types that it refers to are defined in it. A record on the log
+    begins with C3 01 and the fingerprint (8 bytes), then comes the Avro body.
+    """
+    from seamlessflow.interchange.schema_files import write_schemas
+
+    written = write_schemas(directory, every_version)
+    typer.echo(f"wrote {len(written)} schemas to {directory}")
+
+
+@app.command()
+def copy(
+    topic: Annotated[str, typer.Argument(help="Topic of this project, without prefix.")],
+    to: Annotated[str, typer.Option(help="Topic that gets the copy, without prefix; may exist.")],
+    registry: Annotated[str, typer.Option(help="URL of the schema registry.")],
+    framing: Annotated[str, typer.Option(help="Form of the copied records: confluent.")],
+) -> None:
+    """Copy a topic, as long as it is now, into the wire format of Confluent's schema registry.
+
+    Partition, key, headers and timestamp of each record stay. A copy that was cut off, or whose
+    topic has grown, goes on where it ended, and no record is copied twice: its place is committed
+    with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from infra.settings import ProcessSettings, load
+    from seamlessflow.interchange.topic_copy import copy_topic
+
+    if framing != "confluent":
+        raise typer.BadParameter(f"--framing {framing}: the framing is confluent")
+    kafka = load(ProcessSettings).kafka
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        shown = progress.add_task(f"{topic} to {to}", total=None)
+
+        def advance(done: int, total: int) -> None:
+            progress.update(shown, completed=done, total=total)
+
+        copied = copy_topic(kafka, topic, to, registry, advance)
+    typer.echo(f"copied {copied.records} records of {topic} to {to}, {copied.garbage} left out")
+    if copied.garbage:
+        typer.echo("left out are records that no release writes (garbage)", err=True)

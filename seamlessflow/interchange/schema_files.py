@@ -1,0 +1,24 @@
+"""Files with the Avro schemas of the records, for other Avro tools."""
+
+import json
+from pathlib import Path
+
+from schemas.registry import history
+from schemas.releases import this_release
+
+
+def write_schemas(directory: Path, every_version: bool) -> list[Path]:
+    """Write `Record.FINGERPRINT.avsc` for each record of this release; return the files.
+
+    With `every_version` also for all versions of earlier releases.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    now = this_release().fingerprints
+    written = []
+    for name, versions in history().items():
+        for fingerprint, schema in versions.items():
+            if every_version or now.get(name) == fingerprint:
+                path = directory / f"{name}.{fingerprint}.avsc"
+                path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+                written.append(path)
+    return written

@@ -1,0 +1,71 @@
+"""Processes that run, with their releases, as `fleet` names them. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from schemas import records as r
+from schemas.records import Record
+from schemas.releases import order
+
+SILENT_MS = 30_000
+"""Age of a heartbeat or snapshot from which on its process counts as gone."""
+_UNNAMED = "older than 0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """A process that runs; `release` is empty if it is older than 0.1.0, the first to say it."""
+
+    name: str
+    release: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.release or _UNNAMED}"
+
+
+def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> list[RunningProcess]:
+    """Return the processes that run, by name, from all records of `fleet` in their order.
+
+    `managers` are the client ids of the members of the managers' group: a manager reports its start
+    only. Agents processes report nothing.
+    """
+    found: dict[str, RunningProcess | None] = {}
+    for record in fleet:
+        match record:
+            case r.GatewayHeartbeat():
+                name = f"gateway {record.gateway}"
+            case r.WorkerHeartbeat():
+                name = f"{record.process} process of {record.worker}"
+            case r.SchedulerSnapshot():
+                name = "scheduler"
+            case r.ManagerStarted():
+                name = f"manager {record.manager}"
+            case _:
+                continue
+        if isinstance(record, r.ManagerStarted):
+            lives = any(one.startswith(f"{record.manager}-") for one in managers)
+        else:
+            lives = now_ms - record.at_ms < SILENT_MS
+        found[name] = RunningProcess(name, record.release) if lives else None
+    return sorted(filter(None, found.values()), key=lambda one: one.name)
+
+
+def older(processes: Iterable[RunningProcess], release: str) -> list[RunningProcess]:
+    """Return the processes that cannot read all records of a release."""
+    return [one for one in processes if order(one.release) < order(release)]
+
+
+def verdict(processes: Sequence[RunningProcess], release: str) -> str:
+    """Return the sentence about unpinning the records of a release."""
+    if not processes:
+        return f"no process has reported on fleet within {SILENT_MS // 1000} s"
+    if late := older(processes, release):
+        names = ", ".join(one.name for one in late)
+        return (
+            f"{len(late)} of {len(processes)} processes cannot read release {release} yet: "
+            f"{names}; keep SEAMLESSFLOW_KAFKA__WRITE_RELEASE at their release"
+        )
+    return (
+        f"{len(processes)} of {len(processes)} processes read release {release}: "
+        "SEAMLESSFLOW_KAFKA__WRITE_RELEASE can be unset"
+    )
