@@ -1,16 +1,25 @@
 """The commands `seamlessflow topics create`, `check` and `list`."""
 
 import re
-from typing import Annotated
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemas.topics import DAY_MS, FOR_EVER, HOUR_MS, TOPICS
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from infra.settings import KafkaSettings
+    from seamlessflow.inspection.topics.inspector import TopicInspector
+
 app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 
 
 _DURATION = re.compile(r"(\d+)([mhd])")
+_COUNT_S = 60.0
 _UNIT_MS = {"m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
 
@@ -73,20 +82,67 @@ def check() -> None:
 
 
 @app.command(name="list")
-def list_() -> None:
-    """List offsets and committed lag of every topic that exists."""
+def list_(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    count: Annotated[
+        bool,
+        typer.Option("--count", help=f"Count the records by reading them, {_COUNT_S:g} s at most."),
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it anew every 2 s, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """List each topic, and owner and lag of each partition for managers and agents."""
     from infra.settings import load
-    from seamlessflow.inspection.topics.state import TopicStateSettings, states, table
+    from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
     from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_of_running, kafka_to_inspect
 
-    found = states(load(TopicStateSettings))
-    if found:
-        wide_console().print(table(found))
-    else:
+    if watch and count:
+        raise typer.BadParameter("--count reads all topics once: without --watch")
+    settings, console = load(TopicStateSettings), wide_console()
+    if watch:
+        settings = settings.model_copy(update={"kafka": kafka_of_running(out)})
+        with TopicInspector(settings) as inspector:
+            _watch(inspector, console)
+        return
+    with kafka_to_inspect(out) as kafka:
+        settings = settings.model_copy(update={"kafka": kafka})
+        with TopicInspector(settings) as inspector:
+            _list(inspector, console, kafka, count)
+
+
+def _list(
+    inspector: "TopicInspector", console: "Console", kafka: "KafkaSettings", count: bool
+) -> None:
+    from seamlessflow.inspection.topics.counting import with_counts
+    from seamlessflow.inspection.topics.growth import LagGrowth
+    from seamlessflow.inspection.topics.tables import group_tables, topic_table
+
+    found = inspector.look()
+    if not found:
         typer.echo(
             "none that this user may see (Kafka hides topics without the permission Describe); "
             "if there are none, make them with: seamlessflow topics create"
         )
+        return
+    if count:
+        found = with_counts(kafka, found, _COUNT_S)
+    console.print(topic_table(found))
+    if groups := [state.group for state in found if state.group]:
+        console.print()
+        console.print(group_tables(groups, LagGrowth()))
+
+
+def _watch(inspector: "TopicInspector", console: "Console") -> None:
+    from seamlessflow.inspection.topics.watch import watch
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+
+    with suppress(Interrupted), stoppable() as stop:
+        watch(console, inspector.look, stop.wait)
 
 
 def _named(given: list[str] | None, option: str) -> list[tuple[str, str]]:

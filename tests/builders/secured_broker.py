@@ -8,8 +8,8 @@ from infra.broker.broker import Broker
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 
-USERS = {"owner": "right", "guest": "right"}
-"""Passwords by user. The owner may do everything, the guest nothing."""
+USERS = {"owner": "right", "guest": "right", "visitor": "right"}
+"""Passwords by user. The owner may do everything, the guest nothing, the visitor as tests say."""
 
 
 @contextmanager

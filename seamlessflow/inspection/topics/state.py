@@ -1,115 +1,115 @@
-"""State of the topics on a cluster: their offsets, and the lag of the Kafka consumer groups."""
+"""State of the topics on a cluster, and the lag of the Kafka consumer groups that read them. Pure.
+
+Lag counts offsets behind those that a group has committed.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rich.table import Table
-
-from consumers.trajectories.settings import ManagerSection
-from infra.errors import KafkaUnavailable
-from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
-from infra.kafka.reader import Reader
-from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.found import partition_counts
-from infra.settings import KafkaSettings, ProcessSettings
-from producers.agents.settings import AgentsSection
-from schemas.topics import REQUESTS, TASKS, TOPICS
-
-_ANSWER_S = _BOUNDS_S = 10.0
-_CAPTION = (
-    "offsets: from the first that is kept to the end. A topic holds at most as many records: each "
-    "transaction takes an offset, compaction removes records"
-)
+from infra.kafka.topics.groups import FoundGroup, GroupMember
 
 
-class TopicStateSettings(ProcessSettings):
-    """The cluster, and the Kafka consumer groups that read from it."""
+@dataclass(frozen=True)
+class PartitionLag:
+    """A partition as a group reads it; without an owner no member does."""
 
-    manager: ManagerSection = ManagerSection()
-    agents: AgentsSection = AgentsSection()
+    number: int
+    lag: int
+    owner: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group and each partition of the topic that it reads."""
+
+    name: str
+    topic: str
+    state: str = ""
+    members: int = 0
+    partitions: Sequence[PartitionLag] = ()
+    refused: str = ""
+    """Reason if the user may not see the group; the rest is then unknown."""
 
     @property
-    def groups(self) -> Mapping[str, str]:
-        """Groups that commit offsets, by topic; all other readers keep their own place."""
-        return {REQUESTS.name: self.manager.group, TASKS.name: self.agents.group}
+    def lag(self) -> int:
+        """Sum over its partitions."""
+        return sum(place.lag for place in self.partitions)
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """State of one topic; `lag` counts offsets behind those that `group` has committed."""
+    """State of one topic."""
 
     name: str
     partitions: int
     offsets: int
     """Offsets that its partitions keep: its records, and those of transactions' marks and gaps."""
     dead_letters: int
-    group: str = ""
-    lag: int | None = None
+    group: GroupState | None = None
+    """The group that commits offsets of it; all other readers keep their own place."""
+    records: int | None = None
+    """Number of records that were counted by reading, None if they were not."""
+    counted: bool = False
+    """False if there may be more records than were counted in time."""
 
 
-def states(settings: TopicStateSettings) -> list[TopicState]:
-    """Return the state of every topic of the contract that exists and that the user may see.
-
-    Raises `KafkaUnavailable` and `KafkaRefused`.
-    """
-    kafka = settings.kafka
-    find_cluster(kafka, limit_s=_ANSWER_S)  # knows why brokers refuse a connection
-    there = partition_counts(kafka)
-    names = [name for name in TOPICS if kafka.topic_prefix + name in there]
-    wanted = [name for topic in names for name in (topic, TOPICS[topic].dead_letters)]
-    places = [
-        (name, number)
-        for name in wanted
-        for number in range(there.get(kafka.topic_prefix + name, 0))
-    ]
-    kept = _kept(kafka, places)
-    return [_state(settings, name, kept) for name in names]
-
-
-def table(found: list[TopicState]) -> Table:
-    """Return the states as a table for the terminal."""
-    shown = Table(
-        "topic", "partitions", "offsets", "dead letters", "read by", "lag", caption=_CAPTION
-    )
-    for column in (1, 2, 3, 5):
-        shown.columns[column].justify = "right"
-    for state in found:
-        lag = "" if state.lag is None else f"{state.lag:,}"
-        dead = f"{state.dead_letters:,}" if state.dead_letters else ""
-        shown.add_row(
-            state.name, str(state.partitions), f"{state.offsets:,}", dead, state.group, lag
-        )
-    return shown
-
-
-def _state(settings: TopicStateSettings, name: str, kept: Mapping[Partition, range]) -> TopicState:
-    own = {place: there for place, there in kept.items() if place[0] == name}
-    letters = TOPICS[name].dead_letters
-    dead = sum(len(there) for place, there in kept.items() if place[0] == letters)
-    group = settings.groups.get(name, "")
-    lag = _lag(settings.kafka, group, own) if group else None
-    return TopicState(name, len(own), sum(map(len, own.values())), dead, group, lag)
-
-
-def _kept(settings: KafkaSettings, places: Sequence[Partition]) -> Mapping[Partition, range]:
-    lookup = BoundsLookup(settings)
-    try:
-        found = lookup.bounds(places, _BOUNDS_S)
-    finally:
-        lookup.close()
-    if silent := [place for place in places if place not in found]:
-        topic, number = silent[0]
-        reason = f"no answer about {settings.topic_prefix}{topic}[{number}]"
-        raise KafkaUnavailable(settings.bootstrap_servers, _BOUNDS_S, reason)
-    return {place: range(*bounds) for place, bounds in found.items()}
-
-
-def _lag(settings: KafkaSettings, group: str, kept: Mapping[Partition, range]) -> int:
-    reader = Reader(settings, "topics", group=group)
-    try:
-        committed = reader.committed(list(kept))
-    finally:
-        reader.close()
+def behind(
+    kept: Mapping[Partition, range], committed: Mapping[Partition, int]
+) -> Mapping[Partition, int]:
+    """Return the lag of each partition: the offsets that it keeps behind the committed one."""
     # A partition without a commit has a negative offset: all that it keeps is behind.
-    return sum(there.stop - max(there.start, committed[place][0]) for place, there in kept.items())
+    return {place: there.stop - max(there.start, committed[place]) for place, there in kept.items()}
+
+
+def group_state(
+    name: str, topic: str, found: FoundGroup, lags: Mapping[Partition, int]
+) -> GroupState:
+    """Return the owner and the lag of each partition in `lags`."""
+    shown = _labels(found.members)
+    owners = {
+        place: (shown[member.id], member.host)
+        for member in found.members
+        for place in member.partitions
+    }
+    partitions = [
+        PartitionLag(place[1], lag, *owners.get(place, ("", "")))
+        for place, lag in sorted(lags.items())
+    ]
+    return GroupState(name, topic, found.state, len(found.members), partitions)
+
+
+def joined(partitions: Sequence[PartitionLag]) -> list[tuple[Sequence[int], PartitionLag]]:
+    """Return the partitions by owner: those without lag together, each other one by itself."""
+    together: dict[tuple[str, str, int], list[PartitionLag]] = {}
+    for place in partitions:
+        alone = place.number if place.lag else -1
+        together.setdefault((place.owner, place.host, alone), []).append(place)
+    rows = [([place.number for place in places], places[0]) for places in together.values()]
+    return sorted(rows, key=lambda row: (row[1].owner, row[1].lag > 0, row[0]))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers in few characters, such as 0-3,7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def with_records(state: TopicState, records: int, counted: bool) -> TopicState:
+    """Return the state with its number of records; not `counted`: there may be more."""
+    return replace(state, records=records, counted=counted)
+
+
+def _labels(members: Sequence[GroupMember]) -> Mapping[str, str]:
+    """Return a name for each member's id that no other member has."""
+    names = [member.name for member in members]
+    return {
+        member.id: member.name if names.count(member.name) == 1 else f"{member.name} {member.id}"
+        for member in members
+    }

@@ -98,7 +98,9 @@ def test_the_list_shows_the_lag_of_the_group_that_is_set(
     reader.close()
     for group, lag in (("mine", "0"), ("agents", "1")):
         monkeypatch.setenv("SEAMLESSFLOW_AGENTS__GROUP", group)
-        [row] = [line for line in run("topics", "list").output.splitlines() if "tasks" in line]
+        [row] = [
+            line for line in run("topics", "list").output.splitlines() if line.startswith("│ tasks")
+        ]
         assert [cell.strip() for cell in row.strip("│").split("│")][-2:] == [group, lag]
 
 
@@ -116,7 +118,7 @@ def test_the_list_shows_the_offsets_that_are_kept_and_the_lag(cluster: KafkaSett
     admin.delete_records([removed])[removed].result(LIMIT_S)
     listed = run("topics", "list")
     assert listed.exception is None, listed.exception
-    [row] = [line for line in listed.output.splitlines() if "tasks" in line]
+    [row] = [line for line in listed.output.splitlines() if line.startswith("│ tasks")]
     assert [cell.strip() for cell in row.strip("│").split("│")] == [
         "tasks",
         "16",

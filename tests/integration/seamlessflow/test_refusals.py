@@ -8,15 +8,20 @@ from pathlib import Path
 
 import orjson
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
 from seamlessflow.demo.model import make_model
 from tests.builders.processes import PROCESSES, settings
 from tests.builders.secured_broker import USERS, as_user, secured_broker
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 60
@@ -47,6 +52,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) -> tuple[int, str]:
     """Run a program to its end; return its status and the last line that it wrote."""
+    status, said = output(module, kafka, directory, *arguments)
+    return status, said.strip().splitlines()[-1]
+
+
+def output(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) -> tuple[int, str]:
+    """Run a program to its end; return its status and all that it wrote."""
     environment = os.environ | settings(kafka, directory)
     environment["SEAMLESSFLOW_KAFKA__OPTIONS"] = orjson.dumps(kafka.options).decode()
     done = subprocess.run(
@@ -59,7 +70,18 @@ def ran(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) -> 
     said = done.stdout + done.stderr
     assert "Traceback" not in said, said
     assert WRONG not in said
-    return done.returncode, said.strip().splitlines()[-1]
+    return done.returncode, said
+
+
+def let_see_topics(owner: KafkaSettings, user: str) -> None:
+    """Permit a user to describe all topics, and nothing else."""
+    admin = AdminClient({"bootstrap.servers": owner.bootstrap_servers, **owner.options})
+    binding = AclBinding(
+        *(ResourceType.TOPIC, "*", ResourcePatternType.LITERAL, f"User:{user}", "*"),
+        *(AclOperation.DESCRIBE, AclPermissionType.ALLOW),
+    )
+    for done in admin.create_acls([binding]).values():
+        done.result(LIMIT_S)
 
 
 @pytest.mark.parametrize("module", PROCESSES)
@@ -98,6 +120,18 @@ def test_a_user_who_may_see_no_topic_is_not_told_that_there_is_none(
     status, said = ran("seamlessflow", as_user(kafka, "guest", USERS["guest"]), home, *COMMANDS[0])
     assert status == 0
     assert said.startswith("none that this user may see")
+
+
+def test_a_user_who_may_see_topics_and_no_group_gets_the_table_that_says_so(
+    kafka: KafkaSettings, home: Path
+) -> None:
+    let_see_topics(as_user(kafka, "owner", USERS["owner"]), "visitor")
+    visitor = as_user(kafka, "visitor", USERS["visitor"])
+    until(lambda: len(partition_counts(visitor)) > 0, "the permission", LIMIT_S)
+    status, listed = output("seamlessflow", visitor, home, "topics", "list")
+    assert status == 0
+    assert "trajectory-managers reads requests: not permitted to describe the group" in listed
+    assert "│ not permitted │" in listed
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)

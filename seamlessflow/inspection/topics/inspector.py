@@ -1,0 +1,111 @@
+"""Inspector of a cluster: asks for its topics, and for the groups that commit offsets of them.
+
+Called by `seamlessflow topics list`. It joins no group and reads no record.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from consumers.trajectories.settings import ManagerSection
+from infra.errors import KafkaRefused
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.client import Partition
+from infra.kafka.outage import Outage, never
+from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.groups import GroupLookup
+from infra.settings import ProcessSettings
+from producers.agents.settings import AgentsSection
+from schemas.topics import REQUESTS, TASKS, TOPICS
+from seamlessflow.inspection.topics.state import GroupState, TopicState, behind, group_state
+
+_ANSWER_S = 10.0
+_LEADERS_S = 30.0
+
+
+class TopicStateSettings(ProcessSettings):
+    """The cluster, and the Kafka consumer groups that read from it."""
+
+    manager: ManagerSection = ManagerSection()
+    agents: AgentsSection = AgentsSection()
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """Groups that commit offsets, by topic; all other readers keep their own place."""
+        return {REQUESTS.name: self.manager.group, TASKS.name: self.agents.group}
+
+
+class TopicInspector:
+    """Clients that are kept from one look to the next. A context manager."""
+
+    def __init__(self, settings: TopicStateSettings) -> None:
+        """Raise `KafkaUnavailable` or `KafkaRefused` if no broker answers as it should."""
+        self._settings = settings
+        self._kafka = settings.kafka
+        find_cluster(self._kafka, limit_s=_ANSWER_S)  # knows why brokers refuse a connection
+        self._groups = GroupLookup(self._kafka)
+        self._bounds = BoundsLookup(self._kafka)
+        self._readers = {
+            group: Reader(self._kafka, "topics", group=group)
+            for group in set(settings.groups.values())
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bounds.close()
+        for reader in self._readers.values():
+            reader.close()
+
+    def look(self) -> list[TopicState]:
+        """Return the state of every topic of the contract that exists and that the user may see.
+
+        Raises `KafkaUnavailable` and `KafkaRefused`; a group that may not be seen says so itself.
+        """
+        prefix = self._kafka.topic_prefix
+        there = partition_counts(self._kafka, _ANSWER_S)
+        names = [name for name in TOPICS if prefix + name in there]
+        wanted = [name for topic in names for name in (topic, TOPICS[topic].dead_letters)]
+        places = [
+            (name, number) for name in wanted for number in range(there.get(prefix + name, 0))
+        ]
+        kept = self._kept(places)
+        return [self._state(name, kept) for name in names]
+
+    def _state(self, name: str, kept: Mapping[Partition, range]) -> TopicState:
+        own = {place: there for place, there in kept.items() if place[0] == name}
+        letters = TOPICS[name].dead_letters
+        dead = sum(len(there) for place, there in kept.items() if place[0] == letters)
+        group = self._settings.groups.get(name)
+        state = self._group(group, name, own) if group else None
+        return TopicState(name, len(own), sum(map(len, own.values())), dead, state)
+
+    def _group(self, name: str, topic: str, own: Mapping[Partition, range]) -> GroupState:
+        try:
+            found = self._groups.find(name, _LEADERS_S)
+            committed = self._readers[name].committed(list(own), _LEADERS_S)
+        except KafkaRefused as error:
+            return GroupState(name, topic, refused=error.reason)
+        lags = behind(own, {place: offset for place, (offset, _) in committed.items()})
+        return group_state(name, topic, found, lags)
+
+    def _kept(self, places: Sequence[Partition]) -> Mapping[Partition, range]:
+        found: dict[Partition, tuple[int, int]] = {}
+        # A broker that has just started, or that moves leaders, answers only a moment later.
+        outage = Outage(self._kafka, never, _LEADERS_S)
+        while silent := [place for place in places if place not in found]:
+            found |= self._bounds.bounds(silent, _ANSWER_S)
+            if silent[0] not in found:
+                topic, number = silent[0]
+                outage.endure_silence(
+                    f"no answer about {self._kafka.topic_prefix}{topic}[{number}]"
+                )
+        return {place: range(*found[place]) for place in places}

@@ -1,0 +1,93 @@
+"""Tables of topics and of Kafka consumer groups for the terminal. Pure."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.inspection.topics.growth import LagGrowth
+from seamlessflow.inspection.topics.state import (
+    GroupState,
+    PartitionLag,
+    TopicState,
+    joined,
+    ranges,
+)
+
+_OFFSETS = (
+    "offsets: from the first that is kept to the end. A topic holds at most as many records: each "
+    "transaction takes an offset, compaction removes records; --count reads and counts them"
+)
+_RECORDS = (
+    "records: committed ones with a value, read and counted; > if the time was over. offsets: also "
+    "marks of transactions and gaps"
+)
+_OTHERS = (
+    "Trainer, scheduler, gateways and rollout processes read by assignment, in no group: their lag "
+    "is at their /metrics only"
+)
+_DENIED = "not permitted"
+
+
+def topic_table(found: Sequence[TopicState]) -> Table:
+    """Return a row for each topic; with a column of records if they were counted."""
+    counted = any(state.records is not None for state in found)
+    names = ["topic", "partitions", "offsets", "dead letters", "read by", "lag"]
+    table = Table(*names, caption=_RECORDS if counted else _OFFSETS)
+    for column in (1, 2, 3, 5):
+        table.columns[column].justify = "right"
+    if counted:
+        table.add_column("records", justify="right")
+    for state in found:
+        group = state.group
+        lag = "" if group is None else _DENIED if group.refused else f"{group.lag:,}"
+        dead = f"{state.dead_letters:,}" if state.dead_letters else ""
+        name = group.name if group else ""
+        cells = [state.name, str(state.partitions), f"{state.offsets:,}", dead, name, lag]
+        table.add_row(*cells, *([_records(state)] if counted else []))
+    return table
+
+
+def group_tables(found: Sequence[GroupState], growth: LagGrowth) -> RenderableType:
+    """Return the members of each group, and the partitions that each of them owns."""
+    parts: list[RenderableType] = []
+    for group in found:
+        parts += [_headline(group), Padding(_group_table(group, growth), (0, 0, 0, 2))]
+    return Group(*parts, Text(_OTHERS, "dim italic"))
+
+
+def _headline(group: GroupState) -> Text:
+    line = Text.assemble((group.name, "bold"), f" reads {group.topic}: ")
+    if group.refused:
+        return line.append(f"{_DENIED} to describe the group: {group.refused}", "yellow")
+    members = f"{group.members} member{'' if group.members == 1 else 's'}"
+    line.append(members, "" if group.members else "bold red")
+    return line.append(f", {group.state}, lag {group.lag:,}")
+
+
+def _group_table(group: GroupState, growth: LagGrowth) -> RenderableType:
+    if group.refused:
+        return Text()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partitions", "owner", "host"):
+        table.add_column(name, overflow="fold")
+    table.add_column("lag", justify="right")
+    table.add_column("")
+    for numbers, place in joined(group.partitions):
+        grown = growth.of(group.name, place.number) if place.lag else 0
+        owner = Text(place.owner) if place.owner else Text("no owner", "bold red")
+        table.add_row(ranges(numbers), owner, place.host, f"{place.lag:,}", _note(place, grown))
+    return table
+
+
+def _note(place: PartitionLag, grown: int) -> Text:
+    return Text(f"growing: {grown:+,}", "bold red") if grown else Text()
+
+
+def _records(state: TopicState) -> str:
+    if state.records is None:
+        return ""
+    return f"{state.records:,}" if state.counted else f"> {state.records:,}"

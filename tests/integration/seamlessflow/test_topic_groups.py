@@ -1,0 +1,112 @@
+"""Owners and lags of groups, and records against offsets, on a real broker."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from io import StringIO
+
+import pytest
+from rich.console import Console, RenderableType
+from typer.testing import CliRunner
+
+from infra.kafka.client import Partition
+from infra.kafka.outage import never
+from infra.kafka.producer import Producer, TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.kafka.start.group import membership
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
+from infra.settings import KafkaSettings
+from schemas.topics import REQUESTS, TRAJECTORIES
+from seamlessflow.__main__ import app
+from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
+from seamlessflow.inspection.topics.watch import TopicWatch
+from tests.builders.records import commands
+from tests.waiting import until
+
+LIMIT_S = 30
+GROUP = TopicStateSettings().manager.group
+MEMBERS = ("manager-one", "manager-two")
+
+
+@pytest.fixture
+def cluster(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """Return the broker, which the environment names, with the topic of the managers."""
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
+    monkeypatch.setenv("COLUMNS", "200")
+    names = set(create_topics(kafka, [REQUESTS, TRAJECTORIES]))
+    until(lambda: names <= set(partition_counts(kafka)), "the topics", LIMIT_S)
+    return kafka
+
+
+@pytest.fixture
+def members(cluster: KafkaSettings) -> Iterator[None]:
+    """Keep two members of the managers' group that share the partitions."""
+    with ExitStack() as stack:
+        readers = []
+        owned = {name: set[Partition]() for name in MEMBERS}
+        for name in MEMBERS:
+            options = membership(cluster, GROUP, REQUESTS, None, never)
+            reader = Reader(cluster, name, group=GROUP, **options)
+            stack.callback(reader.close)
+            own = owned[name]
+            reader.subscribe([REQUESTS.name], own.update, own.difference_update)
+            readers.append(reader)
+
+        def shared() -> bool:
+            for reader in readers:
+                reader.poll(0.05)
+            return {len(own) for own in owned.values()} == {REQUESTS.partitions // 2}
+
+        until(shared, "both members", LIMIT_S)
+        yield
+
+
+def lines(view: RenderableType) -> list[str]:
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get().splitlines()
+
+
+def ask(producer: Producer, partition: int) -> None:
+    producer.send(REQUESTS.name, commands.close_session(), key="s", partition=partition)
+    producer.flush(LIMIT_S)
+
+
+@pytest.mark.usefixtures("members")
+def test_each_member_owns_its_partitions_and_a_growing_lag_stands_out(
+    cluster: KafkaSettings,
+) -> None:
+    producer = Producer(cluster, "test")
+    with TopicInspector(TopicStateSettings()) as inspector:
+        readings = TopicWatch(inspector.look)
+        for _ in range(3):
+            ask(producer, 9)
+            shown = lines(readings.view())
+    producer.close()
+    assert any(f"{GROUP} reads requests: 2 members" in line for line in shown)
+    for name in MEMBERS:
+        assert any(name in line for line in shown)
+    assert not any("no owner" in line for line in shown)
+    [growing] = [line.split() for line in shown if "growing" in line]
+    assert (growing[0], growing[-3:]) == ("9", ["3", "growing:", "+2"])
+
+
+def test_partitions_of_a_group_without_members_have_no_owner(cluster: KafkaSettings) -> None:
+    output = CliRunner().invoke(app, ["topics", "list"]).output
+    assert f"{GROUP} reads requests: 0 members" in output
+    assert "0-31         no owner" in output
+
+
+def test_counted_records_are_those_that_transactions_committed(cluster: KafkaSettings) -> None:
+    producer = TransactionalProducer(cluster, "test")
+    for partition in (1, 1, 2):
+        producer.commit(partial(ask, producer, partition), {}, None)
+    producer.close()
+    output = CliRunner().invoke(app, ["topics", "list", "--count"]).output
+    [row] = [line for line in output.splitlines() if line.startswith("│ requests")]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert (cells[2], cells[-1]) == ("6", "3")
+    assert CliRunner().invoke(app, ["topics", "list", "--count", "--watch"]).exit_code == 2

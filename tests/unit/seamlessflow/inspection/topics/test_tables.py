@@ -1,0 +1,54 @@
+"""The tables make an absent owner, a growing lag and a missing permission visible."""
+
+from io import StringIO
+
+from rich.console import Console, RenderableType
+
+from seamlessflow.inspection.topics.growth import LagGrowth
+from seamlessflow.inspection.topics.state import (
+    GroupState,
+    PartitionLag,
+    TopicState,
+    with_records,
+)
+from seamlessflow.inspection.topics.tables import group_tables, topic_table
+
+
+def shown(view: RenderableType) -> list[list[str]]:
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        console.print(view)
+    return [line.replace("│", " ").split() for line in captured.get().splitlines()]
+
+
+def test_a_partition_without_owner_and_one_with_growing_lag_stand_out() -> None:
+    growth = LagGrowth()
+    for lag in (10, 20, 30):
+        partitions = [PartitionLag(0, 0), PartitionLag(1, lag, "m", "10.0.0.1")]
+        group = GroupState("g", "requests", "stable", 1, partitions)
+        growth.apply([group])
+    lines = shown(group_tables([group], growth))
+    assert ["0", "no", "owner", "0"] in lines
+    assert ["1", "m", "10.0.0.1", "30", "growing:", "+20"] in lines
+    assert ["g", "reads", "requests:", "1", "member,", "stable,", "lag", "30"] in lines
+
+
+def test_a_group_that_may_not_be_seen_says_so_in_both_tables() -> None:
+    group = GroupState("g", "tasks", refused="Group authorization failed")
+    [headline, *_] = shown(group_tables([group], LagGrowth()))
+    said = "not permitted to describe the group: Group authorization failed"
+    assert headline == ["g", "reads", "tasks:", *said.split()]
+    assert ["tasks", "1", "5", "g", "not", "permitted"] in shown(
+        topic_table([TopicState("tasks", 1, 5, 0, group)])
+    )
+
+
+def test_records_are_a_column_only_if_they_were_counted() -> None:
+    state = TopicState("control", 1, 5_000, 0)
+    assert ["control", "1", "5,000"] in shown(topic_table([state]))
+    assert ["control", "1", "5,000", "4,000"] in shown(
+        topic_table([with_records(state, 4_000, True)])
+    )
+    assert ["control", "1", "5,000", ">", "70"] in shown(
+        topic_table([with_records(state, 70, False)])
+    )
