@@ -8,7 +8,7 @@ import sys
 import typer
 
 from infra.errors import SeamlessFlowError
-from seamlessflow.commands import schemas, topics
+from seamlessflow.commands import replay, schemas, topics
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
@@ -27,6 +27,7 @@ app.command()(train)
 app.command(name="eval")(evaluate)
 app.command()(show)
 app.command()(doctor)
+app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")
 

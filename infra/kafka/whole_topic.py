@@ -46,14 +46,15 @@ def read_partitions(
     places: Sequence[Partition],
     *,
     starts: Mapping[Partition, int] | None = None,
+    ends: Mapping[Partition, int] | None = None,
     limit_s: float | None = None,
     stopping: Stopping = never,
     **options: Any,
 ) -> Iterator[Received]:
     """Yield all records that are there now, the unreadable ones also; `options` are the reader's.
 
-    A partition without an offset in `starts` is read from its beginning.
-    Records of transactions only if committed, and up to the first that is still open. Raises what
+    From `starts` on, by default all, and before `ends`, by default those of now. Records of
+    transactions only if committed, and up to the first that is still open. Raises what
     `Reader.ends` and `Reader.poll` raise, and `KafkaUnavailable` once `stopping` or if no record
     arrives for `limit_s` (None: 30 s) although the end is not reached.
     """
@@ -62,10 +63,10 @@ def read_partitions(
     reader = Reader(settings, "reading", stopping=stopping, **options)
     silence_s = _SILENCE_S if limit_s is None else limit_s
     try:
-        begin = dict.fromkeys(places, BEGINNING) | dict(starts or {})
-        found = reader.ends(places, limit_s)
-        ends = {place: end for place, end in found.items() if end > max(begin[place], 0)}
-        reader.assign({place: begin[place] for place in ends})
+        begins = dict.fromkeys(places, BEGINNING) | dict(starts or {})
+        found = reader.ends(places, limit_s) if ends is None else ends
+        ends = {place: found[place] for place in places if found[place] > max(begins[place], 0)}
+        reader.assign({place: begins[place] for place in ends})
         received_s = time.monotonic()
         while ends:
             for item in reader.poll(_POLL_S):

@@ -8,12 +8,27 @@ from collections import Counter, defaultdict
 from consumers.trajectories.sessions.assembly.tokenless import end_of, too_large, without_tokens
 from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import Node
+from infra.errors import ENDS_PROCESS
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from schemas.topics import TRAJECTORIES
 
+_NOT_ASSEMBLED = "not_assembled"
 # A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
 # and spans of a node, and everything else in the record.
 _BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
+
+
+def assembled(session: Session, partition: int) -> tuple[Trajectory, Exception | None]:
+    """Return what `trajectory` returns; of a session that it raises an error for, the error also.
+
+    The record has no tokens then, in every process that assembles it.
+    """
+    try:
+        return trajectory(session, partition), None
+    except ENDS_PROCESS:
+        raise
+    except Exception as error:
+        return without_tokens(session, partition, _NOT_ASSEMBLED), error
 
 
 def trajectory(

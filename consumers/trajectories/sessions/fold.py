@@ -12,10 +12,10 @@ then on only the session's end counts, which the partition's owner then appends.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from consumers.trajectories.sessions.appending import add_spans, appended
 from consumers.trajectories.sessions.calls import close_hash, reward_hash
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import add_spans, appended
 from infra.errors import ENDS_PROCESS
 from schemas import records as r
 from schemas.records import Record, Reward

@@ -1,6 +1,6 @@
-"""State of one partition of `sessions`: its sessions, its owner, and this manager's own progress.
+"""State of one partition of `sessions` in a manager: the log's, and this manager's own progress.
 
-Sessions and owner follow from the log alone. The rest is this process's record of what it has
+Sessions and epoch follow from the log alone. The rest is this process's record of what it has
 appended and not read back, and of what is committed.
 """
 
@@ -9,21 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from consumers.trajectories.sessions import calls, fold
+from consumers.trajectories.sessions import calls
 from consumers.trajectories.sessions.addressing import Command, addressed
-from consumers.trajectories.sessions.assemble import trajectory
-from consumers.trajectories.sessions.assembly.tokenless import without_tokens
+from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.commands_read import CommandsRead
 from consumers.trajectories.sessions.ended import EndedSessions, kept_of
+from consumers.trajectories.sessions.fold import Folded
+from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session
-from infra.errors import ENDS_PROCESS, NewerRelease
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
-from schemas.topics import SESSIONS
-
-_NOT_ASSEMBLED = "not_assembled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +61,16 @@ class Emission(NamedTuple):
 
 
 @dataclass(slots=True)
-class Partition:
+class Partition(LoggedPartition):
     """State of one partition; `owned` once its own claim was read back as the first of an epoch."""
 
-    number: int
-    progress: PartitionProgress
-    manager: str
+    progress: PartitionProgress = PartitionProgress()
+    manager: str = ""
     owned: bool = False
     fenced: bool = False
     """True once a newer claim of another manager was read: that one acts from now on."""
-    epoch: int = field(init=False)
     owner_since_ms: int = 0
     """Time of the claim of its present owner."""
-    position: int = 0
-    sessions: dict[str, Session] = field(default_factory=dict)
     ended: EndedSessions = field(default_factory=EndedSessions)
     commands: dict[str, int] = field(default_factory=dict)
     """Offset in `requests` of each command whose event was not read back yet, in reading order."""
@@ -103,33 +96,19 @@ class Partition:
     def __post_init__(self) -> None:
         self.epoch = self.progress.rebuild_epoch
 
-    def apply(
-        self, event: Record, offset: int, strictness: Callable[[str], Strictness]
-    ) -> fold.Folded:
-        """Apply the next record of the partition. `strictness`: see `fold.apply`.
-
-        Raises `NewerRelease` for a session whose rules this release does not know.
-        """
-        self.position = offset + 1
-        if isinstance(event, r.PartitionClaimed):
-            return fold.Folded(None, self._claim(event))
+    def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
+        """Apply the next record of the partition; see `LoggedPartition.apply`."""
         session_id: str | None = getattr(event, "session_id", None)
-        # Only managers' events have an epoch; workers do not know it.
-        epoch: int | None = getattr(event, "epoch", None)
-        if session_id is None or (epoch is not None and epoch < self.epoch):
-            return fold.Folded(None, False)
+        known = session_id in self.sessions
+        folded = super(Partition, self).apply(event, offset, strictness)
+        if session_id is None or self.outdated(event):
+            return folded
         self._last_event_ms = getattr(event, "at_ms", self._last_event_ms)
+        epoch: int | None = getattr(event, "epoch", None)
         if epoch is not None:
             self._settle(event, session_id, epoch)
-        session = self.sessions.get(session_id)
-        if isinstance(event, r.SessionOpened) and event.fold_version > fold.FOLD_VERSION:
-            rules = f"session {session_id} with the fold's rules {event.fold_version}"
-            raise NewerRelease(SESSIONS.name, self.number, offset, rules)
-        folded = fold.apply(session, event, offset, strictness)
-        if session is None and folded.session is not None:
-            self.sessions[session_id] = folded.session
-            if folded.session.opened.name:
-                self.named.setdefault(folded.session.opened.name, []).append(session_id)
+        if not known and folded.session is not None and folded.session.opened.name:
+            self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
     def find(self, command: Command | CountTokens) -> Session | None:
@@ -161,14 +140,8 @@ class Partition:
 
         Returns the error if that was not possible: the trajectory has no tokens then.
         """
-        failure: Exception | None = None
-        try:
-            assembled = trajectory(session, self.number)
-        except ENDS_PROCESS:
-            raise
-        except Exception as error:
-            assembled, failure = without_tokens(session, self.number, _NOT_ASSEMBLED), error
-        self.emitted.append(Emission(assembled, self.end(session)))
+        made, failure = assembled(session, self.number)
+        self.emitted.append(Emission(made, self.end(session)))
         return failure
 
     def end(self, session: Session) -> r.EndedSession:
@@ -236,9 +209,8 @@ class Partition:
         return oldest.first_offset, oldest.opened.epoch
 
     def _claim(self, event: r.PartitionClaimed) -> bool:
-        if event.epoch <= self.epoch:
+        if not super(Partition, self)._claim(event):
             return False
-        self.epoch = event.epoch
         mine = event.manager == self.manager
         self.fenced |= self.owned and not mine
         self.owned = mine and not self.fenced

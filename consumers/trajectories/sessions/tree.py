@@ -5,12 +5,12 @@ Python int for each token would cost more than everything else together.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.records import VersionSpan
+from schemas.records import TokenTensor, VersionSpan
 from schemas.tokens import TOKEN_BYTES
 
 ROOT = -1
@@ -108,3 +108,28 @@ def common_length(one: npt.NDArray[np.int32], two: npt.NDArray[np.int32]) -> int
     shorter = min(len(one), len(two))
     different = np.flatnonzero(one[:shorter] != two[:shorter])
     return int(different[0]) if len(different) else shorter
+
+
+def appended(known: TokenTensor | None, more: TokenTensor) -> TokenTensor:
+    """Return one array over all tokens so far, or only `more` if rows between them are missing."""
+    if known is None or known.data is None or more.data is None:
+        return more
+    if known.to_token != more.from_token or known.shape[1:] != more.shape[1:]:
+        return more
+    shape = (more.to_token - known.from_token, *known.shape[1:])
+    return replace(more, from_token=known.from_token, shape=shape, data=known.data + more.data)
+
+
+def add_spans(spans: list[VersionSpan], more: tuple[VersionSpan, ...]) -> None:
+    """Append to `spans` those of `more` that are of another version than the one before."""
+    for span in more:
+        if not spans or not _same_version(spans[-1], span):
+            spans.append(span)
+
+
+def _same_version(one: VersionSpan, two: VersionSpan) -> bool:
+    return (
+        one.version_min == two.version_min
+        and one.version_max == two.version_max
+        and one.kv == two.kv
+    )

@@ -1,0 +1,71 @@
+"""Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from infra.kafka.partitioner import partition_of
+from schemas.identity import session_name
+from schemas.records import SessionOpened, Trajectory
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSelection:
+    """Criteria, all of which a session must meet; one that is empty or None is met by all."""
+
+    sessions: frozenset[str] = frozenset()
+    """Ids, or names: a name stands for all its sessions."""
+    groups: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    offsets: Mapping[int, Range] = field(default_factory=dict)
+    """Offsets of `sessions` by partition, the second excluded; other partitions are left out. A
+    session between whose first and last event one of them stands is meant."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Milliseconds since the epoch. Sessions that were open at some time between are meant."""
+    versions: Range | None = None
+    """Policy versions, both included. Sessions with a token that one of them sampled are meant."""
+
+    def partitions(self, count: int) -> list[int]:
+        """Return the partitions, of so many, on which chosen sessions can be."""
+        numbers = set(range(count))
+        if self.sessions:
+            numbers &= {partition_of(session_name(one), count) for one in self.sessions}
+        if self.offsets:
+            numbers &= self.offsets.keys()
+        return sorted(numbers)
+
+    def may_choose(self, opened: SessionOpened, partition: int, offset: int) -> bool:
+        """Return False if a session that opened at `offset` cannot be chosen, however it ends."""
+        wanted = self._named(opened.session_id, opened.group_id, opened.task_id)
+        if self.until_ms is not None and opened.at_ms > self.until_ms:
+            return False
+        return wanted and (not self.offsets or offset < self.offsets.get(partition, (0, 0))[1])
+
+    def chooses(self, made: Trajectory) -> bool:
+        """Return True if the finalized session is chosen."""
+        if not self._named(made.session_id, made.group_id, made.task_id):
+            return False
+        begin, end = self.offsets.get(made.partition, (0, 0))
+        if self.offsets and not (made.first_offset < end and made.last_offset >= begin):
+            return False
+        if self.since_ms is not None and made.finalized_at_ms < self.since_ms:
+            return False
+        if self.until_ms is not None and made.opened_at_ms > self.until_ms:
+            return False
+        return self.versions is None or any(
+            low <= self.versions[1] and high >= self.versions[0] for low, high in _sampled(made)
+        )
+
+    def _named(self, session_id: str, group_id: str, task_id: str) -> bool:
+        ids = (session_id, session_name(session_id))
+        return (
+            (not self.sessions or not self.sessions.isdisjoint(ids))
+            and (not self.groups or (group_id or session_id) in self.groups)
+            and (not self.tasks or task_id in self.tasks)
+        )
+
+
+def _sampled(made: Trajectory) -> Iterator[Range]:
+    return ((span.version_min, span.version_max) for span in made.spans)

@@ -1,0 +1,85 @@
+"""Differences between two merges of one session, and their sums. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemas.records import Reward, Trajectory, TrajectoryNode
+
+
+@dataclass(slots=True)
+class Difference:
+    """Differences of merges by other rules from those by the recorded ones, over all sessions."""
+
+    sessions: int = 0
+    """Sessions that differ in any way."""
+    trained_more: int = 0
+    """Sampled tokens that are trained, and were masked."""
+    trained_less: int = 0
+    """Sampled tokens that are masked, and were trained."""
+    masked: Counter[str] = field(default_factory=Counter)
+    """Change of the number of masked tokens, by reason."""
+    turns_moved: int = 0
+    """Turns that continue another place of the tree."""
+    prompt_tokens: int = 0
+    """Change of the number of stored tokens that were not sampled."""
+    rewards: int = 0
+    """Rewards that are new, gone, or have another value."""
+    statuses: Counter[str] = field(default_factory=Counter)
+    """Changes of the status, such as `unrewarded to complete`."""
+    examples: list[str] = field(default_factory=list)
+    """Ids of the first sessions that differ."""
+
+    def apply(self, before: Trajectory, after: Trajectory, most_examples: int = 5) -> None:
+        """Add a session's two merges."""
+        if _essence(before) == _essence(after):
+            return
+        self.sessions += 1
+        if len(self.examples) < most_examples:
+            self.examples.append(before.session_id)
+        pairs = list(zip(before.nodes, after.nodes, strict=False))
+        for old, new in pairs:
+            self._add_node(old, _mask(before, old), new, _mask(after, new))
+        self.masked.update(after.masked_tokens)
+        self.masked.subtract(before.masked_tokens)
+        self.rewards += len(_values(before) ^ _values(after))
+        if before.status != after.status:
+            self.statuses[f"{before.status} to {after.status}"] += 1
+
+    def add(self, other: "Difference", most_examples: int = 5) -> None:
+        """Add the sums over other sessions."""
+        for name in ("sessions", "trained_more", "trained_less", "turns_moved"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.prompt_tokens += other.prompt_tokens
+        self.rewards += other.rewards
+        self.masked.update(other.masked)
+        self.statuses.update(other.statuses)
+        self.examples = (self.examples + other.examples)[:most_examples]
+
+    def _add_node(
+        self, old: TrajectoryNode, old_mask: bytes, new: TrajectoryNode, new_mask: bytes
+    ) -> None:
+        if old.origin == "policy":
+            before_T, after_T = (np.frombuffer(one, np.bool_) for one in (old_mask, new_mask))
+            self.trained_more += int((after_T & ~before_T).sum())
+            self.trained_less += int((before_T & ~after_T).sum())
+        else:
+            self.prompt_tokens += new.length - old.length
+            self.turns_moved += (old.parent, old.parent_end) != (new.parent, new.parent_end)
+
+
+def _essence(made: Trajectory) -> object:
+    """Return what rules can change; the version of the rules itself is no difference."""
+    return made.tokens, made.loss_mask, made.nodes, made.rewards, made.status, made.purpose
+
+
+def _mask(made: Trajectory, node: TrajectoryNode) -> bytes:
+    return made.loss_mask[node.start : node.start + node.length]
+
+
+def _values(made: Trajectory) -> set[tuple[str, str, str | None, float]]:
+    def value(reward: Reward) -> tuple[str, str, str | None, float]:
+        return reward.name, reward.scope, reward.turn_id, reward.value
+
+    return {value(reward) for reward in made.rewards}

@@ -1,0 +1,180 @@
+"""Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
+
+Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
+the trajectories they cover, the directory by whole files.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from consumers.replay.progress import MergeProgress
+from infra.errors import SeamlessFlowError
+from infra.kafka.producer import TransactionalProducer
+from infra.kafka.reader import Reader
+from infra.settings import KafkaSettings
+from schemas.container import ContainerFile, container_metadata
+from schemas.records import Trajectory
+from schemas.topics import SESSIONS, TRAJECTORIES
+
+_BATCH = 500
+_GROUP = "replay"
+
+
+class TargetTaken(SeamlessFlowError):
+    """A target has trajectories that another replay wrote."""
+
+    def __init__(self, target: str, rules: str) -> None:
+        self.target, self.rules = target, rules
+        super().__init__(f"{target} was not written by the rules {rules}: name another target")
+
+
+class Target(Protocol):
+    """Target of the trajectories of some partitions of `sessions`."""
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return how far an earlier replay came; None if it finished the partition."""
+        ...
+
+    def add(self, made: Trajectory) -> None:
+        """Take a trajectory."""
+        ...
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Take note that all trajectories up to there, by partition, were added."""
+        ...
+
+    def close(self) -> None:
+        """End; what was added since the last commit or whole file is given up."""
+        ...
+
+
+class Nowhere:
+    """Target that keeps nothing: of a dry run, a verification or a difference."""
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return the beginning."""
+        return MergeProgress()
+
+    def add(self, made: Trajectory) -> None:
+        """Keep nothing."""
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Files:
+    """A file for each partition, in Avro's container format, named when it is whole."""
+
+    def __init__(self, directory: Path, rules: str) -> None:
+        self._directory = directory
+        self._rules = rules
+        self._files = ExitStack()
+        self._open: dict[int, ContainerFile] = {}
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return the beginning, or None if the file is there. Raises `TargetTaken`."""
+        path = self._path(partition)
+        if path.exists():
+            if container_metadata(path).get("rules") != self._rules:
+                raise TargetTaken(str(path), self._rules)
+            return None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        draft = self._files.enter_context(self._draft(partition).open("wb"))
+        metadata = {"rules": self._rules, "partition": str(partition)}
+        self._open[partition] = ContainerFile(draft, Trajectory, metadata)
+        return MergeProgress()
+
+    def add(self, made: Trajectory) -> None:
+        """Append the trajectory to its partition's file."""
+        self._open[made.partition].append(made)
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Name the files once they are whole."""
+        for partition in progress if finished else ():
+            self._open.pop(partition).flush()
+            os.replace(self._draft(partition), self._path(partition))
+
+    def close(self) -> None:
+        """Close the files; those not finished are written anew by the next replay."""
+        self._files.close()
+
+    def _path(self, partition: int) -> Path:
+        return self._directory / f"trajectories-{partition:03}.avro"
+
+    def _draft(self, partition: int) -> Path:
+        return self._directory / f".trajectories-{partition:03}.avro"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Names of a replay into topics."""
+
+    source: KafkaSettings
+    prefix: str
+    """Prefix of the topics to write."""
+
+
+class Topics:
+    """The topic `trajectories` under another prefix, keyed by group as ever.
+
+    Trajectories and the offsets of `sessions` that cover them are committed in one transaction.
+    """
+
+    def __init__(self, to: Destination, rules: str, partitions: list[int]) -> None:
+        """Raises what `TransactionalProducer` and `Reader.committed` raise."""
+        self._to, self._rules = to, rules
+        # Source and target have different prefixes, so names are given whole.
+        whole = to.source.model_copy(update={"topic_prefix": ""})
+        name = f"{to.prefix}{_GROUP}"
+        self._reader = Reader(whole, f"{name}-{partitions[0]}", group=name)
+        self._producer = TransactionalProducer(whole, f"{name}-{partitions[0]}")
+        places = [self._place(number) for number in partitions]
+        self._committed = self._reader.committed(places)
+        self._added: list[Trajectory] = []
+
+    def begin(self, partition: int) -> MergeProgress | None:
+        """Return how far an earlier replay came. Raises `TargetTaken`."""
+        offset, metadata = self._committed[self._place(partition)]
+        if offset < 0:
+            return MergeProgress()
+        progress, there = MergeProgress.decode(metadata)
+        if there != MergeProgress.mark(self._rules):
+            raise TargetTaken(self._to.prefix + TRAJECTORIES.name, self._rules)
+        return progress
+
+    def add(self, made: Trajectory) -> None:
+        """Keep the trajectory for the next transaction."""
+        self._added.append(made)
+
+    def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
+        """Commit what was added, once there is enough or all is added."""
+        if finished or len(self._added) >= _BATCH:
+            self._commit(progress)
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._producer.close()
+        self._reader.close()
+
+    def _commit(self, progress: Mapping[int, MergeProgress]) -> None:
+        offsets: Mapping[tuple[str, int], tuple[int, str]] = {
+            self._place(number): (one.covered, one.encode(self._rules))
+            for number, one in progress.items()
+        }
+        self._producer.commit(self._send, offsets, self._reader.group_metadata())
+        self._added.clear()
+
+    def _send(self) -> None:
+        topic = self._to.prefix + TRAJECTORIES.name
+        for made in self._added:
+            self._producer.send(topic, made, key=made.group_id)
+
+    def _place(self, partition: int) -> tuple[str, int]:
+        return self._to.source.topic_prefix + SESSIONS.name, partition

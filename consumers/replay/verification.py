@@ -1,0 +1,60 @@
+"""Comparison of replayed trajectories with the recorded ones, by digests of their bytes. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import xxhash
+
+from schemas.codec import encode
+from schemas.records import Trajectory
+
+Digest = bytes
+MOST_NAMED = 5
+"""Most sessions that are named for a finding."""
+
+
+class RecordPlace(NamedTuple):
+    """Place of a record on `trajectories`."""
+
+    partition: int
+    offset: int
+
+
+def digest(made: Trajectory) -> Digest:
+    """Return 16 bytes that stand for the record's encoding."""
+    return xxhash.xxh3_128_digest(encode(made))
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Recorded trajectories against `replayed`, the digests of replayed ones by session."""
+
+    replayed: Mapping[str, Digest]
+    equal: int = 0
+    copies: int = 0
+    """Further records of a session that was compared before."""
+    different: dict[str, RecordPlace] = field(default_factory=dict)
+    """First place of a record that is not the replayed one, by session."""
+    not_checkable: int = 0
+    """Recorded sessions that were not replayed, since retention removed their events."""
+    _seen: set[str] = field(default_factory=set)
+
+    def apply(self, recorded: Trajectory, partition: int, offset: int) -> None:
+        """Compare the next recorded trajectory, which the selection chooses."""
+        session_id = recorded.session_id
+        replayed = self.replayed.get(session_id)
+        if replayed is None:
+            self.not_checkable += 1
+        elif replayed != digest(recorded):
+            self.different.setdefault(session_id, RecordPlace(partition, offset))
+        elif session_id in self._seen:
+            self.copies += 1
+        else:
+            self.equal += 1
+        self._seen.add(session_id)
+
+    @property
+    def missing(self) -> list[str]:
+        """Sessions that ended on the log and have no record on `trajectories`."""
+        return [session_id for session_id in self.replayed if session_id not in self._seen]

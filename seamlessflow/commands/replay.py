@@ -1,0 +1,135 @@
+"""The command `seamlessflow replay merge`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamlessflow.commands.selection import (
+    AsJson,
+    Groups,
+    Offsets,
+    Out,
+    Sessions,
+    Since,
+    Tasks,
+    Until,
+    Versions,
+)
+
+app = typer.Typer(help="Recorded sessions as input.", no_args_is_help=True)
+
+
+class _Siblings(StrEnum):
+    CONTINUED = "continued"
+    ALL = "all"
+
+
+class _Threads(StrEnum):
+    RECORDED = "recorded"
+    TOKENS = "tokens"
+
+
+class _Purpose(StrEnum):
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+To = Annotated[
+    str | None,
+    typer.Option(help="Prefix of the topic to write, such as again. for again.trajectories."),
+]
+ToDirectory = Annotated[
+    Path | None, typer.Option(help="Directory for a file of Avro records for each partition.")
+]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Compare with the recorded trajectories, byte by byte.")
+]
+Diff = Annotated[
+    bool, typer.Option("--diff", help="Show what each rule changes; of one session the trees.")
+]
+FoldVersion = Annotated[
+    int | None, typer.Option(min=1, help="Version of the fold's rules; see docs/manager.md.")
+]
+TrainInexact = Annotated[
+    bool | None,
+    typer.Option("--train-inexact/--mask-inexact", help="Turns sampled from a bent distribution."),
+]
+TrainUndelivered = Annotated[
+    bool | None,
+    typer.Option("--train-undelivered/--mask-undelivered", help="Turns that no client got."),
+]
+Siblings = Annotated[
+    _Siblings | None, typer.Option(help="Trained ones of several samples of a prompt.")
+]
+Purpose = Annotated[_Purpose | None, typer.Option(help="Purpose of all sessions, such as train.")]
+Threads = Annotated[
+    _Threads, typer.Option(help="tokens: a turn continues where most tokens are shared.")
+]
+ReturnOf = Annotated[
+    list[str] | None,
+    typer.Option("--return", help="Weight of a reward in the return: correct=1; repeat."),
+]
+Rewards = Annotated[
+    Path | None, typer.Option(help="JSON lines with session_id, value, and perhaps name.")
+]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="Processes that merge.  [default: by the log]")
+]
+
+
+@app.callback()
+def replay() -> None:
+    """Recorded sessions as input."""
+
+
+@app.command()
+def merge(
+    sessions: Sessions = None,
+    out: Out = None,
+    groups: Groups = None,
+    tasks: Tasks = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    versions: Versions = None,
+    to: To = None,
+    to_directory: ToDirectory = None,
+    verify: Verify = False,
+    diff: Diff = False,
+    fold_version: FoldVersion = None,
+    train_inexact: TrainInexact = None,
+    train_undelivered: TrainUndelivered = None,
+    siblings: Siblings = None,
+    purpose: Purpose = None,
+    threads: Threads = _Threads.RECORDED,
+    return_of: ReturnOf = None,
+    rewards: Rewards = None,
+    processes: Processes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge recorded sessions again, and write, verify or compare them, or only count.
+
+    Whole sessions are merged, each from its first event, up to where the log ends now. Topics,
+    consumer groups and offsets of the recorded run stay as they are.
+    """
+    from consumers.replay.rules import MergeRules
+    from seamlessflow.history.judgements import judgements
+    from seamlessflow.history.merge_command import MergeOptions, run_merge
+    from seamlessflow.history.options import selection, weights
+
+    rules = MergeRules(
+        fold_version=fold_version,
+        train_inexact=train_inexact,
+        train_undelivered=train_undelivered,
+        siblings=siblings.value if siblings else None,
+        purpose=purpose.value if purpose else None,
+        threads=threads.value,
+        return_of=weights(return_of or ()),
+        judged=judgements(rewards) if rewards else {},
+    )
+    chosen = selection(
+        sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
+    )
+    run_merge(MergeOptions(out, chosen, rules, to, to_directory, verify, diff, processes, as_json))

@@ -1,0 +1,43 @@
+"""Rewards that a file gives to recorded sessions, such as those of another judge."""
+
+from pathlib import Path
+
+import orjson
+
+from infra.errors import SettingsRejected
+from schemas.records import Reward
+
+_OPTION = "--rewards"
+
+
+def judgements(path: Path) -> dict[str, Reward]:
+    """Return the reward of each session of a JSON-lines file.
+
+    A line has `session_id`, `value`, and may have `name`. Raises `SettingsRejected` with the line.
+    """
+    found: dict[str, Reward] = {}
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SettingsRejected(_OPTION, str(error)) from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            session_id, reward = _judgement(f"{path}, line {number}", line)
+            if session_id in found:
+                raise SettingsRejected(_OPTION, f"{path}, line {number}: {session_id} again")
+            found[session_id] = reward
+    return found
+
+
+def _judgement(place: str, line: bytes) -> tuple[str, Reward]:
+    try:
+        read = orjson.loads(line)
+        value = read["value"]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError
+        name = read.get("name", "reward")
+        reward = Reward(name=str(name), value=float(value), source="replay")
+        return str(read["session_id"]), reward
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        reason = f'{place} is not like {{"session_id": "g.0.0", "value": 1.0}}'
+        raise SettingsRejected(_OPTION, reason) from None

@@ -1,0 +1,92 @@
+"""A replay of recorded sessions: its bounds, its target, its processes, and its verification."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from consumers.history.bounds import partition_bounds
+from consumers.replay.merge import Merged, MergeJob
+from consumers.replay.recorded import compared
+from consumers.replay.rules import RECORDED
+from consumers.replay.shards import merge_on
+from consumers.replay.verification import Comparison
+from infra.errors import SettingsRejected
+from infra.kafka.outage import Stopping
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.unreadable import Skipped
+from infra.settings import KafkaSettings
+from schemas.topics import TRAJECTORIES
+
+_EVENTS_A_PROCESS = 50_000
+"""Fewer are merged sooner than a further process has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """Outcome of a replay; `comparison` is None if nothing was verified."""
+
+    merged: Merged
+    comparison: Comparison | None
+    skipped: Skipped = field(default_factory=Skipped)
+    """Records of `trajectories` that could not be read."""
+
+    @property
+    def verified(self) -> bool:
+        """False if a recorded trajectory is not what its events give, or is missing."""
+        found = self.comparison
+        return found is None or not (found.different or found.missing)
+
+
+def replay_merge(
+    job: MergeJob,
+    processes: int | None,
+    show: Callable[[int, int], None],
+    stopping: Stopping,
+) -> MergeOutcome:
+    """Merge what the job's selection chooses, with bounds that are measured now.
+
+    `show` is called with the number of further events read, and of all that there are to read.
+    Raises `SettingsRejected`, and what `merge_on` and `compared` raise.
+    """
+    check(job)
+    bounds = partition_bounds(job.kafka, job.selection, stopping)
+    events = sum(end - start for start, end in bounds.values())
+    if job.prefix is not None:
+        _make_topic(job.kafka, job.prefix, stopping)
+    merged = merge_on(
+        processes or _processes(events, len(bounds)),
+        replace(job, bounds=bounds),
+        lambda count: show(count, events),
+        stopping,
+    )
+    skipped = Skipped()
+    comparison = None
+    if job.digests:
+        comparison = compared(job.kafka, job.selection, merged.digests, skipped, stopping)
+    return MergeOutcome(merged, comparison, skipped)
+
+
+def check(job: MergeJob) -> None:
+    """Raise `SettingsRejected` for options that contradict each other."""
+    if job.digests and job.rules != RECORDED:
+        reason = "compares with what was recorded, so it goes with no other rules: use --diff"
+        raise SettingsRejected("--verify", reason)
+    if job.differences and job.rules == RECORDED:
+        reason = "needs a rule that differs, such as --siblings all"
+        raise SettingsRejected("--diff", reason)
+    if job.prefix == job.kafka.topic_prefix:
+        raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
+
+
+def _processes(events: int, partitions: int) -> int:
+    """Return the number of processes that merge so much soonest."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, partitions, events // _EVENTS_A_PROCESS))
+
+
+def _make_topic(kafka: KafkaSettings, prefix: str, stopping: Stopping) -> None:
+    """Create the topic to write with as many partitions as the recorded one has."""
+    count = partition_counts(kafka)[kafka.topic_prefix + TRAJECTORIES.name]
+    target = kafka.model_copy(update={"topic_prefix": prefix})
+    create_topics(target, [replace(TRAJECTORIES, partitions=count)], stopping=stopping)

@@ -1,0 +1,73 @@
+"""Options that choose recorded sessions, from text to a selection. Pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from consumers.history.selection import Range, SessionSelection
+from infra.errors import SettingsRejected
+
+
+def selection(
+    sessions: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    offsets: Sequence[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    versions: str | None = None,
+) -> SessionSelection:
+    """Return the selection that options describe. Raises `SettingsRejected`."""
+    return SessionSelection(
+        frozenset(sessions),
+        frozenset(groups),
+        frozenset(tasks),
+        dict(_offsets(offsets)),
+        _milliseconds("--since", since),
+        _milliseconds("--until", until),
+        None if versions is None else _versions(versions),
+    )
+
+
+def weights(options: Iterable[str]) -> dict[str, float]:
+    """Return weights of rewards, written as `correct=1`. Raises `SettingsRejected`."""
+    found = {}
+    for option in options:
+        name, _, weight = option.partition("=")
+        try:
+            found[name] = float(weight)
+        except ValueError:
+            raise SettingsRejected("--return", f"{option} is not NAME=WEIGHT") from None
+    return found
+
+
+def _offsets(options: Sequence[str]) -> Iterable[tuple[int, Range]]:
+    for option in options:
+        try:
+            partition, bounds = option.split(":")
+            begin, end = bounds.split("-")
+            found = int(partition), (int(begin or 0), int(end) if end else 2**62)
+        except ValueError:
+            reason = f"{option} is not PARTITION:FROM-TO, such as 3:1000-2000 or 3:1000-"
+            raise SettingsRejected("--offsets", reason) from None
+        yield found
+
+
+def _versions(option: str) -> Range:
+    first, dash, last = option.partition("-")
+    try:
+        return int(first), (int(last) if last else 2**62) if dash else int(first)
+    except ValueError:
+        reason = f"{option} is not a version, such as 7, 7-9 or 7-"
+        raise SettingsRejected("--versions", reason) from None
+
+
+def _milliseconds(option: str, value: str | None) -> int | None:
+    """Return a time as milliseconds since the epoch; without a zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        reason = f"{value} is no time, such as 2026-01-31T12:00 or 2026-01-31T12:00+01:00"
+        raise SettingsRejected(option, reason) from None
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,36 @@
+"""One session merged by the recorded rules and by others, side by side."""
+
+from consumers.history.bounds import partition_bounds
+from consumers.history.refold import Refold
+from consumers.history.selection import SessionSelection
+from consumers.replay.rewriting import rewriting
+from consumers.replay.rules import RECORDED, MergeRules
+from consumers.trajectories.sessions.logged_partition import LoggedPartition
+from consumers.trajectories.sessions.session import Session
+from infra.kafka.outage import Stopping, never
+from infra.kafka.unreadable import Unreadable
+from infra.kafka.whole_topic import read_partitions
+from infra.settings import KafkaSettings
+from schemas.topics import SESSIONS
+
+
+def two_sessions(
+    settings: KafkaSettings, session_id: str, rules: MergeRules, stopping: Stopping = never
+) -> tuple[Session, Session] | None:
+    """Return a session by the recorded rules and by `rules`; None if it did not end.
+
+    Of several with one name the first. Raises what `read_partitions` raises.
+    """
+    chosen = SessionSelection(sessions=frozenset([session_id]))
+    ((number, (start, end)),) = partition_bounds(settings, chosen, stopping).items()
+    place = SESSIONS.name, number
+    folds = [Refold(LoggedPartition(number), chosen, rewriting(one)) for one in (RECORDED, rules)]
+    for item in read_partitions(
+        settings, [place], starts={place: start}, ends={place: end}, folds=True, stopping=stopping
+    ):
+        if isinstance(item.record, Unreadable):
+            continue
+        one, other = (fold.apply(item.record, item.offset) for fold in folds)
+        if one is not None and other is not None:
+            return one, other
+    return None

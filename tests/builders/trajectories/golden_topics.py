@@ -1,0 +1,27 @@
+"""Golden logs on a real broker: topics with the records of a run, each at its place."""
+
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas.topics import SESSIONS, TRAJECTORIES
+from tests.golden.golden_log import LOGS, GoldenLog, read
+
+DEADLINE_S = 60
+
+
+def golden_log(name: str) -> GoldenLog:
+    """Return a golden log by the name of its file."""
+    return read(LOGS / f"{name}.jsonl.xz")
+
+
+def write_golden(kafka: KafkaSettings, log: GoldenLog) -> None:
+    """Create `sessions` and `trajectories`, and write the log's records at their places."""
+    create_topics(kafka, [SESSIONS, TRAJECTORIES])
+    producer = Producer(kafka, "golden", linger_ms=5)
+    for topic in (SESSIONS, TRAJECTORIES):
+        for one in log[topic.name]:
+            producer.send_bytes(
+                topic.name, one.value, one.key, partition=one.partition, headers=one.headers
+            )
+    producer.flush(DEADLINE_S)
+    producer.close()

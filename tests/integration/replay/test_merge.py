@@ -1,0 +1,147 @@
+"""Recorded sessions merged again from a real broker."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from fastavro import reader
+from typer.testing import CliRunner, Result
+
+from consumers.history.bounds import partition_bounds
+from consumers.history.selection import SessionSelection
+from consumers.replay.merge import MergeJob, merge
+from infra.kafka.producer import Producer
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.codec import decode
+from schemas.records import Trajectory
+from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.__main__ import app
+from tests.builders.trajectories.golden_topics import golden_log, write_golden
+
+LOG = golden_log("second")
+
+
+def recorded() -> dict[str, Trajectory]:
+    found = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
+    return {one.session_id: one for one in found if isinstance(one, Trajectory)}
+
+
+@pytest.fixture
+def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
+    """Yield a cluster with the topics of a finished run, which the environment names."""
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
+    write_golden(kafka, LOG)
+    yield kafka
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["replay", "merge", *arguments])
+
+
+def own(kafka: KafkaSettings) -> set[str]:
+    """Return the topics of this test."""
+    return {name for name in partition_counts(kafka) if name.startswith(kafka.topic_prefix)}
+
+
+def written(kafka: KafkaSettings, prefix: str) -> list[Trajectory]:
+    """Return the trajectories under another prefix, in their order."""
+    target = kafka.model_copy(update={"topic_prefix": prefix})
+    found = read_topic(target, TRAJECTORIES, Skipped())
+    return [item.record for item in found if isinstance(item.record, Trajectory)]
+
+
+def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> None:
+    before = own(log)
+    for processes in ("1", "2"):
+        answer = run("--verify", "--json", "--processes", processes)
+        assert answer.exit_code == 0, answer.output
+        found = orjson.loads(answer.stdout)
+        assert found["events"] == len(LOG[SESSIONS.name])
+        assert found["sessions"] == found["verification"]["equal"] == len(recorded())
+    assert own(log) == before
+
+    producer = Producer(log, "flaw")
+    flawed = replace(next(iter(recorded().values())), reason="flaw")
+    producer.send(TRAJECTORIES.name, flawed, key=flawed.group_id, partition=0)
+    producer.send_bytes(SESSIONS.name, b"poison", partition=0)
+    producer.close()
+    answer = run("--verify")
+    assert answer.exit_code != 0
+    assert f"different: {flawed.session_id}, recorded at trajectories[0]@" in answer.output
+    assert "skipped 1 unreadable record of sessions" in answer.output
+
+
+def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSettings) -> None:
+    prefix = f"{log.topic_prefix}again."
+    bounds = partition_bounds(log, SessionSelection())
+    # An earlier replay that got to the middle of every partition.
+    halves = {number: (0, end // 2) for number, (_, end) in bounds.items()}
+    run("nothing", "--to", prefix)
+    half = merge(MergeJob(log, halves, prefix=prefix))
+    assert 0 < half.sessions < len(recorded())
+    assert len(written(log, prefix)) == half.sessions
+
+    answer = run("--to", prefix)
+    assert answer.exit_code == 0, answer.output
+    found = written(log, prefix)
+    assert len(found) == len(recorded())
+    assert {one.session_id: one for one in found} == recorded()
+    assert partition_counts(log)[prefix + TRAJECTORIES.name] == TRAJECTORIES.partitions
+
+    other = run("--to", prefix, "--siblings", "all")
+    assert other.exit_code != 0
+    assert "name another target" in str(other.exception)
+    assert len(written(log, prefix)) == len(recorded())
+
+
+def test_a_replay_into_files_is_read_by_any_avro_tool(log: KafkaSettings, tmp_path: Path) -> None:
+    answer = run("--to-directory", str(tmp_path / "again"))
+    assert answer.exit_code == 0, answer.output
+    found: dict[str, Any] = {}
+    for path in (tmp_path / "again").iterdir():
+        with path.open("rb") as file:
+            rows: Iterable[Any] = reader(file)
+            found |= {row["session_id"]: row for row in rows}
+    assert {name: row["tokens"] for name, row in found.items()} == {
+        name: one.tokens for name, one in recorded().items()
+    }
+    again = run("--to-directory", str(tmp_path / "again"))
+    assert "32 partitions were written by an earlier replay" in again.output
+
+
+def test_a_difference_names_the_rule_and_shows_both_trees(log: KafkaSettings) -> None:
+    answer = run("forks-free", "--diff", "--siblings", "all", "--mask-undelivered")
+    assert answer.exit_code == 0, answer.output
+    assert "siblings = all" in answer.output
+    assert "abandoned" in answer.output
+    assert answer.output.count("forks-free  policy") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--verify", "--siblings", "all"], "--verify"),
+        (["--diff"], "--diff"),
+        (["--versions", "new"], "--versions"),
+        (["--since", "yesterday"], "--since"),
+        (["--offsets", "3"], "--offsets"),
+        (["--return", "correct"], "--return"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_name(
+    kafka: KafkaSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    answer = run(*arguments)
+    assert answer.exit_code != 0
+    assert message in str(answer.exception)

@@ -1,0 +1,77 @@
+"""Digests, differences and shares of a replay."""
+
+from dataclasses import replace
+
+from consumers.replay.difference import Difference
+from consumers.replay.merge import MergeJob
+from consumers.replay.progress import MergeProgress
+from consumers.replay.rules import MergeRules
+from consumers.replay.shards import parts
+from consumers.replay.verification import Comparison, digest
+from infra.settings import KafkaSettings
+from schemas.records import Reward, Trajectory
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import completed, dispatched, started
+from tests.builders.trajectories.session_builder import finished, session_after
+
+
+def made(session_id: str = "s") -> Trajectory:
+    turn = session_after(started(), dispatched(), completed(ids(7, 8)))
+    return replace(finished(turn), session_id=session_id)
+
+
+def test_recorded_trajectories_are_compared_by_their_bytes() -> None:
+    replayed = {name: digest(made(name)) for name in ("equal", "changed", "missing")}
+    comparison = Comparison(replayed)
+    comparison.apply(made("equal"), 3, 10)
+    comparison.apply(made("equal"), 3, 11)
+    comparison.apply(replace(made("changed"), reason="other"), 4, 12)
+    comparison.apply(made("gone"), 5, 13)
+    assert (comparison.equal, comparison.copies, comparison.not_checkable) == (1, 1, 1)
+    assert comparison.different == {"changed": (4, 12)}
+    assert comparison.missing == ["missing"]
+
+
+def test_equal_merges_are_no_difference() -> None:
+    difference = Difference()
+    difference.apply(made(), replace(made(), fold_version=1))
+    assert difference == Difference()
+
+
+def test_differences_are_summed_over_sessions_and_shares() -> None:
+    before = made()
+    masked = replace(before, loss_mask=bytes(4), masked_tokens={"inexact": 2})
+    judged = replace(before, rewards=(Reward(value=0.5),), status="unrewarded")
+    difference, other = Difference(), Difference()
+    difference.apply(before, masked)
+    other.apply(before, judged)
+    other.apply(masked, before)
+    difference.add(other)
+    assert (difference.sessions, difference.rewards) == (3, 2)
+    assert difference.masked == {"inexact": 0}
+    assert difference.statuses == {"complete to unrewarded": 1}
+
+
+def test_rules_name_themselves_and_say_only_what_differs() -> None:
+    rules = MergeRules(siblings="all", return_of={"correct": 1.0})
+    assert dict(rules.each()) == {
+        "siblings = all": MergeRules(siblings="all"),
+        "return_of = 1 correct": MergeRules(return_of={"correct": 1.0}),
+    }
+    assert MergeRules().encode() == "{}"
+    assert rules.encode() == '{"return_of":{"correct":1.0},"siblings":"all"}'
+
+
+def test_shares_have_every_partition_once_and_about_the_same_length() -> None:
+    lengths = [1_000, 10, 400, 300, 300, 0]
+    job = MergeJob(KafkaSettings(), {n: (5, 5 + length) for n, length in enumerate(lengths)})
+    shares = [list(part.bounds) for part in parts(job, 1)]
+    assert sorted(number for share in shares for number in share) == [*range(6)]
+    assert shares[0] == [0]
+
+
+def test_progress_comes_back_with_the_mark_of_its_rules() -> None:
+    progress = MergeProgress(100, 60, 3)
+    there, mark = MergeProgress.decode(progress.encode("{}"))
+    assert there == progress
+    assert mark == MergeProgress.mark("{}") != MergeProgress.mark('{"siblings":"all"}')
