@@ -24,9 +24,9 @@ from infra.settings import KafkaSettings
 from infra.weights.manifest import Manifest, publish
 from schemas import records as r
 from schemas.records import Record, Sampling
-from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, fleet_key
+from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, fleet_key
 from seamlessflow.demo.model import make_model
-from tests.builders.own_topics import own_topics
+from tests.builders.own_topics import SMALL, own_topics, small
 from tests.builders.records import control, fleet
 from tests.waiting import until
 
@@ -172,7 +172,7 @@ class RunningSystem:
     def await_ready(self) -> None:
         """Wait until the gateway answers and every partition has a manager."""
         until(self._gateway_answers, "the gateway", DEADLINE_S)
-        unclaimed = set(range(SESSIONS.partitions))
+        unclaimed = set(range(SMALL[SESSIONS.name].partitions))
         while unclaimed:
             unclaimed.discard(self.expect(r.PartitionClaimed).partition)
 
@@ -203,9 +203,9 @@ def running_system(broker: KafkaSettings, directory: Path) -> Iterator[RunningSy
 
 @contextmanager
 def _on_topics(kafka: KafkaSettings, directory: Path) -> Iterator[RunningSystem]:
-    create_topics(kafka, TOPICS.values())
+    create_topics(kafka, SMALL.values())
     reader = Reader(kafka, "test")
-    topics = (SESSIONS, TRAJECTORIES, CONTROL, FLEET)
+    topics = small(SESSIONS, TRAJECTORIES, CONTROL, FLEET)
     places = {(topic.name, n): BEGINNING for topic in topics for n in range(topic.partitions)}
     reader.assign(places)
     made = RunningSystem(kafka, directory, Producer(kafka, "test"), reader)

@@ -20,10 +20,11 @@ from infra.kafka.reader import Reader
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas.records import Sampling
-from schemas.topics import CONTROL, FLEET, TOPICS, TRAJECTORIES, fleet_key
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents.engine.worker import RECORD
 from tests.builders.letters import Letter
+from tests.builders.own_topics import SMALL
 from tests.builders.records import control, fleet
 from tests.e2e.running_system import RunningSystem, running_system
 from tests.golden.golden_log import GoldenRecord
@@ -151,7 +152,7 @@ class Agent:
 def records(kafka: KafkaSettings, trajectories: int) -> list[GoldenRecord]:
     """Return every record on Kafka; waits until there are so many trajectories."""
     reader = Reader(kafka, "golden", decode=Letter)
-    places = [(topic.name, n) for topic in TOPICS.values() for n in range(topic.partitions)]
+    places = [(topic.name, n) for topic in SMALL.values() for n in range(topic.partitions)]
     reader.assign(dict.fromkeys(places, BEGINNING))
     ends, found = reader.ends(places), list[GoldenRecord]()
 

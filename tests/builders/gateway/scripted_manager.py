@@ -29,6 +29,7 @@ from schemas.records import (
     RequestTurn,
 )
 from schemas.topics import FLEET, REPLIES, REQUESTS
+from tests.builders.own_topics import SMALL, small
 from tests.paths import ROOT
 from tests.waiting import until
 
@@ -98,7 +99,7 @@ class ScriptedManager:
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        create_topics(kafka, [REQUESTS, REPLIES, FLEET])
+        create_topics(kafka, small(REQUESTS, REPLIES, FLEET))
         self.scripts: dict[str, Script] = {}
         self.ids: dict[str, str] = {}
         """Ids of sessions, by the name that a command uses."""
@@ -107,7 +108,8 @@ class ScriptedManager:
         """Kafka headers of the last command of each session."""
         self._producer = Producer(kafka, "scripted-manager")
         self._reader = Reader(kafka, "scripted-manager")
-        self._reader.assign({(REQUESTS.name, n): 0 for n in range(REQUESTS.partitions)})
+        partitions = range(SMALL[REQUESTS.name].partitions)
+        self._reader.assign({(REQUESTS.name, number): 0 for number in partitions})
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()

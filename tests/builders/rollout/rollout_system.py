@@ -28,7 +28,7 @@ from schemas import records as r
 from schemas.records import Record
 from schemas.tokens import pack
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
-from tests.builders.own_topics import own_topics
+from tests.builders.own_topics import own_topics, small
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate
 from tests.paths import ROOT
@@ -74,7 +74,7 @@ class RolloutSystem:
         self.kafka = kafka
         self._tokenizer = tokenizer
         sessions = replace(SESSIONS, max_record_bytes=max_record_bytes)
-        create_topics(self.kafka, [PROMPTS, sessions, CONTROL, FLEET])
+        create_topics(self.kafka, small(PROMPTS, sessions, CONTROL, FLEET))
         self.producer = Producer(self.kafka, "system")
         self.log: list[Received] = []
         self._news = threading.Condition()

@@ -11,6 +11,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
+from tests.builders.own_topics import SMALL, small
 
 LIMIT_S = 30.0
 R = TypeVar("R", bound=Record)
@@ -20,11 +21,11 @@ class ControlLog:
     """All of `control`, `fleet` and `tasks`, read from their beginning, and a way to write."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        create_topics(kafka, [CONTROL, FLEET, PROMPTS, TASKS])
+        create_topics(kafka, small(CONTROL, FLEET, PROMPTS, TASKS))
         self.records: list[Record] = []
         self._producer = Producer(kafka, "test")
         self._reader = Reader(kafka, "test-log")
-        tasks = {(TASKS.name, number): BEGINNING for number in range(TASKS.partitions)}
+        tasks = {(TASKS.name, number): BEGINNING for number in range(SMALL[TASKS.name].partitions)}
         self._reader.assign({(CONTROL.name, 0): BEGINNING, (FLEET.name, 0): BEGINNING, **tasks})
 
     def write(self, *records: Record) -> None:

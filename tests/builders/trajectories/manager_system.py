@@ -25,16 +25,16 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import Record, Reward, Sampling
-from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, TOPICS, fleet_key
+from schemas.topics import CONTROL, FLEET, PROMPTS, REPLIES, REQUESTS, SESSIONS, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
-from tests.builders.own_topics import own_topics
+from tests.builders.own_topics import SMALL, own_topics
 from tests.builders.records import commands, control, fleet
 from tests.builders.records.content import ids, message
 
 T = TypeVar("T", bound=Record)
 GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
 POLICY = "default"
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @dataclass
@@ -277,14 +277,14 @@ def manager_system(broker: KafkaSettings, directory: Path) -> Iterator[ManagerSy
 
 @contextmanager
 def _on_topics(settings: KafkaSettings, directory: Path) -> Iterator[ManagerSystem]:
-    create_topics(settings, TOPICS.values())
+    create_topics(settings, SMALL.values())
     make_tokenizer(directory)
     renderer = Renderer.load(directory, RendererSettings("qwen3"))
     readers = {
         name: Reader(settings, f"test-{name}") for name in ("replies", "prompts", "trajectories")
     }
     for name, reader in readers.items():
-        reader.assign({(name, number): BEGINNING for number in range(TOPICS[name].partitions)})
+        reader.assign({(name, number): BEGINNING for number in range(SMALL[name].partitions)})
     made = ManagerSystem(settings, renderer, directory, Producer(settings, "test"), readers)
     made.publish_policy()
     try:

@@ -17,10 +17,11 @@ from producers.agents.runner import serve
 from producers.agents.settings import AgentsSettings
 from schemas.records import Task
 from schemas.topics import TASKS
+from tests.builders.own_topics import SMALL
 from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import Answering, ScriptedGateway, accepting
 
-PARTITION = partition_of("run-1", TASKS.partitions)
+PARTITION = partition_of("run-1", SMALL[TASKS.name].partitions)
 LIMIT_S = 30
 Payload = Mapping[str, object]
 

@@ -8,11 +8,12 @@ import pytest
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.topics import TASKS
+from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import issue_samples
 
 
 @pytest.fixture
 def tasks(kafka: KafkaSettings) -> Callable[[int], None]:
     """Issue so many tasks of one group, in one partition."""
-    create_topics(kafka, [TASKS])
+    create_topics(kafka, small(TASKS))
     return partial(issue_samples, kafka)

@@ -3,6 +3,7 @@
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import TASKS
+from tests.builders.own_topics import SMALL
 
 GROUP = "agents"
 
@@ -15,7 +16,7 @@ def committed(kafka: KafkaSettings) -> int:
 def progress(kafka: KafkaSettings) -> list[tuple[int, str]]:
     """Return the committed offset and metadata of each partition."""
     reader = Reader(kafka, "looking", group=GROUP)
-    partitions = [(TASKS.name, number) for number in range(TASKS.partitions)]
+    partitions = [(TASKS.name, number) for number in range(SMALL[TASKS.name].partitions)]
     offsets = reader.committed(partitions)
     reader.close()
     return list(offsets.values())

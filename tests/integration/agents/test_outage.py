@@ -8,6 +8,7 @@ import pytest
 from infra.broker.broker import Broker
 from infra.kafka.topics.creation import create_topics
 from schemas.topics import TASKS
+from tests.builders.own_topics import small
 from tests.integration.agents.agents_process import (
     Payload,
     closed,
@@ -38,7 +39,7 @@ def test_what_ended_in_an_outage_counts_though_the_partition_was_lost_and_came_b
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         classic = {"group_protocol": "classic", "session_timeout_s": SESSION_TIMEOUT_S}
         kafka = broker.settings.model_copy(update=classic)
-        create_topics(kafka, [TASKS])
+        create_topics(kafka, small(TASKS))
         issue_samples(kafka, 1)
         back = asyncio.Event()
 

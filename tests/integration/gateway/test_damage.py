@@ -25,6 +25,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
+from tests.builders.own_topics import SMALL
 from tests.waiting import until
 
 BODY = {"model": "m", "messages": [USER]}
@@ -53,7 +54,7 @@ def assert_unharmed(
     answer = httpx.post(gateway.url + CHAT, headers=gateway.bearing("well"), json=BODY)
     assert answer.status_code == 200
     reader = Reader(kafka, "ends-of-requests")
-    partitions = [(REQUESTS.name, number) for number in range(REQUESTS.partitions)]
+    partitions = [(REQUESTS.name, number) for number in range(SMALL[REQUESTS.name].partitions)]
     written = sum(reader.ends(partitions).values())
     reader.close()
     until(lambda: len(manager.received) >= written, "all records to be read")

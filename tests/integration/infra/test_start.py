@@ -20,8 +20,8 @@ from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.telemetry.names import CONSUMER_LAG
-from schemas.topics import TOPICS
 from seamlessflow.demo.model import make_model
+from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
 from tests.waiting import until
 
@@ -84,7 +84,7 @@ def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
         for name in PROCESSES:
             starting.await_words(name, line)
         with Broker(tmp_path / "kafka", port, short_lived=True) as broker:
-            create_topics(broker.settings, TOPICS.values())
+            create_topics(broker.settings, SMALL.values())
             for name, words in PROCESSES.items():
                 starting.await_words(name, words)
             until(lambda: lag_shown(tmp_path) == SERVICES, "the lags of all processes")

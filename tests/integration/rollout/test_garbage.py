@@ -7,7 +7,7 @@ from tests.builders.records.prompts import generate
 from tests.builders.rollout.rollout_system import RolloutSystem
 from tests.waiting import until
 
-SLOT = 41
+SLOT = 12
 SCRIPT: dict[str, object] = {"text": "code 3"}
 
 

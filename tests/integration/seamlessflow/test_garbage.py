@@ -12,16 +12,17 @@ from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings
 from schemas.records import Record
-from schemas.topics import CONTROL, FLEET, SESSIONS, TOPICS, TRAJECTORIES, Topic
+from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
 from seamlessflow.verification.verify import verify
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress
 from tests.builders.garbage import append_newer, buried, litter
+from tests.builders.own_topics import SMALL
 from tests.builders.records import control, fleet, sessions
 from tests.waiting import until
 
-PARTITION = partition_of(sessions.SESSION, SESSIONS.partitions)
+PARTITION = partition_of(sessions.SESSION, SMALL[SESSIONS.name].partitions)
 DAMAGED: Sequence[tuple[Topic, int, Record]] = (
     (CONTROL, 0, control.lost()),
     (FLEET, 0, fleet.heartbeat("w")),
@@ -36,7 +37,7 @@ def cluster(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSetti
     monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
     monkeypatch.setenv("COLUMNS", "200")
-    create_topics(kafka, TOPICS.values())
+    create_topics(kafka, SMALL.values())
     for topic, partition, record in DAMAGED:
         litter(kafka, topic, partition, record)
         append_newer(kafka, topic, partition)

@@ -17,8 +17,8 @@ from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.demo.model import make_model
+from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
 from tests.builders.secured_broker import USERS, as_user, secured_broker
 from tests.waiting import until
@@ -37,7 +37,7 @@ REFUSED = [
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSettings]:
     with secured_broker(tmp_path_factory.mktemp("secured")) as made:
-        create_topics(as_user(made, "owner", USERS["owner"]), TOPICS.values())
+        create_topics(as_user(made, "owner", USERS["owner"]), SMALL.values())
         yield made
 
 

@@ -7,7 +7,6 @@ from rich.console import Console
 
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
-from schemas.topics import TOPICS
 from seamlessflow.config import RestartsSection
 from seamlessflow.config_file import parse
 from seamlessflow.processes.launcher import Launcher, NotReady
@@ -15,6 +14,7 @@ from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System
 from seamlessflow.watching.display import PlainDisplay
+from tests.builders.own_topics import SMALL
 
 WORKERS = [{"id": "a", "tags": ["rollout", "train"]}, {"id": "b"}]
 
@@ -22,7 +22,7 @@ WORKERS = [{"id": "a", "tags": ["rollout", "train"]}, {"id": "b"}]
 def test_a_start_that_takes_too_long_names_who_is_missing_and_the_setting(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    create_topics(kafka, TOPICS.values())
+    create_topics(kafka, SMALL.values())
     config = parse(
         {
             "out": tmp_path,

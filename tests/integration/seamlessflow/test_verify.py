@@ -21,6 +21,7 @@ from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.verification.verify import verify
+from tests.builders.own_topics import SMALL, small
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.trajectories.session_builder import SessionBuilder
@@ -50,7 +51,7 @@ def events(session: str) -> list[Record]:
     """Return a turn that another worker continues, with late output and an older manager."""
     lost: dict[str, Any] = {"session_id": session, "epoch": 2 * SESSION_IDS.index(session)}
     now: dict[str, Any] = {"session_id": session, "epoch": lost["epoch"] + 1}
-    partition = partition_of(session, SESSIONS.partitions)
+    partition = partition_of(session, SMALL[SESSIONS.name].partitions)
     second: dict[str, Any] = {"dispatch": 2, "worker": "v", "incarnation": "j"}
     return [
         sessions.opened(**lost),
@@ -81,11 +82,11 @@ def sampled(
 def log(broker: KafkaSettings) -> KafkaSettings:
     """Return a log with the events of all sessions and the steps that trained on them."""
     kafka = broker.model_copy(update={"topic_prefix": f"test-{uuid.uuid4().hex[:12]}."})
-    create_topics(kafka, [CONTROL, SESSIONS])
+    create_topics(kafka, small(CONTROL, SESSIONS))
     producer = Producer(kafka, "test-log")
     for session in SESSION_IDS:
         for event in events(session):
-            partition = partition_of(session, SESSIONS.partitions)
+            partition = partition_of(session, SMALL[SESSIONS.name].partitions)
             producer.send(SESSIONS.name, event, key=session, partition=partition)
     for step in range(STEPS):
         producer.send(CONTROL.name, control.committed(step, lineage="l"))

@@ -11,6 +11,7 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.own_topics import small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
@@ -38,7 +39,7 @@ def sessions(model: Path) -> list[Trajectory]:
 
 @pytest.fixture
 def scheduler(kafka: KafkaSettings) -> Iterator[ScriptedScheduler]:
-    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
     scheduler = ScriptedScheduler(kafka)
     yield scheduler
     scheduler.close()

@@ -10,6 +10,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.running_trainer import RunningTrainer
@@ -21,7 +22,7 @@ from trainer.settings import TrainerSettings
 def test_a_run_ends_when_its_last_version_is_evaluated(
     kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
     (tmp_path / "model").mkdir()
     model = write_tiny(tmp_path / "model")
     more = {"RUN__STEPS": 1, "EVALUATION__TASKS": tmp_path / "tasks.jsonl"}

@@ -15,6 +15,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from tests.builders.own_topics import small
 from tests.builders.processes import SILENT
 from tests.builders.records import control
 from tests.builders.trainer.models import write_tiny
@@ -27,7 +28,7 @@ END_S = 60.0
 @pytest.mark.slow
 def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
-        create_topics(broker.settings, [CONTROL, FLEET, TRAJECTORIES])
+        create_topics(broker.settings, small(CONTROL, FLEET, TRAJECTORIES))
         scheduler = ScriptedScheduler(broker.settings)
         settings = environment(broker.settings, write_tiny(tmp_path / "tiny"), tmp_path)
         with subprocess.Popen(
@@ -50,7 +51,7 @@ def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
 def test_asked_to_end_before_it_has_read_what_is_recorded_it_may_be_started_again(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
     producer = Producer(kafka, "test")
     producer.send(CONTROL.name, control.lost())
     producer.close()

@@ -19,6 +19,7 @@ from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
 from tests.builders.garbage import append_newer, buried, litter
+from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
@@ -45,7 +46,7 @@ def sessions(model: Path) -> list[Trajectory]:
 
 @pytest.fixture
 def log(kafka: KafkaSettings) -> KafkaSettings:
-    create_topics(kafka, [CONTROL, FLEET, TRAJECTORIES])
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
     return kafka
 
 

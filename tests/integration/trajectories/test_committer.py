@@ -22,6 +22,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas.records import EndedSession, Trajectory
 from schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
+from tests.builders.own_topics import SMALL, small
 from tests.builders.trainer.trajectories import one_turn
 from tests.waiting import until
 
@@ -45,7 +46,7 @@ def setup(tmp_path: Path) -> Iterator[CommitterSetup]:
     with Broker(tmp_path, short_lived=True) as broker:
         assert broker.pid is not None
         kafka = broker.settings
-        create_topics(kafka, [REQUESTS, TRAJECTORIES, ENDED_SESSIONS])
+        create_topics(kafka, small(REQUESTS, TRAJECTORIES, ENDED_SESSIONS))
         assigned = threading.Event()
         reader = Reader(kafka, "requests", group=GROUP)
         reader.subscribe([REQUESTS.name], on_assigned=lambda _: assigned.set())
@@ -99,7 +100,9 @@ def test_a_transaction_that_met_an_outage_is_committed_once(
 def read_to(kafka: KafkaSettings, last: str) -> list[str]:
     """Return the sessions of all committed trajectories up to `last`."""
     reader = Reader(kafka, "trainer")
-    reader.assign({(TRAJECTORIES.name, n): BEGINNING for n in range(TRAJECTORIES.partitions)})
+    reader.assign(
+        {(TRAJECTORIES.name, n): BEGINNING for n in range(SMALL[TRAJECTORIES.name].partitions)}
+    )
     found: list[str] = []
 
     def there() -> bool:

@@ -16,14 +16,15 @@ from infra.telemetry.names import CONSUMER_LAG, UNREADABLE
 from schemas.codec import encode
 from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, Topic
 from tests.builders.garbage import append, append_newer, buried, litter
+from tests.builders.own_topics import SMALL
 from tests.builders.records import commands, control, fleet, sessions
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import DEADLINE_S, ManagerSystem, manager_system
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-PARTITION = 7
-NAMES = [f"s{n}" for n in range(500) if partition_of(f"s{n}", SESSIONS.partitions) == PARTITION]
+PARTITION, PARTITIONS = 7, SMALL[SESSIONS.name].partitions
+NAMES = [f"s{n}" for n in range(500) if partition_of(f"s{n}", PARTITIONS) == PARTITION]
 GROUP = ManagerSection().group
 BURIED = (REQUESTS, SESSIONS, ENDED_SESSIONS)
 

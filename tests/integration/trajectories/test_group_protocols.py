@@ -17,6 +17,7 @@ from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS
 from tests.builders.older_broker import older_broker
+from tests.builders.own_topics import small
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 from tests.waiting import until
@@ -26,7 +27,7 @@ WITHOUT = {"group.coordinator.rebalance.protocols": "classic"}
 
 
 def test_a_broker_with_the_new_protocol_is_joined_by_it(kafka: KafkaSettings) -> None:
-    create_topics(kafka, [REQUESTS])
+    create_topics(kafka, small(REQUESTS))
     assert membership(kafka, "managers", REQUESTS, "0", never) == {"group.protocol": "consumer"}
 
 
@@ -68,7 +69,7 @@ def test_managers_share_and_take_over_on_a_broker_without_the_new_protocol(tmp_p
 def test_a_member_that_its_group_refuses_ends_and_says_what_to_mend(tmp_path: Path) -> None:
     limits: dict[str, str | int] = {"group.max.size": 1, "group.min.session.timeout.ms": 8_000}
     with Broker(tmp_path / "kafka", short_lived=True, properties=limits) as broker:
-        create_topics(broker.settings, [REQUESTS])
+        create_topics(broker.settings, small(REQUESTS))
         with member(broker.settings, session_timeout_s=6) as hasty:
             refused(hasty, "Invalid session timeout.*kafka.session_timeout_s")
         with member(broker.settings) as first, member(broker.settings) as second:
@@ -77,7 +78,7 @@ def test_a_member_that_its_group_refuses_ends_and_says_what_to_mend(tmp_path: Pa
 
 
 def test_a_member_with_another_strategy_than_the_group_ends(kafka: KafkaSettings) -> None:
-    create_topics(kafka, [REQUESTS])
+    create_topics(kafka, small(REQUESTS))
     with member(kafka) as first, member(kafka, strategy="range") as second:
         join(first)
         refused(second, "Inconsistent group protocol.*kafka.group_protocol")
@@ -93,7 +94,7 @@ def test_what_kafka_reports_of_a_group_is_logged_with_its_name(
 
 
 def test_of_two_members_of_one_name_the_older_ends_for_good(kafka: KafkaSettings) -> None:
-    create_topics(kafka, [REQUESTS])
+    create_topics(kafka, small(REQUESTS))
     with member(kafka, instance="manager-0") as older, member(kafka, instance="manager-0") as newer:
         join(older)
         newer.subscribe([REQUESTS.name])
@@ -102,7 +103,7 @@ def test_of_two_members_of_one_name_the_older_ends_for_good(kafka: KafkaSettings
 
 
 def membership_once(kafka: KafkaSettings) -> dict[str, object]:
-    create_topics(kafka, [REQUESTS])
+    create_topics(kafka, small(REQUESTS))
     return membership(kafka, "managers", REQUESTS, None, never)
 
 
