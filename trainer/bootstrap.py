@@ -77,12 +77,15 @@ def build(
     cluster = find_cluster(settings.kafka, (CONTROL, FLEET, TRAJECTORIES), stopping)
     log = f"{cluster.id}/{settings.kafka.topic_prefix}"
     if settings.trainer.rank > 0:
-        return _follower(settings, log, metrics, stopping)
+        return _follower(settings, log, traces, metrics, stopping)
     found = replace(
         checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log),
         partitions=cluster.partitions[TRAJECTORIES.name],
     )
-    process, control_state = _process(settings, found, metrics, stopping), found.control_state
+    process, control_state = (
+        _process(settings, found, traces, metrics, stopping),
+        found.control_state,
+    )
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
     kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
@@ -125,10 +128,10 @@ def _sessions_thread(
 
 
 def _follower(
-    settings: TrainerSettings, log: str, metrics: Metrics, stopping: Stopping
+    settings: TrainerSettings, log: str, traces: Telemetry, metrics: Metrics, stopping: Stopping
 ) -> Follower:
     initial = checkpoint.initial(settings.run.policy, log)
-    process = _process(settings, initial, metrics, stopping)
+    process = _process(settings, initial, traces, metrics, stopping)
     backend = FsdpBackend(settings.policy.model, settings.trainer)
     # Take part in the leader's `load` and, if it writes the first weights, in that.
     backend.follow()
@@ -137,10 +140,14 @@ def _follower(
 
 
 def _process(
-    settings: TrainerSettings, found: Checkpoint, metrics: Metrics, stopping: Stopping
+    settings: TrainerSettings,
+    found: Checkpoint,
+    traces: Telemetry,
+    metrics: Metrics,
+    stopping: Stopping,
 ) -> TrainerProcess:
     """Start the heartbeat, then fold all that `control` holds into the state of `found`."""
-    producer = Producer(settings.kafka, _client_id(settings))
+    producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
     roles = TrainerRoles(settings.trainer.worker, new_incarnation())
     found.restore_roles(roles)
     status, activity = TrainerStatus(), ActivityAccount(settings.trainer.worker, "train", now_ms())

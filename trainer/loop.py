@@ -57,8 +57,8 @@ class Loop:
             record, now_ms = received.record, self.process.now_ms()
             if received.topic == TRAJECTORIES.name:
                 if isinstance(record, Trajectory):
-                    place = received.partition, received.offset
-                    self.process.send(*self.dataloader.add(record, *place, now_ms))
+                    place, trace = (received.partition, received.offset), received.headers
+                    self.process.send(*self.dataloader.add(record, *place, now_ms, trace))
             else:
                 self.control_state.apply(record, received.offset)
                 self.process.roles.apply(record)

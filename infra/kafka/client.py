@@ -4,7 +4,7 @@ Only modules of this package import `confluent_kafka`. Callers give topic names 
 configured prefix.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
@@ -55,8 +55,9 @@ class SendSpan(Protocol):
         ...
 
 
-TraceSend = Callable[[str, Headers, str | bytes | None], SendSpan]
-"""Begins the trace of a record with this topic, these headers and this key."""
+TraceSend = Callable[[str, Headers, str | bytes | None, Collection[Headers]], SendSpan]
+"""Begins the trace of a record with this topic, these headers, this key, and the headers of the
+records that it was made from."""
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Producers of records: an idempotent one, and one that commits offsets in the same transaction."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -97,12 +97,15 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
+        causes: Collection[Headers] = (),
     ) -> None:
         """Queue the record; return at once.
 
-        Raises `DeliveryFailed` of an earlier record, and `WrittenReleaseLacks`.
+        `causes`: headers of the records that it was made from, for its trace. Raises
+        `DeliveryFailed` of an earlier record, and `WrittenReleaseLacks`.
         """
-        self.send_bytes(topic, self.encode(record), key, partition, headers, on_delivery)
+        value = self.encode(record)
+        self.send_bytes(topic, value, key, partition, headers, on_delivery, causes=causes)
 
     def send_bytes(
         self,
@@ -113,6 +116,7 @@ class Producer:
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
         timestamp_ms: int | None = None,
+        causes: Collection[Headers] = (),
     ) -> None:
         """Queue bytes as they are; `timestamp_ms` is the present if it is not given.
 
@@ -123,9 +127,10 @@ class Producer:
         if timestamp_ms is not None:
             place["timestamp"] = timestamp_ms
         span = None
-        if headers:
-            span = None if self._trace is None else self._trace(topic, headers, key)
-            place["headers"] = list(headers if span is None else span.headers or headers)
+        if headers or causes:
+            own = headers or ()
+            span = None if self._trace is None else self._trace(topic, own, key, causes)
+            place["headers"] = list(own if span is None else span.headers or own)
         with self._numbering:  # delivery callbacks also send, on the producer's own thread
             self._sent += 1
             number = self._sent
@@ -221,6 +226,7 @@ class TransactionalProducer(Producer):
         transactional_id: str,
         stopping: Stopping = never,
         limit_s: float | None = None,
+        trace: TraceSend | None = None,
     ) -> None:
         """Wait for the coordinator. Raises what `Outage.endure` raises, and `TransactionFailed`."""
         options: dict[str, Any] = {
@@ -228,7 +234,7 @@ class TransactionalProducer(Producer):
             "transaction.timeout.ms": 5_000,
             "message.timeout.ms": 5_000,
         }
-        super().__init__(settings, transactional_id, **options)
+        super().__init__(settings, transactional_id, trace=trace, **options)
         self._transactional_id = transactional_id
         try:
             self._initialise(Outage(settings, stopping, limit_s))

@@ -16,7 +16,7 @@ SpanName = Literal[
 ]
 """Work within one process. Other spans are named by OpenTelemetry's rules: `POST /v1/messages` is a
 call of the gateway's route, `send requests` writes a record to this topic, `process requests` acts
-on a record of it."""
+on a record of it, and the trainer's `process trajectories` on those of one optimizer step."""
 
 ATTRIBUTES: Mapping[str, str] = {
     "session_id": "gen_ai.conversation.id",
@@ -42,6 +42,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "partition": "messaging.destination.partition.id",
     "offset": "messaging.kafka.offset",
     "key": "messaging.kafka.message.key",
+    "messages": "messaging.batch.message_count",
     "client": "messaging.client.id",
     "consumer_group": "messaging.consumer.group.name",
     "method": "http.request.method",

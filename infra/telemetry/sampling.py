@@ -30,7 +30,8 @@ class BySession(Sampler):
     """Sampler of a share of traces.
 
     A span with a parent is kept if its parent is, so that no trace has holes. The first span of a
-    trace is kept by the hash of its session's id, so that all traces of a session are kept or none.
+    trace is kept if it links to a span that is kept, else by the hash of its session's id, so that
+    all traces of a session are kept or none.
     """
 
     def __init__(self, ratio: float) -> None:
@@ -50,6 +51,8 @@ class BySession(Sampler):
         session_id = (attributes or {}).get(ATTRIBUTES["session_id"])
         if parent.is_valid:
             keep = parent.trace_flags.sampled
+        elif links:
+            keep = any(link.context.trace_flags.sampled for link in links)
         elif session_id is not None:
             keep = xxhash.xxh3_64_intdigest(str(session_id).encode()) < self._bound
         else:

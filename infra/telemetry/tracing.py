@@ -1,12 +1,14 @@
 """Traces of a process, named as OpenTelemetry's semantic conventions ask.
 
 A trace follows an agent's request through every process; the calls of a task that this project
-runs are part of the trace of that task. The context travels as W3C headers, over HTTP and with
-Kafka's records. Spans are passed as arguments, never by ambient context, so that they work across
-threads and awaits. Without an endpoint no span is made, and a request costs almost nothing.
+runs are part of the trace of that task. From there links lead on: a trajectory's span links to
+those of its turns, a step's span to those of its trajectories. The context travels as W3C headers,
+over HTTP and with Kafka's records. Spans are passed as arguments, never by ambient context, so that
+they work across threads and awaits. Without an endpoint no span is made, and a request costs almost
+nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -16,18 +18,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span as OtelSpan
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from infra.settings import TelemetrySettings
+from infra.telemetry.contexts import Headers, context_of, headers_of, is_sampled, links_to
 from infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
 from infra.telemetry.names import ATTRIBUTES, SpanName
 from infra.telemetry.sampling import BySession, RandomIds
 
-Headers = Sequence[tuple[str, bytes]]
-_CONTEXT_HEADERS = ("traceparent", "tracestate")
-_PROPAGATOR = TraceContextTextMapPropagator()
 _KAFKA = "kafka"
 
 
@@ -53,7 +52,7 @@ class Span:
 
     def __init__(self, span: OtelSpan | None) -> None:
         self._span = span
-        self.headers: Headers = () if span is None else _headers(span)
+        self.headers: Headers = () if span is None else headers_of(span)
         """Headers for a record: the span of the process that reads it becomes a child of this."""
 
     @property
@@ -145,13 +144,22 @@ class Telemetry:
         attributes = {"method": method, "route": route, "session_id": session_id, **more}
         return self._begin(f"{method} {route}", SpanKind.SERVER, headers, attributes)
 
-    def send(self, topic: str, headers: Headers, key: str | bytes | None = None) -> Span:
-        """Begin to send a record to a topic, within the trace that `headers` name, if any."""
-        if not headers or self._provider is None:
+    def send(
+        self,
+        topic: str,
+        headers: Headers,
+        key: str | bytes | None = None,
+        causes: Collection[Headers] = (),
+    ) -> Span:
+        """Begin to send a record to a topic, within the trace that `headers` name, if any.
+
+        It links to the spans that `causes` name: those of the records that it was made from.
+        """
+        if self._provider is None or not (headers or causes):
             return _NOTHING
         name = self._prefix + topic
         attributes = _messaging("send", name, key)
-        return self._begin(f"send {name}", SpanKind.PRODUCER, headers, attributes)
+        return self._begin(f"send {name}", SpanKind.PRODUCER, headers, attributes, causes)
 
     def process(self, received: ReceivedRecord, **more: AttributeValue) -> Span:
         """Begin to act on a record, within the trace that its headers name, if any."""
@@ -168,20 +176,43 @@ class Telemetry:
             attributes["consumer_group"] = self._prefix + self._groups[received.topic]
         return self._begin(f"process {topic}", SpanKind.CONSUMER, received.headers, attributes)
 
+    def process_batch(
+        self, topic: str, causes: Collection[Headers], messages: int, **more: AttributeValue
+    ) -> Span:
+        """Begin to act on this number of records of a topic at once.
+
+        It is the first span of a trace, with links to the spans that `causes` name.
+        """
+        if self._provider is None:
+            return _NOTHING
+        name = self._prefix + topic
+        attributes = {**_messaging("process", name, None), "messages": messages, **more}
+        return self._begin(f"process {name}", SpanKind.CONSUMER, (), attributes, causes)
+
     def close(self) -> None:
         """Export the remaining spans."""
         if self._provider is not None:
             self._provider.shutdown()
 
     def _begin(
-        self, name: str, kind: SpanKind, headers: Headers, attributes: Mapping[str, AttributeValue]
+        self,
+        name: str,
+        kind: SpanKind,
+        headers: Headers,
+        attributes: Mapping[str, AttributeValue],
+        causes: Collection[Headers] = (),
     ) -> Span:
         if self._provider is None:
             return _NOTHING
-        context = _context(headers)
-        if headers and not context and kind is not SpanKind.SERVER:
+        context = context_of(headers)
+        links, left_out = links_to(causes) if causes else ([], 0)
+        if links and not is_sampled(context):
+            context = Context()  # a parent that is not exported hides nothing of what is
+        elif not context and (headers or kind is SpanKind.PRODUCER) and kind is not SpanKind.SERVER:
             return _NOTHING
-        span = self._tracer.start_span(name, context, kind, _named(attributes))
+        if left_out:
+            attributes = {**attributes, "links_left_out": left_out}
+        span = self._tracer.start_span(name, context, kind, _named(attributes), links)
         return Span(span) if span.is_recording() else _NOTHING
 
 
@@ -215,22 +246,6 @@ def _messaging(operation: str, topic: str, key: str | bytes | None) -> dict[str,
     if key is not None:
         attributes["key"] = key if isinstance(key, str) else key.decode("utf-8", "replace")
     return attributes
-
-
-def _headers(span: OtelSpan) -> Headers:
-    carrier: dict[str, str] = {}
-    _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
-    return [(name, value.encode()) for name, value in carrier.items()]
-
-
-def _context(headers: Headers) -> Context:
-    """Return the context that headers name; an empty one if they name none or are damaged."""
-    carrier = {
-        name: value.decode("ascii", "replace")
-        for name, value in headers
-        if name in _CONTEXT_HEADERS and value is not None
-    }
-    return _PROPAGATOR.extract(carrier, Context()) if carrier else Context()
 
 
 def _named(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:

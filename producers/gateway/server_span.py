@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from infra.errors import SeamlessFlowError
-from infra.telemetry.tracing import Headers, Span, Telemetry
+from infra.telemetry.contexts import Headers
+from infra.telemetry.tracing import Span, Telemetry
 from producers.gateway.dialects.canonical import CanonicalRequest
 from producers.gateway.errors import ApiError
 from producers.gateway.exchange import Exchange, key_of

@@ -3,23 +3,19 @@
 import asyncio
 import re
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from infra.settings import KafkaSettings, TelemetrySettings
 from infra.telemetry.tracing import telemetry
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.gateway_client.ending import CloseCall
+from schemas.records import Trajectory
 from tests.builders.records.tasks import task as a_task
+from tests.builders.traces.collector import attributes, collector
 from tests.e2e.conventions import registered, required
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
 
@@ -41,52 +37,11 @@ EXPECTED = {
 STOP_TIMEOUT_S = 60
 
 
-@contextmanager
-def collector() -> Iterator[tuple[str, list[Span]]]:
-    """Yield an OTLP endpoint and the spans it has received."""
-    spans: list[Span] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            if self.path == "/v1/traces":
-                request = ExportTraceServiceRequest.FromString(body)
-                for resource in request.resource_spans:
-                    for scope in resource.scope_spans:
-                        spans.extend(scope.spans)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", spans
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 KINDS = {
     "POST": Span.SPAN_KIND_SERVER,
     "send": Span.SPAN_KIND_PRODUCER,
     "process": Span.SPAN_KIND_CONSUMER,
 }
-
-
-def value(attribute: AnyValue) -> object:
-    kind = attribute.WhichOneof("value")
-    if kind == "array_value":
-        return [value(one) for one in attribute.array_value.values]
-    return getattr(attribute, str(kind))
-
-
-def attributes(span: Span) -> dict[str, object]:
-    return {one.key: value(one.value) for one in span.attributes}
 
 
 def short(span: Span) -> str:
@@ -111,6 +66,7 @@ def traced_spans(broker: KafkaSettings, tmp_path_factory: pytest.TempPathFactory
         made.give_role("w0", 0)
         made.await_ready()
         asyncio.run(one_task(made))
+        made.expect(Trajectory)
         for process in made.processes.values():
             process.send_signal(signal.SIGTERM)
         for name, process in made.processes.items():
@@ -160,6 +116,15 @@ def test_the_calls_of_a_task_are_one_trace_through_every_process(traced_spans: l
     way_back = ["process replies", "send replies", "process sessions", "send sessions", "generate"]
     assert [*way_back, *sampled] in answered
     assert ancestors(next(span for span in trace if span.name == "POST /sessions"))[-1] == TASK
+
+
+def test_the_trajectory_links_to_the_turns_that_it_was_made_from(traced_spans: list[Span]) -> None:
+    by_id = {span.span_id: span for span in traced_spans}
+    (sent,) = (span for span in traced_spans if short(span) == "send trajectories")
+    linked = [by_id[link.span_id] for link in sent.links]
+    assert [short(span) for span in linked] == ["send sessions"] * 2
+    assert {by_id[span.parent_span_id].name for span in linked} == {"generate"}
+    assert attributes(sent)["messaging.kafka.offset"] == 0
 
 
 def test_no_span_of_a_task_has_lost_its_parent(traced_spans: list[Span]) -> None:

@@ -15,6 +15,7 @@ from trainer.data.advantages import Estimator
 from trainer.data.chains import Chain
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
+from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 
@@ -76,6 +77,11 @@ class Batch:
     def trained(self) -> int:
         """Return how many tokens enter the loss."""
         return sum(chain.trained() for chain in self.chains())
+
+    def traces(self) -> list[Trace]:
+        """Return the traces of its sessions, as far as they are traced."""
+        sources = (session.source for one in self.groups for session in one.group.sessions)
+        return [source.trace for source in sources if source.trace]
 
     def members(self) -> tuple[StepGroup, ...]:
         """Return groups and sessions as `StepCommitted` records them."""

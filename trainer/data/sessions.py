@@ -5,7 +5,7 @@ infrastructure spoilt leaves its group, and the sample may be tried again. Pure;
 dataloader.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.records import Trajectory
@@ -16,6 +16,9 @@ RETURN = "reward"
 
 _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 """Final states in which a session has no return."""
+
+Trace = Sequence[tuple[str, bytes]]
+"""Headers of a record, which name its trace; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class SessionSource:
     purpose: str
     partition: int
     offset: int
+    trace: Trace = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class FailedSession:
 
 
 def read(
-    trajectory: Trajectory, policy: str, partition: int, offset: int
+    trajectory: Trajectory, policy: str, partition: int, offset: int, trace: Trace = ()
 ) -> ValidSession | FailedSession:
     """Return the session of a record of `trajectories`, with the chains that train `policy`."""
     source = SessionSource(
@@ -79,6 +83,7 @@ def read(
         purpose=trajectory.purpose,
         partition=partition,
         offset=offset,
+        trace=trace,
     )
     if trajectory.cause != "policy":
         return FailedSession(source, trajectory.cause, trajectory.reason)

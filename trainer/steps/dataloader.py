@@ -19,7 +19,7 @@ from schemas.records import (
 )
 from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
 from trainer.data.grouping import Grouping
-from trainer.data.sessions import read
+from trainer.data.sessions import Trace, read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Resume
@@ -104,7 +104,14 @@ class Dataloader:
         full = self.ready >= self._limits.window
         return not full or step in self._resume.again or self._rules.on_stale == "wait"
 
-    def add(self, trajectory: Trajectory, partition: int, offset: int, now_ms: int) -> Records:
+    def add(
+        self,
+        trajectory: Trajectory,
+        partition: int,
+        offset: int,
+        now_ms: int,
+        trace: Trace = (),
+    ) -> Records:
         """Add the session of a record of `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1
         self._added_ms = now_ms
@@ -112,7 +119,7 @@ class Dataloader:
             return []
         if trajectory.purpose != "eval":
             self._ended_at[trajectory.limit] += 1
-        session = read(trajectory, self._policy, partition, offset)
+        session = read(trajectory, self._policy, partition, offset, trace)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records

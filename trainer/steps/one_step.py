@@ -16,9 +16,10 @@ import numpy as np
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.producer import Producer
-from infra.telemetry.tracing import Telemetry
+from infra.telemetry.contexts import Headers
+from infra.telemetry.tracing import Span, Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
-from schemas.topics import CONTROL, FLEET, fleet_key
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from trainer.backends.backend import Backend, StepInput
 from trainer.data.batch import Batch
 from trainer.data.chains import Chain
@@ -97,16 +98,19 @@ class StepRunner:
 
         No error is to be caught: after a step that failed half-way the process must end and resume.
         """
-        began = time.monotonic()
-        with self._telemetry.root("train step", step=order.batch.step):
-            metrics = order.facts | self._train(order)
-        metrics["train_s"] = time.monotonic() - began
-        self._commit(order)
-        began = time.monotonic()
-        with self._telemetry.root("publish weights", version=order.next_version):
-            self._publish(order)
-        metrics["publish_s"] = time.monotonic() - began
-        return StepDone(order, metrics, self._complete(order, metrics))
+        with self._traced(order) as batch:
+            began = time.monotonic()
+            with self._telemetry.child("train step", batch.headers, step=order.batch.step):
+                metrics = order.facts | self._train(order)
+            metrics["train_s"] = time.monotonic() - began
+            self._commit(order, batch.headers)
+            began = time.monotonic()
+            with self._telemetry.child(
+                "publish weights", batch.headers, version=order.next_version
+            ) as span:
+                self._publish(order, span.headers)
+            metrics["publish_s"] = time.monotonic() - began
+            return StepDone(order, metrics, self._complete(order, metrics, batch.headers))
 
     def save(self, content: Checkpoint) -> Path:
         """Write a checkpoint of the weights in memory; return its directory."""
@@ -116,6 +120,19 @@ class StepRunner:
     def rest(self) -> None:
         """End the step for the back end: no further call of it follows."""
         self._backend.rest()
+
+    def _traced(self, order: StepOrder) -> Span:
+        """Begin the span of a step, with links to the spans of the sessions that it trains."""
+        groups = order.batch.members()
+        return self._telemetry.process_batch(
+            TRAJECTORIES.name,
+            order.batch.traces(),
+            sum(len(group.sessions) for group in groups),
+            step=order.batch.step,
+            version=order.next_version,
+            lineage=order.lineage,
+            groups=len(groups),
+        )
 
     def _train(self, order: StepOrder) -> dict[str, float]:
         chains, trainer = order.batch.chains(), self._settings.trainer
@@ -153,7 +170,7 @@ class StepRunner:
         advantages = [0.0] * len(chosen)
         return pack(chosen, advantages, trainer.micro_batch_tokens, trainer.layout)
 
-    def _commit(self, order: StepOrder) -> None:
+    def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():
             raise StepFenced(order.batch.step)
         self._send(
@@ -164,25 +181,26 @@ class StepRunner:
                 parent_lineage=order.parent_lineage,
                 version=order.next_version,
                 groups=order.batch.members(),
-            )
+            ),
+            trace,
         )
         # No reader may see anything of the new version before the commit is on the log.
         self._producer.settle(self._ending.is_set)
         self._backend.remember(order.next_version)
 
-    def _publish(self, order: StepOrder) -> None:
+    def _publish(self, order: StepOrder, trace: Headers) -> None:
         published = self._publication.write(
             self._backend, order.next_version, order.batch.step + 1, order.lineage
         )
-        self._send(self._publication.announcement(published, order.lineage, self._now_ms()))
+        self._send(self._publication.announcement(published, order.lineage, self._now_ms()), trace)
         weights = self._publication.policy_weights(published, self._now_ms())
-        self._producer.send(FLEET.name, weights, key=fleet_key(weights))
+        self._producer.send(FLEET.name, weights, key=fleet_key(weights), headers=trace)
 
-    def _complete(self, order: StepOrder, metrics: dict[str, float]) -> int:
+    def _complete(self, order: StepOrder, metrics: dict[str, float], trace: Headers) -> int:
         step, at_ms = order.batch.step, self._now_ms()
         for group in order.batch.members():
             if group.group_id not in order.consumed:
-                self._send(GroupConsumed(at_ms=at_ms, group_id=group.group_id, step=step))
+                self._send(GroupConsumed(at_ms=at_ms, group_id=group.group_id, step=step), trace)
         self._send(
             StepCompleted(
                 at_ms=at_ms,
@@ -191,10 +209,11 @@ class StepRunner:
                 version=order.next_version,
                 took_ms=at_ms - order.started_ms,
                 metrics=metrics,
-            )
+            ),
+            trace,
         )
         self._producer.settle(self._ending.is_set)
         return at_ms
 
-    def _send(self, record: Record) -> None:
-        self._producer.send(CONTROL.name, record)
+    def _send(self, record: Record, trace: Headers) -> None:
+        self._producer.send(CONTROL.name, record, headers=trace)

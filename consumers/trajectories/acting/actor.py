@@ -201,7 +201,7 @@ class Actor:
         if isinstance(event, r.TurnStarted) and folded.accepted:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
-            failure = partition.emit(session)
+            failure = partition.emit(session, received.headers)
             if failure is not None:
                 self._failures.not_assembled(partition, session.session_id, failure)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:

@@ -115,6 +115,8 @@ class Ownership:
         if partition is None or (takeover is not None and not takeover.reading):
             return
         folded = partition.apply(received.record, received.offset, self._contexts.fleet.strictness)
+        if received.headers and folded.accepted:
+            partition.note_trace(received.record, received.headers)
         # A claim decides who owns; until then events are only noted, afterwards acted on.
         if isinstance(received.record, PartitionClaimed):
             self._claimed(partition, received.record)

@@ -43,5 +43,5 @@ class Takeover:
             if covered:
                 partition.end(session)
             else:
-                return partition.emit(session)
+                return partition.emit(session, received.headers)
         return None

@@ -15,6 +15,7 @@ from typing import Any
 
 from consumers.trajectories.sessions.partition import Emission, PartitionProgress
 from infra.errors import KafkaUnavailable, TransactionFailed
+from infra.kafka.client import TraceSend
 from infra.kafka.outage import WITHOUT_LIMIT, Stopping, never
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
@@ -53,6 +54,7 @@ class Committer:
         requests: ReaderThread,
         group: str,
         stopping: Stopping = never,
+        trace: TraceSend | None = None,
     ) -> None:
         """Wait until transactions can begin. Raises what `TransactionalProducer` raises."""
         self._kafka = kafka
@@ -65,7 +67,8 @@ class Committer:
         )
         """Reads committed offsets without joining: the reader of `requests` may be rebalancing."""
         self._jobs: SimpleQueue[tuple[Job, OnEnd] | None] = SimpleQueue()
-        self._producer = TransactionalProducer(kafka, self._id, stopping)
+        self._trace = trace
+        self._producer = TransactionalProducer(kafka, self._id, stopping, trace=trace)
         self.idle = threading.Event()
         self.idle.set()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -123,8 +126,14 @@ class Committer:
 
     def _send(self, job: Job) -> None:
         for number, emissions in job.emissions.items():
-            for trajectory, ended in emissions:
-                self._producer.send(TRAJECTORIES.name, trajectory, key=trajectory.group_id)
+            for trajectory, ended, end_trace, turn_traces in emissions:
+                self._producer.send(
+                    TRAJECTORIES.name,
+                    trajectory,
+                    key=trajectory.group_id,
+                    headers=end_trace,
+                    causes=turn_traces,
+                )
                 self._producer.send(
                     ENDED_SESSIONS.name, ended, key=ended.session_id, partition=number
                 )
@@ -145,7 +154,9 @@ class Committer:
         self._producer.abandon()
         wanted = [(REQUESTS.name, partition) for partition in job.offsets]
         closing = self._closing.is_set
-        self._producer = TransactionalProducer(self._kafka, self._id, closing, WITHOUT_LIMIT)
+        self._producer = TransactionalProducer(
+            self._kafka, self._id, closing, WITHOUT_LIMIT, self._trace
+        )
         found = self._lookup.committed(wanted, WITHOUT_LIMIT)
         # Each commit has a progress of its own, so equal progress proves that this one took effect.
         return all(

@@ -43,7 +43,7 @@ def connect(
     instance = f"manager-{static}" if static else None
     readers = Readers(kafka, name, group, inbox, echoes, metrics, instance, stopping)
     producer = Producer(kafka, name, trace=trace)
-    committer = Committer(kafka, member, producer, readers.requests, group, stopping)
+    committer = Committer(kafka, member, producer, readers.requests, group, stopping, trace)
     return Connections(inbox, echoes, readers, producer, committer)
 
 

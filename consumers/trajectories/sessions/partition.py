@@ -5,7 +5,7 @@ appended and not read back, and of what is committed.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +21,9 @@ from consumers.trajectories.sessions.session import Session
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
+
+Trace = Sequence[tuple[str, bytes]]
+"""Headers of a record, which name its trace; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,10 @@ class Emission(NamedTuple):
 
     trajectory: Trajectory
     ended: r.EndedSession
+    end_trace: Trace = ()
+    """That of the session's last event."""
+    turn_traces: tuple[Trace, ...] = ()
+    """Those of its turns, as far as they are traced."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,8 @@ class Partition(LoggedPartition):
     """Number of events appended here and not read back yet, by session name."""
     given_up: set[str] = field(default_factory=set)
     """Ids of sessions that failed here; the events that end them were appended."""
+    traced: dict[str, dict[str, Trace]] = field(default_factory=dict)
+    """Trace of each turn of sessions that are not finalized, by ids of session and turn."""
     emitted: list[Emission] = field(default_factory=list)
     """Emissions that are not committed yet, oldest first."""
 
@@ -135,18 +144,25 @@ class Partition(LoggedPartition):
         """Return True while events of sessions of the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
-    def emit(self, session: Session) -> Exception | None:
+    def note_trace(self, event: Record, trace: Trace) -> None:
+        """Keep the trace of an accepted event of a turn for the session's trajectory."""
+        if isinstance(event, r.TurnStarted | r.TurnCompleted):
+            self.traced.setdefault(event.session_id, {})[event.turn_id] = trace
+
+    def emit(self, session: Session, end_trace: Trace = ()) -> Exception | None:
         """Assemble the trajectory of a finalized session, and end it.
 
         Returns the error if that was not possible: the trajectory has no tokens then.
         """
         made, failure = assembled(session, self.number)
-        self.emitted.append(Emission(made, self.end(session)))
+        turns = tuple(self.traced.get(session.session_id, {}).values())
+        self.emitted.append(Emission(made, self.end(session), end_trace, turns))
         return failure
 
     def end(self, session: Session) -> r.EndedSession:
         """Drop a finalized session; return what is kept of it."""
         del self.sessions[session.session_id]
+        self.traced.pop(session.session_id, None)
         if session.opened.name:
             self._forget_name(session)
         self.given_up.discard(session.session_id)

@@ -16,7 +16,7 @@ import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.kafka import log
-from infra.telemetry.tracing import Headers
+from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer, HttpConnections
 from producers.agents.gateway_client.ending import CloseCall, RewardCall
 from schemas.records import Task

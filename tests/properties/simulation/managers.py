@@ -194,9 +194,9 @@ class SteppedManager(Manager):
         took = took and all(number in self.requests for number in job.offsets)
         if took:
             for number, emissions in job.emissions.items():
-                for trajectory, ended in emissions:
-                    self.publish(trajectory)
-                    self.topics.append(ENDED_SESSIONS.name, number, ended)
+                for one in emissions:
+                    self.publish(one.trajectory)
+                    self.topics.append(ENDED_SESSIONS.name, number, one.ended)
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
                 self.group.progress.append((partition, progress.encode()))

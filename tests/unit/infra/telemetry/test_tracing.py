@@ -144,6 +144,49 @@ def test_damaged_headers_begin_no_trace_and_raise_nothing(
     assert len(exporter.get_finished_spans()) == 1
 
 
+def test_a_step_links_to_the_spans_of_what_it_trains() -> None:
+    tracer, exporter = traced()
+    sent = [tracer.root("run task").headers for _ in range(3)]
+    with tracer.process_batch("trajectories", sent, 4, step=2) as batch:
+        tracer.child("train step", batch.headers, step=2).end()
+    step, done = exporter.get_finished_spans()
+    assert (done.name, done.kind) == ("process trajectories", SpanKind.CONSUMER)
+    assert attributes(done)["messaging.batch.message_count"] == 4
+    assert [b"%032x" % link.context.trace_id for link in done.links] == [
+        dict(headers)["traceparent"].split(b"-")[1] for headers in sent
+    ]
+    assert step.parent is not None
+    assert step.parent.span_id == done.context.span_id
+
+
+def test_links_are_as_many_as_the_limit_allows_and_the_others_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", "5")
+    tracer, exporter = traced()
+    sent = [tracer.root("run task").headers for _ in range(12)]
+    tracer.process_batch("trajectories", sent, 12).end()
+    (done,) = exporter.get_finished_spans()
+    assert len(done.links) == 5
+    assert done.dropped_links == 0
+    assert attributes(done)["seamlessflow.links_left_out"] == 7
+
+
+def test_what_is_made_of_a_traced_record_is_traced_whatever_the_ratio_and_its_parent() -> None:
+    tracer, exporter = traced(0.0)
+    kept, left = ([("traceparent", f"{AGENT}-{flags}".encode())] for flags in ("01", "00"))
+    tracer.process_batch("trajectories", [left, kept], 2).end()
+    tracer.send("trajectories", left, "g", [kept]).end()
+    batch, sent = exporter.get_finished_spans()
+    for span in (batch, sent):
+        assert [link.context.trace_flags.sampled for link in span.links] == [True]
+        assert span.parent is None
+    tracer.process_batch("trajectories", [left], 1).end()
+    tracer.send("trajectories", (), "g", [left]).end()
+    tracer.send("trajectories", left, "g", [left]).end()
+    assert len(exporter.get_finished_spans()) == 2
+
+
 def test_seeding_the_random_module_never_repeats_an_id() -> None:
     ids = RandomIds()
     made = []
