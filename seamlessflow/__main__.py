@@ -13,6 +13,7 @@ from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
 from seamlessflow.commands.show import show
+from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app.command()(demo)
 app.command()(train)
 app.command(name="eval")(evaluate)
 app.command()(show)
+app.command()(trace)
 app.command()(doctor)
 app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")

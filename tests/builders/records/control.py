@@ -83,6 +83,12 @@ loaded = builder(
     r.WeightsLoaded(at_ms=0, policy="policy", version=0, worker="w", incarnation="i", took_ms=0),
     "version",
 )
+paused = builder(
+    r.GenerationPaused(
+        at_ms=0, worker="w", incarnation="i", mode="keep", running=1, reason="weights"
+    )
+)
+resumed = builder(r.GenerationResumed(at_ms=0, worker="w", incarnation="i", version=0, paused_ms=1))
 finished = builder(r.RunFinished(at_ms=0, steps=1, reason=""), "steps")
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.builders.traces.collector import attributes, collector, reached
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -22,12 +24,20 @@ OUT_VARIABLE = "SEAMLESSFLOW_DATA_DIR"
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a short demo that has ended."""
+def traced_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Span]]:
+    """Return the directory of a short demo that has ended, and the spans that it exported."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    done = seamlessflow("demo", "--out", str(out), "--steps", str(STEPS))
+    with collector() as (endpoint, spans), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        done = seamlessflow("demo", "--out", str(out), "--steps", str(STEPS))
     assert done.returncode == 0, done.stdout + done.stderr
-    return out
+    return out, spans
+
+
+@pytest.fixture(scope="module")
+def demo(traced_demo: tuple[Path, list[Span]]) -> Path:
+    """Return the directory of the demo."""
+    return traced_demo[0]
 
 
 @pytest.fixture
@@ -111,6 +121,33 @@ def test_a_session_of_it_can_be_looked_at(demo: Path) -> None:
     shown = seamlessflow("show", session, "--out", str(demo))
     assert "matched by extend" in shown.stdout or "matched by root" in shown.stdout
     assert "<|im_start|>user" in shown.stdout
+
+
+def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
+    traced_demo: tuple[Path, list[Span]],
+) -> None:
+    out, spans = traced_demo
+    batches = [span for span in spans if span.name.startswith("process trajectories")]
+    assert [attributes(span)["seamlessflow.step"] for span in batches] == list(range(STEPS))
+    for batch in batches:
+        assert len(batch.links) == attributes(batch)["messaging.batch.message_count"]
+    sent = {span.span_id: span for span in spans}[batches[-1].links[0].span_id]
+    call = next(
+        span
+        for span in spans
+        if span.trace_id == sent.trace_id and span.name == "POST /v1/chat/completions"
+    )
+    ahead = reached(spans, call.trace_id)
+    steps = [attributes(one)["seamlessflow.step"] for one in ahead if one.name == "train step"]
+    assert steps == [STEPS - 1]
+    session = str(attributes(call)["gen_ai.conversation.id"])
+    shown = json.loads(seamlessflow("trace", session, "--json", "--out", str(out)).stdout)
+    assert shown["outcome"] == f"trained in step {STEPS - 1}, which made version {STEPS}"
+    assert {trace["trace_id"] for trace in shown["traces"]} == {
+        call.trace_id.hex(),
+        batches[-1].trace_id.hex(),
+    }
+    assert shown["notices"] == []
 
 
 def test_train_goes_on_from_the_checkpoint(demo: Path, config: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line on a real broker."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -20,11 +21,21 @@ from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, FLEET, SESSIONS, TASKS, TOPICS, TRAJECTORIES, Topic
+from schemas.topics import (
+    CONTROL,
+    FLEET,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    TOPICS,
+    TRAJECTORIES,
+    Topic,
+)
 from seamlessflow.__main__ import app
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 from tests.builders.records.tasks import task
+from tests.builders.traces import session_history
 from tests.builders.trajectories.session_builder import SessionBuilder
 from tests.waiting import until
 
@@ -159,6 +170,28 @@ def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
     assert "3 4 5" in said
     [row] = [line.split() for line in run("show").output.splitlines() if "complete" in line]
     assert row == [sessions.SESSION, "complete", "0.5", "1", "5", "3", "0"]
+
+
+def test_a_session_is_traced_from_the_log(cluster: KafkaSettings) -> None:
+    created(cluster, TOPICS.values())
+    producer = Producer(cluster, "test")
+    for topic, record in session_history.trained():
+        key = session_history.ID if topic in (SESSIONS.name, REQUESTS.name) else None
+        headers = session_history.TRACED if topic == SESSIONS.name else None
+        producer.send(topic, record, key=key, headers=headers)
+    producer.close()
+    said = run("trace", session_history.ID).output
+    assert f"{session_history.ID}  trained in step 4, which made version 5" in said
+    for name in ("group g", "task", "turn 1", "dispatch #1 on w", "weights published"):
+        assert name in said
+    assert f"trace {session_history.TRACE}" in said
+    found = json.loads(run("trace", session_history.ID, "--json").output)
+    assert [one["name"] for one in found["whole"]][-3:] == [
+        "step 4",
+        "committed",
+        "weights published",
+    ]
+    assert "no session nobody" in str(run("trace", "nobody").exception)
 
 
 def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:

@@ -1,0 +1,45 @@
+"""The command `seamlessflow trace`: a waterfall of a session, from its task to the weights."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def trace(
+    session: Annotated[str, typer.Argument(help="Id or name of the session.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Topic, partition and offset of each record.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Show when what happened to a session, from its task to the step that trained its tokens.
+
+    All of it comes from the log, whether or not traces were exported.
+    """
+    import json
+
+    from infra.kafka.unreadable import Skipped
+    from seamlessflow.inspection.trace.as_json import waterfall_json
+    from seamlessflow.inspection.trace.log import load_history
+    from seamlessflow.inspection.trace.view import waterfall_view
+    from seamlessflow.inspection.trace.waterfall import waterfall
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    console, skipped = wide_console(), Skipped()
+    with kafka_to_inspect(out) as kafka:
+        found = waterfall(*load_history(kafka, session, skipped))
+    if as_json:
+        typer.echo(json.dumps(waterfall_json(found), indent=1))
+    else:
+        console.print(waterfall_view(found, console.width, offsets))
+    for notice in skipped.notices:
+        if as_json:
+            typer.echo(f"! {notice}", err=True)
+        else:
+            console.print(f"! {notice}", style="yellow", highlight=False, markup=False)

@@ -1,0 +1,72 @@
+"""Rows of a waterfall: intervals and instants, each with the records that it was read from. Pure.
+
+Times are Kafka's: when the writer of a record gave it to its producer, by the clock of its machine.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from infra.kafka.client import Received
+from schemas.records import Record
+
+R = TypeVar("R", bound=Record)
+_TRACE = "traceparent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A line of the waterfall."""
+
+    name: str
+    detail: str = ""
+    depth: int = 0
+    start_ms: int
+    end_ms: int | None
+    """None: it has not ended as far as the log shows."""
+    records: tuple[Received, ...]
+    """Its records, in the order in which it was read from them."""
+
+    @property
+    def instant(self) -> bool:
+        """Return True if it is one moment, not an interval."""
+        return len(self.records) == 1 and self.end_ms is not None
+
+
+def row(
+    name: str,
+    *records: Received | None,
+    detail: str = "",
+    depth: int = 0,
+    under_way: bool = False,
+) -> Row:
+    """Return the row from the first to the last of `records` by time; those that are None lack."""
+    found = tuple(item for item in records if item is not None)
+    times = [item.timestamp_ms for item in found]
+    end_ms = None if under_way else max(times)
+    return Row(
+        name=name, detail=detail, depth=depth, start_ms=min(times), end_ms=end_ms, records=found
+    )
+
+
+def of_kind(items: Iterable[Received], kind: type[R]) -> Iterator[tuple[R, Received]]:
+    """Yield the records of one type, each with its place."""
+    for item in items:
+        if isinstance(item.record, kind):
+            yield item.record, item
+
+
+def first(items: Iterable[Received], *kinds: type[Record]) -> Received | None:
+    """Return the first record of one of these types, or None."""
+    return next((item for item in items if isinstance(item.record, kinds)), None)
+
+
+def trace_ids(items: Sequence[Received]) -> list[str]:
+    """Return the W3C trace ids that the headers of records name, in their order, each once."""
+    found = (
+        value.decode("ascii", "replace").split("-")
+        for item in items
+        for name, value in item.headers
+        if name == _TRACE and value is not None
+    )
+    return list(dict.fromkeys(parts[1] for parts in found if len(parts) > 3))

@@ -1,0 +1,135 @@
+"""Rows around a session: its group, task and trajectory, and the step that trained it. Pure."""
+
+from collections.abc import Sequence
+
+from infra.kafka.client import Received
+from schemas import records as r
+from schemas.identity import session_id as session_of
+from seamlessflow.inspection.trace.row import Row, first, of_kind, row
+
+_GROUP_ENDED = (r.GroupReady, r.GroupDropped)
+
+
+def about_group(control: Sequence[Received], group_id: str, session_id: str) -> list[Received]:
+    """Return the records of `control` about a group; failed samples only of this session."""
+    return [
+        item
+        for item in control
+        if getattr(item.record, "group_id", None) == group_id
+        and not (isinstance(item.record, r.SampleFailed) and _session(item.record) != session_id)
+    ]
+
+
+def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list[Row]:
+    """Return the rows from the group's admission to the session's trajectory."""
+    rows = [*_group(of_group)]
+    opened, finalized = first(records, r.SessionOpened), first(records, r.SessionFinalized)
+    taken = first(records, r.OpenSession) or opened
+    for task, item in of_kind(records, r.Task):
+        until = "until an agent took it" if taken else "no agent has taken it"
+        detail = ", ".join(filter(None, [task.task_id, until]))
+        rows.append(row("task", item, taken, detail=detail, under_way=taken is None))
+    if opened is not None:
+        turns = sum(1 for _ in of_kind(records, r.TurnStarted))
+        detail = f"{turns} turns" if turns != 1 else "1 turn"
+        rows.append(
+            row("session", taken, opened, finalized, detail=detail, under_way=finalized is None)
+        )
+    for trajectory, item in of_kind(records, r.Trajectory):
+        tokens, trainable = len(trajectory.loss_mask), sum(trajectory.loss_mask)
+        detail = f"{tokens} tokens, {trainable} may be trained"
+        rows.append(row("trajectory", finalized, item, detail=detail))
+    for failed, item in of_kind(of_group, r.SampleFailed):
+        rows.append(row("sample failed", item, detail=failed.cause))
+    return rows
+
+
+def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> list[Row]:
+    """Return the rows of each step that trained the session, or of the one that is to."""
+    commits = [
+        (commit, item)
+        for commit, item in of_kind(control, r.StepCommitted)
+        if any(session_id in group.sessions for group in commit.groups)
+    ]
+    if commits:
+        # After a restart the trainer executes a step again, in another lineage.
+        again = len(commits) > 1
+        return [one for commit, item in commits for one in _committed(control, commit, item, again)]
+    batches = [
+        (batch, item)
+        for batch, item in of_kind(control, r.BatchReady)
+        if group_id and group_id in batch.groups
+    ]
+    if not batches:
+        return []
+    batch, item = batches[-1]
+    begun = [at for one, at in of_kind(control, r.StepStarted) if one.step == batch.step]
+    started = next((at for at in begun if at.offset > item.offset), None)
+    rows = [_batch(batch, item)]
+    if started is not None:
+        rows.append(row(f"step {batch.step}", started, detail="under way", under_way=True))
+    return rows
+
+
+def _session(failed: r.SampleFailed) -> str:
+    return session_of(failed.group_id, failed.sample, failed.attempt)
+
+
+def _group(of_group: Sequence[Received]) -> list[Row]:
+    admitted, ended = first(of_group, r.GroupAdmitted), first(of_group, *_GROUP_ENDED)
+    if admitted is None and ended is None:
+        return []
+    match ended.record if ended else None:
+        case r.GroupReady() as ready:
+            detail = f"ready with {len(ready.sessions)} sessions, mean reward {ready.reward_mean:g}"
+        case r.GroupDropped(reason=reason):
+            detail = f"dropped: {reason}"
+        case _:
+            detail = "not complete"
+    record = (admitted or ended).record  # type: ignore[union-attr]
+    name = f"group {getattr(record, 'group_id', '')}"
+    return [row(name, admitted, ended, detail=detail, under_way=ended is None)]
+
+
+def _batch(batch: r.BatchReady, item: Received) -> Row:
+    detail = f"{len(batch.groups)} groups, {batch.trainable_tokens} tokens"
+    return row(f"batch of step {batch.step}", item, detail=detail)
+
+
+def _committed(
+    control: Sequence[Received], commit: r.StepCommitted, at: Received, again: bool
+) -> list[Row]:
+    before = [item for item in control if item.offset < at.offset]
+    behind = [item for item in control if item.offset > at.offset]
+    batches = [pair for pair in of_kind(before, r.BatchReady) if pair[0].step == commit.step]
+    begun = [item for one, item in of_kind(before, r.StepStarted) if one.step == commit.step]
+    completed = next(
+        (item for one, item in of_kind(behind, r.StepCompleted) if one.lineage == commit.lineage),
+        None,
+    )
+    published = next(
+        (
+            item
+            for one, item in of_kind(behind, r.WeightsPublished)
+            if (one.version, one.lineage) == (commit.version, commit.lineage)
+        ),
+        None,
+    )
+    rows = [_batch(*batches[-1])] if batches else []
+    lineage = f", lineage {commit.lineage}" if again else ""
+    rows.append(
+        row(
+            f"step {commit.step}",
+            begun[-1] if begun else None,
+            at,
+            completed,
+            detail=f"makes version {commit.version}{lineage}",
+            under_way=completed is None,
+        )
+    )
+    rows.append(row("committed", at, depth=1))
+    if published is not None:
+        rows.append(
+            row("weights published", published, detail=f"version {commit.version}", depth=1)
+        )
+    return rows

@@ -1,0 +1,122 @@
+"""Waterfall of a session: from its group's admission to the weights that its tokens made. Pure.
+
+Computed from records of the log alone, so it does not depend on telemetry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.kafka.client import Received
+from schemas import records as r
+from schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
+from seamlessflow.inspection.trace.row import Row, first, of_kind
+from seamlessflow.inspection.trace.session_rows import session_rows
+from seamlessflow.inspection.trace.training_rows import about_group, step_rows, task_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """The rows of a session, and what is to be said about them."""
+
+    session_id: str
+    whole: tuple[Row, ...]
+    """From the group's admission to the published weights."""
+    session: tuple[Row, ...]
+    """Within the session."""
+    outcome: str
+    """The way of its tokens: trained in a step, or the reason why not."""
+    notices: tuple[str, ...]
+    """Sentences about records that the log has no longer."""
+
+    @property
+    def start_ms(self) -> int:
+        """Time of its first record; other times are shown relative to it."""
+        return min(one.start_ms for one in (*self.whole, *self.session))
+
+
+def waterfall(
+    session_id: str, records: Sequence[Received], control: Sequence[Received]
+) -> Waterfall:
+    """Return the waterfall of a session from its records (at least one) and all of `control`."""
+    group_id = _group_of(records)
+    of_group = about_group(control, group_id, session_id) if group_id else []
+    steps = step_rows(control, group_id, session_id)
+    whole = sorted(task_rows(records, of_group), key=lambda one: one.start_ms) + steps
+    inside = session_rows(records, control)
+    outcome = _outcome(records, of_group, steps, session_id)
+    return Waterfall(session_id, tuple(whole), tuple(inside), outcome, tuple(_gone(records)))
+
+
+def _group_of(records: Sequence[Received]) -> str:
+    known = first(records, r.SessionOpened, r.Task, r.OpenSession)
+    return getattr(known.record, "group_id", "") if known else ""
+
+
+def _outcome(
+    records: Sequence[Received], of_group: Sequence[Received], steps: Sequence[Row], session_id: str
+) -> str:
+    commits = [
+        item.record
+        for one in steps
+        for item in one.records
+        if one.name == "committed" and isinstance(item.record, r.StepCommitted)
+    ]
+    if commits:
+        last = commits[-1]
+        again = f"; committed {len(commits)} times, in as many lineages" if len(commits) > 1 else ""
+        made = f"in step {last.step}, which made version {last.version}{again}"
+        if any(not any(one.loss_mask) for one, _ in of_kind(records, r.Trajectory)):
+            return f"{made}, but none of its tokens may be trained"
+        return f"trained {made}"
+    return f"not trained: {_reason(records, of_group, steps, session_id)}"
+
+
+def _reason(
+    records: Sequence[Received], of_group: Sequence[Received], steps: Sequence[Row], session_id: str
+) -> str:
+    """Return the reason why no step has trained the session, the farthest on its way first."""
+    if steps:
+        return f"{steps[-1].name} is not committed yet"
+    for dropped, _ in of_kind(of_group, r.GroupDropped):
+        return f"group {dropped.group_id} was dropped ({dropped.reason}): {dropped.detail}"
+    for failed, _ in of_kind(of_group, r.SampleFailed):
+        return f"it spoilt its sample ({failed.cause}): {failed.detail}"
+    if first(records, r.SessionOpened) is None:
+        return "no agent has opened it"
+    opened = next(of_kind(records, r.SessionOpened))[0]
+    if opened.purpose != "train":
+        return f"it is for {opened.purpose}"
+    if first(records, r.SessionFinalized) is None:
+        return (
+            "it is open" if first(records, r.SessionClosed) is None else "it waits for its reward"
+        )
+    if first(records, r.Trajectory) is None:
+        return "its trajectory is not on the log yet"
+    for ready, _ in of_kind(of_group, r.GroupReady):
+        if session_id not in ready.sessions:
+            return f"group {ready.group_id} was ready without it"
+        return f"group {ready.group_id} is ready and waits for a step"
+    return f"group {opened.group_id} is not complete" if opened.group_id else "it has no group yet"
+
+
+def _gone(records: Sequence[Received]) -> list[str]:
+    """Return a sentence for each topic that must have had records of the session and has none."""
+    has_turn = first(records, r.TurnDispatched) is not None
+    opened = first(records, r.SessionOpened)
+    expected: list[tuple[Topic, bool]] = [
+        (TASKS, opened is not None and bool(_group_of(records))),
+        (REQUESTS, opened is not None),
+        (PROMPTS, has_turn),
+        (REPLIES, has_turn),
+    ]
+    there = {item.topic for item in records}
+    return [
+        f"{topic.name}: none of its records is there; the topic keeps them for {_span(topic)}"
+        for topic, needed in expected
+        if needed and topic.name not in there
+    ]
+
+
+def _span(topic: Topic) -> str:
+    days = topic.retention_ms // DAY_MS
+    return f"{days} days" if days else f"{topic.retention_ms // HOUR_MS} h"
