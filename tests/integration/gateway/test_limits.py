@@ -1,4 +1,4 @@
-"""Calls over a limit, past a deadline, or without a manager that answers."""
+"""Calls over a limit, past a deadline, of a newer release, or without a manager that answers."""
 
 import socket
 from collections.abc import Iterator
@@ -147,3 +147,21 @@ def test_a_gateway_without_kafka_does_not_start(tmp_path: Path) -> None:
         gateway_process(nowhere),
     ):
         pass
+
+
+def test_a_call_that_the_older_release_has_no_field_for_is_refused_alone(
+    prefixed: KafkaSettings, manager: ScriptedManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WRITE_RELEASE", "0.0.1")
+    with (
+        gateway_process(prefixed) as gateway,
+        httpx.Client(base_url=gateway.url, headers=gateway.admin) as admin,
+    ):
+        keyed = {"Idempotency-Key": "again"}
+        refused = admin.post("/sessions", json={"policy": "p"}, headers=keyed)
+        opened = admin.post("/sessions", json={"policy": "p"})
+
+    assert refused.status_code == 501, refused.text
+    assert refused.json()["error"]["code"] == "upgrade_under_way"
+    assert "OpenSession.idempotency_key is set" in refused.text
+    assert opened.status_code == 201, opened.text
