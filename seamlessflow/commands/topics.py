@@ -1,4 +1,4 @@
-"""The commands `seamlessflow topics create`, `check` and `list`."""
+"""The commands `seamlessflow topics create`, `check`, `list` and `acls`."""
 
 import re
 from contextlib import suppress
@@ -143,6 +143,38 @@ def _watch(inspector: "TopicInspector", console: "Console") -> None:
 
     with suppress(Interrupted), stoppable() as stop:
         watch(console, inspector.look, stop.wait)
+
+
+@app.command()
+def acls(
+    create: Annotated[
+        bool, typer.Option("--create", help="Create them, as the user of SEAMLESSFLOW_KAFKA__*.")
+    ] = False,
+    principal_prefix: Annotated[
+        str, typer.Option(help="Put before the kind of process to get the name of its user.")
+    ] = "seamlessflow-",
+) -> None:
+    """Print the permissions (ACLs) that each kind of process needs, as commands of Kafka.
+
+    Each kind has a user of its own. Topics and users are made by an administrator before that.
+    """
+    from infra.kafka.topics.permissions import grant
+    from infra.settings import load
+    from seamlessflow.access.acl_commands import acl_commands
+    from seamlessflow.access.needs import needs, permissions
+    from seamlessflow.inspection.topic_state import TopicStateSettings
+
+    settings = load(TopicStateSettings)
+    kafka, groups = settings.kafka, (settings.manager.group, settings.agents.group)
+    for kind, access in needs(*groups).items():
+        user, wanted = principal_prefix + kind, permissions(access, kafka.topic_prefix)
+        if create:
+            grant(kafka, user, wanted)
+            typer.echo(f"{user}: {len(wanted)} permissions")
+        else:
+            typer.echo(f"# {kind}")
+            for line in acl_commands(kafka.bootstrap_servers, user, wanted):
+                typer.echo(line)
 
 
 def _named(given: list[str] | None, option: str) -> list[tuple[str, str]]:

