@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from infra.errors import SeamlessFlowError
+from infra.weights.inside import PathOutside, inside
 from infra.weights.versions import version_directory
 from infra.weights.whole_directory import whole_directory
 
@@ -87,8 +88,11 @@ def read_manifest(directory: Path) -> Manifest:
         manifest = Manifest(**fields)
     except (OSError, ValueError, TypeError) as error:
         raise WeightsInvalid(str(directory), MANIFEST, str(error)) from error
-    if any(Path(name).name != name for name in manifest.files):
-        raise WeightsInvalid(str(directory), MANIFEST, "names files of other directories")
+    for name in manifest.files:
+        try:
+            inside(directory, name)
+        except PathOutside as error:
+            raise WeightsInvalid(str(directory), MANIFEST, f"names {error}") from error
     if manifest.kind not in get_args(Kind):
         raise WeightsInvalid(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
     return manifest
@@ -98,8 +102,8 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     """Return the manifest, after comparing every file with it.
 
     `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. Raises
-    `WeightsInvalid` for a file that is missing or differs, and for a safetensors file that the
-    manifest does not name.
+    `WeightsInvalid` for a file that is missing, differs or stands elsewhere, and for a safetensors
+    file that the manifest does not name.
     """
     manifest = read_manifest(directory)
     if manifest_sha256 is not None:

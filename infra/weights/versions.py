@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.weights.inside import inside
 from infra.weights.whole_directory import remove
 
 FEWEST_KEPT = 3
@@ -29,9 +30,9 @@ def version_directory(root: Path, version: int) -> Path:
 
 
 def versions(root: Path) -> dict[int, Path]:
-    """Return the versions on disk, oldest first."""
+    """Return the versions on disk, oldest first. Raises `PathOutside` for a link to elsewhere."""
     found = {
-        int(path.name.removeprefix(_PREFIX)): path
+        int(path.name.removeprefix(_PREFIX)): inside(root, path.name)
         for path in root.glob(f"{_PREFIX}*")
         if path.name.removeprefix(_PREFIX).isdigit()
     }

@@ -16,6 +16,7 @@ from typing import Any
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import BEGINNING
+from infra.weights.inside import inside
 from infra.weights.manifest import sha256
 from infra.weights.whole_directory import remove, whole_directory
 from schemas.topics import TRAJECTORIES
@@ -96,7 +97,8 @@ def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep
 def newest(root: Path, policy: str, log: str) -> Checkpoint:
     """Return the newest complete checkpoint, or `initial` if there is none.
 
-    `log` is the cluster and topic prefix of this run. Raise `CheckpointForeign`.
+    `log` is the cluster and topic prefix of this run. Raises `CheckpointForeign`, and `PathOutside`
+    for a checkpoint with files of other directories.
     """
     for directory in _directories(root):
         try:
@@ -111,8 +113,8 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
 
 
 def _directories(root: Path) -> list[Path]:
-    """Return the directories of all checkpoints, newest first."""
-    return sorted(root.glob(f"{_PREFIX}[0-9]*"), reverse=True)
+    """Return the directories of all checkpoints, newest first. Raises `PathOutside`."""
+    return sorted((inside(root, path.name) for path in root.glob(f"{_PREFIX}[0-9]*")), reverse=True)
 
 
 def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
 def _read(directory: Path) -> Checkpoint:
     values = json.loads((directory / STATE).read_bytes())
     for name, digest in values["files"].items():
-        if sha256(directory / name) != digest:
+        if sha256(inside(directory, name)) != digest:
             raise ValueError(f"{name} has another SHA-256 than recorded")
     return Checkpoint(
         Origin(**values["origin"]),

@@ -2,11 +2,13 @@
 
 import os
 import pickle
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+from infra.weights.inside import PathOutside
 from infra.weights.manifest import (
     MANIFEST,
     Manifest,
@@ -71,11 +73,31 @@ def test_a_broken_manifest_is_a_typed_error(tmp_path: Path, content: bytes) -> N
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def test_a_manifest_may_not_point_outside_its_directory(tmp_path: Path) -> None:
-    text = (put(tmp_path) / MANIFEST).read_text().replace("config.json", "../config.json")
+@pytest.mark.parametrize("name", ["../config.json", "/etc/hostname", "deeper/file", "..", "."])
+def test_a_manifest_may_not_point_outside_its_directory(tmp_path: Path, name: str) -> None:
+    text = (put(tmp_path) / MANIFEST).read_text().replace("config.json", name)
     (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(WeightsInvalid, match="other directories"):
+    with pytest.raises(WeightsInvalid, match=re.escape(f"{name!r} leads out of {tmp_path}")):
         read_manifest(tmp_path)
+
+
+def test_a_file_of_the_manifest_may_not_be_a_link_to_elsewhere(tmp_path: Path) -> None:
+    directory, elsewhere = put(tmp_path), tmp_path / "elsewhere.json"
+    (directory / "config.json").rename(elsewhere)
+    (directory / "config.json").symlink_to(elsewhere)
+    with pytest.raises(WeightsInvalid, match=r"'config\.json' leads out of"):
+        verify(directory)
+
+
+def test_a_version_that_is_a_link_to_elsewhere_is_neither_used_nor_deleted(tmp_path: Path) -> None:
+    elsewhere, root = put(tmp_path / "elsewhere"), tmp_path / "root"
+    for version in range(5, 9):
+        put(root, version)
+    (root / elsewhere.name).symlink_to(elsewhere)
+    for use in (versions, lambda root: retain(root, 3)):
+        with pytest.raises(PathOutside, match=elsewhere.name):
+            use(root)
+    verify(elsewhere)
 
 
 def test_a_publication_that_fails_leaves_no_version_behind(tmp_path: Path) -> None:

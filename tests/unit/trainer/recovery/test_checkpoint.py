@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from consumers.trajectories.decisions.exactness import effective_sampling, inexact_reason
 from infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
+from infra.weights.inside import PathOutside
 from infra.weights.manifest import verify
 from infra.weights.versions import versions
 from schemas.records import Sampling
@@ -72,6 +73,22 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
         "checkpoint-00000004",
         "checkpoint-00000006",
     ]
+
+
+@pytest.mark.parametrize("name", ["../weights.safetensors", "/etc/hostname"])
+def test_a_checkpoint_with_files_of_other_directories_is_refused(tmp_path: Path, name: str) -> None:
+    state = write(tmp_path, 2) / STATE
+    state.write_text(state.read_text().replace("weights.safetensors", name))
+    with pytest.raises(PathOutside, match=name):
+        newest(tmp_path)
+
+
+def test_a_checkpoint_whose_file_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, 2) / "weights.safetensors"
+    file.rename(tmp_path / file.name)
+    file.symlink_to(tmp_path / file.name)
+    with pytest.raises(PathOutside, match=file.name):
+        newest(tmp_path)
 
 
 def test_a_checkpoint_of_another_log_is_refused(tmp_path: Path) -> None:
