@@ -34,6 +34,12 @@ class GatewaySection(Section):
         description="API keys by name, for agents that open no session: the first request begins "
         "one for each session that their headers name, otherwise one for each key",
     )
+    key_grace_s: float = Field(
+        300,
+        ge=0,
+        description="Seconds for which the key of a session is valid beyond the most age of the "
+        "session (max_age_s of its opening); then it gets 401",
+    )
     policy: str = Field(
         "policy",
         min_length=1,

@@ -1,24 +1,32 @@
 """Access control: session keys, API keys and the admin key. Pure.
 
-A session key is `sf-<session>.<signature>`, both in base64url, signed with HMAC-SHA256 under the
-secret that all gateways share. Any gateway reads a call's session from its key and keeps no list.
-Behind a further dot stands the trace in which the session was opened, if it is traced.
+A session key is `sf-<session>.<end>.<signature>`: session and signature in base64url, the end of
+its validity in seconds since the epoch. Session and end are signed with HMAC-SHA256 under the
+secret that all gateways share: any gateway reads a call's session from its key and keeps no list.
+Behind a further dot stands the trace in which the session was opened, if it is traced. Keys are
+compared in a time that does not depend on where they differ.
 """
 
-import hashlib
 import hmac
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from pydantic import SecretStr
 
+from infra.clock import now_ms
 from producers.gateway.errors import ApiError
 from producers.gateway.exchange import key_of
 
 _PREFIX = "sf-"
 _KEYS_KEPT = 8192
+_LONGEST_END = 12
+"""Most digits of the end of a key's validity."""
 INVALID_KEY = "the API key is missing or not valid"
+VALID_S = 86_400.0
+"""Validity of a session key unless another one is asked for."""
 
 
 class Keys:
@@ -29,35 +37,52 @@ class Keys:
         secret: str,
         admin_key: str | None = None,
         api_keys: Mapping[str, SecretStr] | None = None,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._secret = secret.encode()
-        self._names = {
-            _digest(key.get_secret_value().encode()): name for name, key in (api_keys or {}).items()
-        }
+        self._clock = clock
+        given = {name: key.get_secret_value().encode() for name, key in (api_keys or {}).items()}
+        self._named = {self._digest(key): (name, key) for name, key in given.items()}
         self._admin_key = (admin_key or derived_admin_key(secret)).encode()
         # An agent makes all its calls with one key, so its signature is checked once.
-        self.session_of = lru_cache(_KEYS_KEPT)(self._session_of)
-        """Function that returns the session of a key, or None if this secret did not sign it."""
+        self._signed = lru_cache(_KEYS_KEPT)(self._read)
 
-    def session_key(self, session_id: str, opened_in: str = "") -> str:
-        """Return the key of a session, which its agent uses as its API key.
+    def session_key(self, session_id: str, opened_in: str = "", valid_s: float = VALID_S) -> str:
+        """Return the key of a session, which its agent uses as its API key for `valid_s`.
 
         `opened_in`: the `traceparent` that the session's calls belong to; not signed, since a
         client may name any other one itself.
         """
-        named = session_id.encode()
-        key = f"{_PREFIX}{_text(named)}.{_text(self._signature(named))}"
+        named, end = session_id.encode(), str(math.ceil(self._clock() / 1000 + valid_s)).encode()
+        key = f"{_PREFIX}{_text(named)}.{end.decode()}.{_text(self._signature(named, end))}"
         return f"{key}.{opened_in}" if opened_in else key
 
-    def _session_of(self, key: bytes) -> str | None:
-        named, dot, signature = key.removeprefix(_PREFIX.encode()).partition(b".")
-        if not dot or not key.startswith(_PREFIX.encode()):
+    def session_of(self, key: bytes) -> str | None:
+        """Return the session of a key, or None if this secret did not sign it.
+
+        Raises `ApiError` (401) for a key that is no longer valid.
+        """
+        signed = self._signed(key)
+        if signed is None:
+            return None
+        session, end = signed
+        if self._clock() > end * 1000:
+            at = datetime.fromtimestamp(end, UTC).isoformat()
+            message = f"the key of this session expired at {at}: open another session"
+            raise ApiError(401, message, code="session_key_expired")
+        return session
+
+    def _read(self, key: bytes) -> tuple[str, int] | None:
+        """Return session and end of a key, or None if this secret did not sign it."""
+        if not key.startswith(_PREFIX.encode()):
+            return None
+        named, end, signature, *_ = [*key.removeprefix(_PREFIX.encode()).split(b".", 3), b"", b""]
+        if not end.isdigit() or len(end) > _LONGEST_END:
             return None
         session = _decoded(named)
-        signature = signature.partition(b".")[0]
-        if not hmac.compare_digest(_decoded(signature), self._signature(session)):
+        if not hmac.compare_digest(_decoded(signature), self._signature(session, end)):
             return None
-        return session.decode()
+        return session.decode(), int(end)
 
     def is_admin(self, key: bytes) -> bool:
         """Return whether this is the admin key."""
@@ -65,7 +90,9 @@ class Keys:
 
     def key_name(self, key: bytes) -> str | None:
         """Return the name of an API key, or None if it is not in the settings."""
-        return self._names.get(_digest(key))
+        # Found by a digest that a client cannot compute, so that it learns nothing from the search.
+        name, known = self._named.get(self._digest(key), (None, b""))
+        return name if hmac.compare_digest(key, known) else None
 
     def require_admin(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise `ApiError` (401, 403) unless the call has the admin key."""
@@ -83,18 +110,16 @@ class Keys:
         if not known and not self.is_admin(key):
             raise ApiError(401, INVALID_KEY, code="invalid_api_key")
 
-    def _signature(self, session: bytes) -> bytes:
-        return hmac.digest(self._secret, session, "sha256")
+    def _signature(self, session: bytes, end: bytes) -> bytes:
+        return hmac.digest(self._secret, end + b"." + session, "sha256")
+
+    def _digest(self, key: bytes) -> bytes:
+        return hmac.digest(self._secret, b"API key." + key, "sha256")
 
 
 def derived_admin_key(secret: str) -> str:
     """Return the admin key that is used when the settings have none."""
     return "sf-admin-" + _text(hmac.digest(secret.encode(), b"admin key", "sha256"))
-
-
-def _digest(key: bytes) -> bytes:
-    # A lookup by digest takes as long for a wrong key as for a right one.
-    return hashlib.sha256(key).digest()
 
 
 def _text(data: bytes) -> str:

@@ -1,6 +1,7 @@
 """The session interface: open, reward, close. Each answers once the manager has recorded it.
 
-A call repeated with its `Idempotency-Key` gets the answer of the first one.
+A call repeated with its `Idempotency-Key` gets the answer of the first one; only the key of an
+opened session is another one, whose validity begins anew.
 """
 
 import hashlib
@@ -115,7 +116,9 @@ class Sessions:
             parent = trace_headers(exchange.headers) if self._telemetry.enabled else ()
             answer = {
                 "session_id": session_id,
-                "api_key": self._keys.session_key(session_id, opened_in(parent)),
+                "api_key": self._keys.session_key(
+                    session_id, opened_in(parent), body.max_age_s + self._settings.key_grace_s
+                ),
                 "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
             }
             await exchange.answer(201, orjson.dumps(answer))

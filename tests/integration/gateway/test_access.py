@@ -1,5 +1,6 @@
 """Keys, sessions and the paths without a turn: real Kafka, a real gateway, a scripted manager."""
 
+import anthropic
 import httpx
 import openai
 import pytest
@@ -23,6 +24,21 @@ def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> Non
             client.chat.completions.create(model="m", messages=[USER])
         with pytest.raises(openai.AuthenticationError):
             client.models.list()
+
+
+def test_an_expired_key_is_refused_in_the_shape_of_the_vendor(gateway: GatewayProcess) -> None:
+    key = gateway.keys.session_key("s", valid_s=-10)
+    with (
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as client,
+        pytest.raises(openai.AuthenticationError, match="expired at") as refused,
+    ):
+        client.chat.completions.create(model="m", messages=[USER])
+    assert refused.value.code == "session_key_expired"
+    with (
+        anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=0) as other,
+        pytest.raises(anthropic.AuthenticationError, match="expired at"),
+    ):
+        other.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "a"}])
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
@@ -100,7 +116,9 @@ def test_a_call_repeated_with_its_key_opens_no_other_session(
     first, again, other = opening("k"), opening("k"), opening("l")
 
     assert first.status_code == again.status_code == 201
-    assert first.json() == again.json() != other.json()
+    named = [gateway.keys.session_of(one.json()["api_key"].encode()) for one in (first, again)]
+    assert named == [first.json()["session_id"], again.json()["session_id"]]
+    assert named[0] == named[1] != other.json()["session_id"]
     sent = manager.await_command(OpenSession, first.json()["session_id"], 2)
     assert sent.idempotency_key == "k"
 

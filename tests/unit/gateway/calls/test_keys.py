@@ -1,4 +1,5 @@
 import pytest
+from pydantic import SecretStr
 
 from producers.gateway.calls.keys import Keys, derived_admin_key
 from producers.gateway.errors import ApiError
@@ -51,9 +52,43 @@ def test_a_key_that_was_not_signed_with_the_secret_names_no_session(key: bytes) 
 
 
 def test_a_changed_session_voids_the_signature() -> None:
-    _, signature = KEYS.session_key("a").split(".")
-    named, _ = KEYS.session_key("b").split(".")
-    assert KEYS.session_of(f"{named}.{signature}".encode()) is None
+    _, end, signature = KEYS.session_key("a").split(".")
+    named, _, _ = KEYS.session_key("b").split(".")
+    assert KEYS.session_of(f"{named}.{end}.{signature}".encode()) is None
+
+
+@pytest.mark.parametrize("end", ["99999999999", "", "-1", "\N{SUPERSCRIPT TWO}", "9" * 400, "1e9"])
+def test_a_changed_end_voids_the_signature(end: str) -> None:
+    named, _, signature = KEYS.session_key("a").split(".")
+    assert KEYS.session_of(f"{named}.{end}.{signature}".encode()) is None
+
+
+def test_a_key_is_refused_once_its_time_is_over() -> None:
+    now = [1_000_000_000_000]
+    keys = Keys(SECRET, clock=lambda: now[0])
+    key = keys.session_key("s", valid_s=60).encode()
+    now[0] += 60_000
+    assert keys.session_of(key) == "s"
+    now[0] += 1
+    for refused in (
+        lambda: keys.session_of(key),
+        lambda: keys.require_any(bearing(key.decode())),
+        lambda: keys.require_admin(bearing(key.decode())),
+    ):
+        with pytest.raises(ApiError, match="expired at 2001-09-09T01:47:40") as error:
+            refused()
+        assert (status_of(error), error.value.code) == (401, "session_key_expired")
+
+
+def test_an_api_key_has_its_name_and_another_one_none() -> None:
+    keys = Keys(SECRET, api_keys={"team": SecretStr("sk-team"), "other": SecretStr("sk-other")})
+    assert [keys.key_name(key) for key in (b"sk-team", b"sk-other", b"sk-tean", b"", b"\xff")] == [
+        "team",
+        "other",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_the_admin_key_is_the_one_set_or_made_of_the_secret() -> None:
