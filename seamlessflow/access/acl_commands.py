@@ -15,8 +15,8 @@ def acl_commands(servers: str, user: str, permissions: Iterable[Permission]) -> 
     for one in permissions:
         operations[one.resource, one.name, one.begins].append(one.operation.value)
     named: defaultdict[_Rule, list[str]] = defaultdict(list)
-    for (resource, name, begins), allowed in operations.items():
-        named[resource, tuple(allowed), begins].append(name)
+    for (resource, name, begins), several in operations.items():
+        named[resource, tuple(several), begins].append(name)
     for (resource, allowed, begins), names in named.items():
         words = ["kafka-acls.sh", "--bootstrap-server", servers]
         words += ["--command-config", "admin.properties", "--add"]

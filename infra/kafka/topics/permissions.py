@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from infra.errors import KafkaRefused, SettingsRejected
 from infra.kafka.client import client, client_options

@@ -5,6 +5,7 @@ list of its permissions says.
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def refusals(kafka: KafkaSettings, kind: str, topics: list[Topic]) -> list[str]:
     refused: dict[str, str] = {}
     producer = Producer(kafka, f"{kind}-intruder")
 
-    def note(topic: str, error: DeliveryFailed | None) -> None:
+    def note(topic: str, error: DeliveryFailed | None, _: int) -> None:
         refused[topic] = "" if error is None else error.reason
 
     try:
@@ -139,7 +140,7 @@ def refusals(kafka: KafkaSettings, kind: str, topics: list[Topic]) -> list[str]:
                 topic.name,
                 b"intruding",
                 partition=0,
-                on_delivery=lambda error, _, name=topic.name: note(name, error),
+                on_delivery=partial(note, topic.name),
             )
         until(lambda: len(refused) == len(topics), "answers of Kafka")
     finally:
