@@ -101,7 +101,7 @@ class ChildProcess:
         share_cores()  # the child inherits this thread's scheduling class
         try:
             with self.log_file.open("ab") as log:
-                process = subprocess.Popen(
+                process = subprocess.Popen(  # nosec B603 # a list of our own, no shell
                     _tied(command),
                     env=environment,
                     stdin=subprocess.DEVNULL,

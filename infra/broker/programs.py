@@ -45,7 +45,7 @@ class KafkaPrograms:
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", config
         )
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # nosec B603 # our own Java, no shell
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

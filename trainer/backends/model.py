@@ -28,7 +28,7 @@ def load_model(directory: Path, dtype: Dtype) -> PreTrainedModel:
     if not directory.is_dir():
         raise ModelUnusable(str(directory), "is not a directory")
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # local
             directory, dtype=DTYPES[dtype], local_files_only=True, use_safetensors=True
         )
     except (OSError, ValueError, KeyError) as error:

@@ -81,7 +81,7 @@ class TorchEngine(ThreadedEngine):
     ) -> "TorchEngine":
         """Build an engine for the Hugging Face model in a local directory (safetensors only)."""
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        model = AutoModelForCausalLM.from_pretrained(
+        model = AutoModelForCausalLM.from_pretrained(  # nosec B615 # a local directory
             directory,
             dtype=getattr(torch, settings.dtype),
             local_files_only=True,

@@ -28,7 +28,7 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, _asked)
     if os.getppid() != parent:  # it died before the guard had started
         return 1
-    with subprocess.Popen(command, start_new_session=True) as child:
+    with subprocess.Popen(command, start_new_session=True) as child:  # nosec B603 # no shell
         try:
             why = _watch(child, parent)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the killing

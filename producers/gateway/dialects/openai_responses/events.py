@@ -106,7 +106,7 @@ class ResponseEvents:
 
     def _add_text(self, text: str) -> bytes:
         data = self._open_message()
-        assert isinstance(self._open, OpenMessage)
+        assert isinstance(self._open, OpenMessage)  # nosec B101 # for the type checker
         scored, self._scores = self._scores, []
         return data + self._open.more(text, scored)
 
