@@ -162,7 +162,7 @@ def acls(
     from infra.settings import load
     from seamlessflow.access.acl_commands import acl_commands
     from seamlessflow.access.needs import needs, permissions
-    from seamlessflow.inspection.topics.state import TopicStateSettings
+    from seamlessflow.inspection.topics.inspector import TopicStateSettings
 
     settings = load(TopicStateSettings)
     kafka, groups = settings.kafka, (settings.manager.group, settings.agents.group)

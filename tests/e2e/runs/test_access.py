@@ -37,7 +37,7 @@ from seamlessflow.access.needs import (
 )
 from seamlessflow.config_file import parse
 from seamlessflow.inspection.topics.check import topic_faults
-from seamlessflow.inspection.topics.state import TopicStateSettings, states
+from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
@@ -163,8 +163,8 @@ def test_every_kind_of_process_does_its_work_with_its_permissions_alone(
     assert {name for name, text in logs.items() if "authorization" in text.lower()} == set()
     trained = [item.record for item in read_topic(observer, TRAJECTORIES, Skipped())]
     assert len(trained) >= 2
-    settings = TopicStateSettings(kafka=observer)
-    assert {state.name for state in states(settings)} == set(TOPICS)
+    with TopicInspector(TopicStateSettings(kafka=observer)) as inspector:
+        assert {state.name for state in inspector.look()} == set(TOPICS)
     topic_faults(observer)
 
 
