@@ -8,7 +8,7 @@ import sys
 import typer
 
 from infra.errors import SeamlessFlowError
-from seamlessflow.commands import replay, schemas, topics
+from seamlessflow.commands import dead_letters, replay, schemas, topics
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
@@ -32,6 +32,7 @@ app.command()(doctor)
 app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")
+app.add_typer(dead_letters.app, name="dlq")
 
 
 def main() -> None:

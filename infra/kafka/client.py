@@ -83,13 +83,18 @@ def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
         raise SettingsRejected("SEAMLESSFLOW_KAFKA__OPTIONS", reason) from error
 
 
+SOURCE_HEADER = "source-header-"
+"""Prefix of the names that the source record's own headers have on a dead-letter topic."""
+
+
 def dead_letter_headers(
-    topic: str, partition: int | None, offset: int | None, error: str
+    topic: str, partition: int | None, offset: int | None, error: str, headers: Headers = ()
 ) -> list[tuple[str, bytes]]:
-    """Return the headers of a record on a dead-letter topic."""
+    """Return the headers of a record on a dead-letter topic; `headers` are the source's own."""
     return [
         ("error", error.encode()),
         ("source-topic", topic.encode()),
         ("source-partition", str(partition).encode()),
         ("source-offset", str(offset).encode()),
+        *((SOURCE_HEADER + name, value) for name, value in headers),
     ]

@@ -108,7 +108,8 @@ def send_letter(producer: Producer, letter: Letter) -> None:
         if failure is not None:
             _not_buried(letter, str(failure))
 
-    topic, headers = dead_letters_of(letter.topic), dead_letter_headers(*letter[:3], letter.error)
+    topic = dead_letters_of(letter.topic)
+    headers = dead_letter_headers(*letter[:3], letter.error, letter.headers)
     try:
         producer.send_bytes(topic, letter.value, letter.key, letter.partition, headers, delivered)
     except DeliveryFailed as failure:

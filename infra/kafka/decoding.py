@@ -7,7 +7,7 @@ from confluent_kafka import Message
 
 from infra.errors import NewerRelease
 from infra.kafka.client import Received
-from infra.kafka.unreadable import Unreadable
+from infra.kafka.unreadable import Raw, Unreadable
 from schemas.codec import UndecodableRecord, UnknownSchema
 from schemas.records import Record
 
@@ -16,7 +16,7 @@ def decoded(message: Message, prefix: str, decode: Callable[[bytes], Record]) ->
     """Return the record of a message, an `Unreadable` for garbage; None for a tombstone.
 
     Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
-    of headers are not decoded here.
+    of headers are not decoded here. A `Raw` record has its key itself.
     """
     value, topic = message.value(), str(message.topic()).removeprefix(prefix)
     partition, offset = int(message.partition() or 0), int(message.offset() or 0)
@@ -27,7 +27,10 @@ def decoded(message: Message, prefix: str, decode: Callable[[bytes], Record]) ->
     try:
         headers = message.headers() or ()  # first: an unreadable record keeps them
         record = decode(value)
-        key = _text(message.key())
+        if isinstance(record, Raw):
+            record = Raw(value, message.key())
+        else:
+            key = _text(message.key())
     except UnknownSchema as error:
         newer = NewerRelease(
             topic, partition, offset, f"the unknown schema fingerprint {error.fingerprint}"

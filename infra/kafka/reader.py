@@ -283,7 +283,8 @@ class Reader:
         _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
         if unreadable.newer is None:
             value = message.value() or b""
-            self._garbage.append(Letter(*place, message.key(), value, unreadable.error))
+            key, headers = message.key(), received.headers
+            self._garbage.append(Letter(*place, key, value, unreadable.error, headers))
 
     def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         return [

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from infra.errors import NewerRelease
+from infra.kafka.client import Headers
 from schemas.records import Record
 
 
@@ -22,6 +23,14 @@ class Unreadable(Record):
     """Set if a newer release wrote the record; None for garbage."""
 
 
+@dataclass(frozen=True, slots=True)
+class Raw(Record):
+    """Bytes as they stand on a topic; with `decode=Raw` a reader decodes nothing."""
+
+    value: bytes
+    key: bytes | None = None
+
+
 class Letter(NamedTuple):
     """Garbage as it stands on its topic."""
 
@@ -31,6 +40,7 @@ class Letter(NamedTuple):
     key: str | bytes | None
     value: bytes
     error: str
+    headers: Headers = ()
 
 
 @dataclass(slots=True)

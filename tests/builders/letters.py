@@ -1,10 +1,36 @@
-"""Dead letters, whose bytes are no record."""
+"""Dead letters as commands read them, in partition 3."""
 
+from collections.abc import Sequence
+
+from infra.kafka.client import Headers, Received, dead_letter_headers
+from infra.kafka.unreadable import Raw
+from schemas.codec import encode
 from schemas.records import Record
+from schemas.topics import dead_letters_of
+from seamlessflow.inspection.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
+
+SOURCE_HEADERS = [("traceparent", b"00")]
 
 
-class Letter(Record):
-    """Bytes as they stand on a topic; `decode=Letter` makes a reader of dead letters."""
+def on_topic(topic: str, offset: int, value: bytes, headers: Headers) -> DeadLetter | RetryMark:
+    """Return what a record with the key `key` on the dead-letter topic is."""
+    raw = Raw(value, b"key")
+    at_ms = 1_000 * offset
+    return letter_or_mark(
+        Received(dead_letters_of(topic), 3, offset, at_ms, None, headers, raw), raw
+    )
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+
+def letter(
+    topic: str,
+    record: Record | bytes,
+    offset: int = 0,
+    source: int = 40,
+    error: str = "an error",
+    own: Sequence[tuple[str, bytes]] = SOURCE_HEADERS,
+) -> DeadLetter:
+    """Return a letter at this offset of the dead-letter topic, whose source is at `source`."""
+    value = record if isinstance(record, bytes) else encode(record)
+    made = on_topic(topic, offset, value, dead_letter_headers(topic, 3, source, error, own))
+    assert isinstance(made, DeadLetter)
+    return made

@@ -17,13 +17,13 @@ import openai
 from infra.clock import now_ms
 from infra.kafka.client import BEGINNING
 from infra.kafka.reader import Reader
+from infra.kafka.unreadable import Raw
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.settings import KafkaSettings
 from schemas.records import Sampling
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
 from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.agents.engine.worker import RECORD
-from tests.builders.letters import Letter
 from tests.builders.own_topics import SMALL
 from tests.builders.records import control, fleet
 from tests.e2e.running_system import RunningSystem, running_system
@@ -151,15 +151,16 @@ class Agent:
 
 def records(kafka: KafkaSettings, trajectories: int) -> list[GoldenRecord]:
     """Return every record on Kafka; waits until there are so many trajectories."""
-    reader = Reader(kafka, "golden", decode=Letter)
+    reader = Reader(kafka, "golden", decode=Raw)
     places = [(topic.name, n) for topic in SMALL.values() for n in range(topic.partitions)]
     reader.assign(dict.fromkeys(places, BEGINNING))
     ends, found = reader.ends(places), list[GoldenRecord]()
 
     def read_all() -> bool:
         for one in reader.poll(0.2):
-            assert isinstance(one.record, Letter)
-            found.append(GoldenRecord(*one[:5], tuple(one.headers), one.record.data))
+            assert isinstance(one.record, Raw)
+            key = None if one.record.key is None else one.record.key.decode()
+            found.append(GoldenRecord(*one[:4], key, tuple(one.headers), one.record.value))
         made = sum(one.topic == TRAJECTORIES.name for one in found)
         # The markers of transactions lie behind the last records of `trajectories`.
         read = {place for place in places if reader.position(place) >= ends[place]}

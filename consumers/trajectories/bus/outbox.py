@@ -91,7 +91,7 @@ class Outbox:
             (received.topic, received.partition, received.offset),
             self._producer.encode(received.record),
         )
-        send_letter(self._producer, Letter(*place, received.key, value, error))
+        send_letter(self._producer, Letter(*place, received.key, value, error, received.headers))
 
     def _send_replies(self, replies: Sequence[Addressed]) -> None:
         for partition, reply, headers in replies:

@@ -16,13 +16,12 @@ from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Letter as Garbage
-from infra.kafka.unreadable import Unreadable
+from infra.kafka.unreadable import Raw, Unreadable
 from infra.settings import KafkaSettings
 from schemas.codec import decode, encode
 from schemas.records import Record, WorkerLost
 from schemas.topics import Topic
 from tests.builders.garbage import append_newer, buried, litter
-from tests.builders.letters import Letter
 from tests.builders.records import control
 from tests.waiting import until
 
@@ -78,7 +77,7 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
 
     assert [type(item.record) for item in found] == [WorkerLost, Unreadable, Unreadable, WorkerLost]
     assert [item.offset for item in found] == [0, 1, 2, 3]
-    with reading(kafka, DEAD, None, Letter) as dead:
+    with reading(kafka, DEAD, None, Raw) as dead:
         (cut, why_cut), (foreign, why_foreign) = map(
             letter_of, polled(dead, lambda found: len(found) == 2)
         )
@@ -90,8 +89,8 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
 
 
 def letter_of(letter: Received) -> tuple[bytes, dict[str, str]]:
-    assert isinstance(letter.record, Letter)
-    return letter.record.data, {name: text.decode() for name, text in letter.headers}
+    assert isinstance(letter.record, Raw)
+    return letter.record.value, {name: text.decode() for name, text in letter.headers}
 
 
 def test_garbage_that_is_read_again_is_not_buried_again(
@@ -154,7 +153,7 @@ def test_a_foreign_record_among_the_dead_letters_does_not_matter(
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
         polled(reader, lambda found: len(found) == len(garbage))
     producer.flush(DEADLINE_S)
-    with reading(kafka, DEAD, None, Letter) as dead:
+    with reading(kafka, DEAD, None, Raw) as dead:
         polled(dead, lambda found: len(found) == len(garbage) + 2)
 
 

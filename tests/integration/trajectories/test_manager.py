@@ -9,10 +9,10 @@ import pytest
 
 from infra.kafka.client import BEGINNING
 from infra.kafka.reader import Reader
+from infra.kafka.unreadable import Raw
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import REQUESTS
-from tests.builders.letters import Letter
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 
@@ -133,12 +133,12 @@ def test_an_undecodable_command_goes_to_the_dead_letters_and_the_rest_goes_on(
     served.producer.send_bytes(REQUESTS.name, b"garbage", "s6", partition=0)
     served.open_session("s6")
 
-    letters = Reader(served.kafka, "letters", decode=Letter)
+    letters = Reader(served.kafka, "letters", decode=Raw)
     letters.assign({(REQUESTS.dead_letters, 0): BEGINNING})
     (letter,) = letters.poll(20)
     letters.close()
 
-    assert isinstance(letter.record, Letter) and letter.record.data == b"garbage"
+    assert isinstance(letter.record, Raw) and letter.record.value == b"garbage"
     assert dict(letter.headers)["source-topic"] == REQUESTS.name.encode()
     assert b"no schema" in dict(letter.headers)["error"]
 

@@ -1,0 +1,142 @@
+"""The commands `seamlessflow dlq list`, `show` and `retry`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from schemas.topics import TOPICS
+
+if TYPE_CHECKING:
+    from seamlessflow.inspection.dead_letters.retrying import RetryOutcome
+
+app = typer.Typer(help="Dead letters: records that could not be read or processed.")
+
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+]
+T = TypeVar("T")
+
+
+@app.command(name="list")
+def list_(
+    topic: Annotated[str | None, typer.Option(help="Only those of this source topic.")] = None,
+    out: Out = None,
+) -> None:
+    """List them by source topic and error: how many, when, from where, how many were retried."""
+    from seamlessflow.inspection.dead_letters.letters import read_letters
+    from seamlessflow.inspection.dead_letters.listing import counted, list_table
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    topics = _topics(topic)
+    with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
+        counts = counted(_counting(read_letters(kafka, topics), seen))
+    if counts:
+        wide_console().print(list_table(counts))
+    else:
+        typer.echo("no dead letters")
+
+
+@app.command()
+def show(
+    topic: Annotated[str, typer.Argument(help="Source topic, such as tasks.")],
+    partition: Annotated[int, typer.Argument(min=0, help="Its partition.")],
+    offset: Annotated[int, typer.Argument(min=0, help="Offset on the source topic, as in `list`.")],
+    out: Out = None,
+) -> None:
+    """Show one: its headers, and the record if it can be decoded now, else its bytes."""
+    from seamlessflow.inspection.dead_letters.letters import (
+        DeadLetter,
+        RetryMark,
+        read_letters,
+    )
+    from seamlessflow.inspection.dead_letters.listing import letter_view
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    letters, marks = list[DeadLetter](), list[RetryMark]()
+    with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
+        for one in _counting(read_letters(kafka, _topics(topic), partition), seen):
+            if isinstance(one, RetryMark):
+                marks.append(one)
+            elif one.source == offset:
+                letters.append(one)
+    if not letters:
+        typer.echo(f"no dead letter of {topic}[{partition}]@{offset}", err=True)
+        raise typer.Exit(1)
+    for letter in letters:
+        own = [mark for mark in marks if mark.place == letter.place]
+        wide_console().print(letter_view(letter, own))
+
+
+@app.command()
+def retry(
+    topic: Annotated[str | None, typer.Argument(help="Source topic; alone: all of it.")] = None,
+    partition: Annotated[int | None, typer.Argument(min=0, help="Its partition.")] = None,
+    offset: Annotated[int | None, typer.Argument(min=0, help="Offset there, as in `list`.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those of all topics.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, only say it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also undecodable ones.")] = False,
+    out: Out = None,
+) -> None:
+    """Send them to the end of their source topic again, each once, if they can be decoded now.
+
+    Only tasks, and commands that have not expired: the records of all other topics mean something
+    in their order or for one moment only, and the refusal says what to do instead.
+    """
+    from seamlessflow.inspection.dead_letters import retrying
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    if (topic is None) != everything:
+        raise typer.BadParameter("give TOPIC [PARTITION OFFSET], or --all")
+    if (partition is None) != (offset is None):
+        raise typer.BadParameter("a PARTITION needs an OFFSET")
+    chosen = retrying.Chosen(tuple(_topics(topic)), partition, offset)
+    with kafka_to_inspect(out) as kafka, _progress("retrying") as seen:
+        outcome = retrying.retry(kafka, chosen, dry_run=dry_run, force=force, seen=seen)
+    _report(outcome, dry_run)
+    if outcome.refused and not outcome.sent:
+        raise typer.Exit(1)
+
+
+def _report(outcome: "RetryOutcome", dry_run: bool) -> None:
+    for name, partition, source, sent_to in outcome.sent:
+        place = f"{name}[{partition}]@{source}"
+        typer.echo(f"would send {place}" if dry_run else f"sent {place} as offset {sent_to}")
+    if outcome.earlier:
+        typer.echo(f"{outcome.earlier} retried before: left out")
+    for (name, reason), count in sorted(outcome.refused.items()):
+        typer.echo(f"refused {count} of {name}: {reason}")
+    if not (outcome.sent or outcome.earlier or outcome.refused):
+        typer.echo("no such dead letters")
+
+
+def _topics(topic: str | None) -> list[str]:
+    if topic is not None and topic not in TOPICS:
+        raise typer.BadParameter(f"{topic}: the topics are {', '.join(TOPICS)}")
+    return list(TOPICS) if topic is None else [topic]
+
+
+def _counting(found: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:
+    for count, one in enumerate(found, 1):
+        seen(count)
+        yield one
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[int], None]]:
+    """Show a growing count on a terminal's standard error."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(doing)
+        yield lambda count: bar.update(task, description=f"{doing}: {count:,}")

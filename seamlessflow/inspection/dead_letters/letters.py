@@ -1,0 +1,115 @@
+"""Dead letters as they stand on `<topic>.dlq`, and the marks of those that were retried.
+
+A mark is a record without a value behind its letter, in the same partition: it is as durable as
+the letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`) pass over it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from infra.kafka.client import SOURCE_HEADER, Headers, Received
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.unreadable import Raw
+from infra.kafka.whole_topic import read_partitions
+from infra.settings import KafkaSettings
+from schemas.topics import dead_letters_of
+
+RETRIED_LETTER, RETRIED_TO = "retried-letter", "retried-to"
+_SUFFIX = dead_letters_of("")
+_MOST_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record on a dead-letter topic. `source` is None if another program wrote it."""
+
+    topic: str
+    """Topic that it came from."""
+    partition: int
+    offset: int
+    """Its own offset among the dead letters."""
+    timestamp_ms: int
+    source: int | None
+    """Offset of the record on its own topic, in the same partition."""
+    error: str
+    key: bytes | None
+    value: bytes
+    headers: Headers
+    """Headers of the source record."""
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Return topic, partition and offset among the dead letters."""
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class RetryMark:
+    """A mark that a letter was retried."""
+
+    topic: str
+    partition: int
+    letter: int
+    """Offset of the letter, in the same partition."""
+    timestamp_ms: int
+    sent_to: int
+    """Offset that the retried record got on its own topic; -1 if the mark does not say."""
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Return the place of its letter."""
+        return self.topic, self.partition, self.letter
+
+
+def mark_headers(letter: DeadLetter, sent_to: int) -> list[tuple[str, bytes]]:
+    """Return the headers of the mark of a letter that was sent to this offset."""
+    return [(RETRIED_LETTER, b"%d" % letter.offset), (RETRIED_TO, b"%d" % sent_to)]
+
+
+def read_letters(
+    settings: KafkaSettings, topics: Iterable[str], partition: int | None = None
+) -> Iterator[DeadLetter | RetryMark]:
+    """Yield the dead letters of these topics, or of one partition, that there are now.
+
+    A mark comes behind its letter. Raises what `read_partitions` raises.
+    """
+    there = partition_counts(settings)
+    places = [
+        (name, number)
+        for name in map(dead_letters_of, topics)
+        for number in range(there.get(settings.topic_prefix + name, 0))
+        if partition in (None, number)
+    ]
+    for item in read_partitions(settings, places, decode=Raw):
+        if isinstance(item.record, Raw):
+            yield letter_or_mark(item, item.record)
+
+
+def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
+    """Return what a record on a dead-letter topic is."""
+    topic, known = item.topic.removesuffix(_SUFFIX), dict(item.headers)
+    retried = _number(known.get(RETRIED_LETTER))
+    if retried is not None:
+        sent_to = _number(known.get(RETRIED_TO))
+        to = -1 if sent_to is None else sent_to
+        return RetryMark(topic, item.partition, retried, item.timestamp_ms, to)
+    return DeadLetter(
+        topic=topic,
+        partition=item.partition,
+        offset=item.offset,
+        timestamp_ms=item.timestamp_ms,
+        source=_number(known.get("source-offset")),
+        error=(known.get("error") or b"").decode(errors="replace"),
+        key=raw.key,
+        value=raw.value,
+        headers=[
+            (name.removeprefix(SOURCE_HEADER), value)
+            for name, value in item.headers
+            if name.startswith(SOURCE_HEADER)
+        ],
+    )
+
+
+def _number(value: bytes | None) -> int | None:
+    digits = value or b""
+    return int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else None
