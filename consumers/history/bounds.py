@@ -1,14 +1,11 @@
 """Bounds of the recorded events: where each partition of `sessions` begins and ends now."""
 
 from consumers.history.selection import Range, SessionSelection
-from infra.errors import KafkaUnavailable
 from infra.kafka.bounds import BoundsLookup
-from infra.kafka.outage import Stopping, never
+from infra.kafka.outage import ASK_S, Outage, Stopping, never
 from infra.kafka.start.cluster import find_cluster
 from infra.settings import KafkaSettings
 from schemas.topics import SESSIONS
-
-_ASK_S = 30.0
 
 
 def partition_bounds(
@@ -16,16 +13,16 @@ def partition_bounds(
 ) -> dict[int, Range]:
     """Return first offset and the one behind the last event of partitions that may be chosen.
 
-    Raises what `find_cluster` raises, and `KafkaUnavailable` for a partition without a leader.
+    Raises what `find_cluster` and `Outage.endure` raise.
     """
     count = len(find_cluster(settings, [SESSIONS], stopping).numbers(SESSIONS))
     places = [(SESSIONS.name, number) for number in selection.partitions(count)]
     lookup = BoundsLookup(settings)
+    outage = Outage(settings, stopping)
     try:
-        found = lookup.bounds(places, _ASK_S)
+        # A broker that has just started has no leader for its partitions yet.
+        while len(found := lookup.bounds(places, ASK_S)) < len(places):
+            outage.endure_silence(f"{len(places) - len(found)} partitions without a leader")
     finally:
         lookup.close()
-    if missing := [number for topic, number in places if (topic, number) not in found]:
-        reason = f"no leader for partitions {missing} of {SESSIONS.name}"
-        raise KafkaUnavailable(settings.bootstrap_servers, _ASK_S, reason)
     return {number: found[topic, number] for topic, number in places}

@@ -1,11 +1,12 @@
 """Differences between two merges of one session, and their sums. Pure."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from schemas.records import Reward, Trajectory, TrajectoryNode
+from schemas.records import Trajectory, TrajectoryNode
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Difference:
             self._add_node(old, _mask(before, old), new, _mask(after, new))
         self.masked.update(after.masked_tokens)
         self.masked.subtract(before.masked_tokens)
-        self.rewards += len(_values(before) ^ _values(after))
+        self.rewards += _changed(_values(before), _values(after))
         if before.status != after.status:
             self.statuses[f"{before.status} to {after.status}"] += 1
 
@@ -78,8 +79,9 @@ def _mask(made: Trajectory, node: TrajectoryNode) -> bytes:
     return made.loss_mask[node.start : node.start + node.length]
 
 
-def _values(made: Trajectory) -> set[tuple[str, str, str | None, float]]:
-    def value(reward: Reward) -> tuple[str, str, str | None, float]:
-        return reward.name, reward.scope, reward.turn_id, reward.value
+def _values(made: Trajectory) -> Mapping[object, float]:
+    return {(reward.name, reward.scope, reward.turn_id): reward.value for reward in made.rewards}
 
-    return {value(reward) for reward in made.rewards}
+
+def _changed(old: Mapping[object, float], new: Mapping[object, float]) -> int:
+    return sum(old.get(key) != new.get(key) for key in old.keys() | new.keys())

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from consumers.history.bounds import partition_bounds
 from consumers.history.selection import SessionSelection
 from consumers.replay.merge import MergeJob, merge
+from infra.broker.broker import Broker
 from infra.kafka.producer import Producer
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped
@@ -76,6 +77,16 @@ def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> Non
     assert answer.exit_code != 0
     assert f"different: {flawed.session_id}, recorded at trajectories[0]@" in answer.output
     assert "skipped 1 unreadable record of sessions" in answer.output
+
+
+def test_the_kept_log_of_a_finished_run_is_read_as_soon_as_its_broker_starts(
+    tmp_path: Path,
+) -> None:
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        write_golden(broker.settings, LOG)
+    answer = run("--out", str(tmp_path), "--verify")
+    assert answer.exit_code == 0, answer.output
+    assert f"{len(recorded())} recorded trajectories are byte for byte" in answer.output
 
 
 def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSettings) -> None:

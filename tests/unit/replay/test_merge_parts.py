@@ -47,7 +47,7 @@ def test_differences_are_summed_over_sessions_and_shares() -> None:
     other.apply(before, judged)
     other.apply(masked, before)
     difference.add(other)
-    assert (difference.sessions, difference.rewards) == (3, 2)
+    assert (difference.sessions, difference.rewards) == (3, 1)
     assert difference.masked == {"inexact": 0}
     assert difference.statuses == {"complete to unrewarded": 1}
 
