@@ -9,6 +9,7 @@ import typer
 
 from infra.errors import SeamlessFlowError
 from seamlessflow.commands import dead_letters, replay, schemas, topics
+from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
@@ -28,6 +29,7 @@ app.command()(train)
 app.command(name="eval")(evaluate)
 app.command()(show)
 app.command()(trace)
+app.command()(audit)
 app.command()(doctor)
 app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")

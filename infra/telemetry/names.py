@@ -159,4 +159,19 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_agents_tasks_total": MetricSpec(
         "counter", "{task}", "Tasks that ended, by how their agent ended", ("ending",)
     ),
+    "seamlessflow_audit_rounds_total": MetricSpec(
+        "counter", "{round}", "Times that an audit read all that was new and judged it"
+    ),
+    "seamlessflow_audit_checked": MetricSpec(
+        "gauge", "{subject}", "Commands, turns, sessions, groups, tokens that passed", ("check",)
+    ),
+    "seamlessflow_audit_open": MetricSpec(
+        "gauge", "{subject}", "Those that are not over yet, so not judged", ("check",)
+    ),
+    "seamlessflow_audit_not_checkable": MetricSpec(
+        "gauge", "{subject}", "Those of which retention removed what a check needs", ("check",)
+    ),
+    "seamlessflow_audit_violations_total": MetricSpec(
+        "counter", "{violation}", "Promises that the log breaks", ("check",)
+    ),
 }

@@ -30,8 +30,8 @@ def demo(
 
     config = demo_config(out, steps, seed, engine)
     # Not earlier: a missing package is a fault that the check names.
-    from seamlessflow.commands.training_run import run_training
     from seamlessflow.runs.training import HeldBackTasks
+    from seamlessflow.runs.training_run import run_training
 
     if (kept := set_aside(out)) is not None:
         typer.echo(f"the earlier run is kept in {kept}")

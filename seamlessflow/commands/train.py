@@ -37,6 +37,6 @@ def train(
 
     loaded = load(config, before_training)
     # Not earlier: a missing package is a fault that the check names.
-    from seamlessflow.commands.training_run import run_training
+    from seamlessflow.runs.training_run import run_training
 
     run_training(loaded)

@@ -51,6 +51,11 @@ def remove_address(out: Path) -> None:
     (out / _ADDRESS).unlink(missing_ok=True)
 
 
+def has_address(out: Path) -> bool:
+    """Return True while a run in `out` goes on, or if it was killed."""
+    return (out / _ADDRESS).exists()
+
+
 @contextmanager
 def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
     """Return settings for the Kafka of the run in `out`, or of the environment if `out` is None.

@@ -19,12 +19,12 @@ from infra.weights.versions import versions
 from scheduler.state.timeline import timeline
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, TRAJECTORIES
+from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.memory import peak_rss_mb
 from seamlessflow.reports import reward_chart, timeline_chart
 from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
-from seamlessflow.verification.verify import Verification, verify
 from trainer.metrics.reasons import reasons_for_little_learning
 
 FINAL = "final"

@@ -26,8 +26,8 @@ from typing import Any
 
 from scheduler.state.timeline import timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted
+from seamlessflow.auditing.verify import Verification
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
-from seamlessflow.verification.verify import Verification
 from trainer.metrics.reasons import masked_tokens
 
 EDGE_STEPS = 10

@@ -150,6 +150,15 @@ def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
     assert shown["notices"] == []
 
 
+def test_an_audit_of_it_finds_nothing_wrong_and_nothing_open(demo: Path) -> None:
+    audited = seamlessflow("audit", "--out", str(demo), "--json")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    checks = json.loads(audited.stdout)["checks"]
+    assert {name for name, one in checks.items() if one["checked"]} == set(checks)
+    assert checks["tokens"]["checked"] == summary(demo)["tokens_trained"]
+    assert checks["sessions"]["checked"] >= STEPS * 64
+
+
 def test_train_goes_on_from_the_checkpoint(demo: Path, config: Path) -> None:
     done = seamlessflow("train", "--config", str(config))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,7 +14,7 @@ from infra.settings import KafkaSettings
 from schemas.records import Record
 from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
-from seamlessflow.verification.verify import verify
+from seamlessflow.auditing.verify import verify
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress
 from tests.builders.garbage import append_newer, buried, litter

@@ -4,10 +4,10 @@ from typing import Any
 
 from rich.console import Console
 
+from seamlessflow.auditing.verify import Deviation, Verification
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
 from seamlessflow.reports.summary import LauncherFacts, summary
-from seamlessflow.verification.verify import Deviation, Verification
 
 CLEAN = Verification(tokens_checked=12_345, mismatches=0, trained_twice=0)
 TOLD: dict[str, Any] = {

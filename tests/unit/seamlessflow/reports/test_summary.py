@@ -7,9 +7,9 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record
+from seamlessflow.auditing.verify import Verification
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
-from seamlessflow.verification.verify import Verification
 from tests.builders.records import control
 from tests.builders.trainer.trajectories import Run, trajectory
 

@@ -3,7 +3,8 @@
 A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
 versions of each completion. Output counts only if it is of the latest dispatch that the log
 accepts, from the worker that it names, and continues at the next token offset. Manager events of
-an older epoch that stand behind a newer claim do not count. Called by `verify.py`.
+an older epoch that stand behind a newer claim do not count. Called by `verify.py` and by the check
+of tokens.
 `_T`: the tokens of all turns in one array, and a last entry that stands for "not on the log".
 """
 
@@ -50,7 +51,7 @@ class SampledTokens:
 
     @property
     def nowhere(self) -> int:
-        """Place of a token that is not on the log."""
+        """LogPlace of a token that is not on the log."""
         return len(self.ids_T) - 1
 
     def describe(self, place: int) -> str:
@@ -82,7 +83,7 @@ class _SampledTurn:
 
 
 @dataclass(slots=True)
-class _SampledSession:
+class SampledSession:
     """Turns of a session."""
 
     turns: dict[str, _SampledTurn] = field(default_factory=dict)
@@ -95,20 +96,26 @@ class _SampledSession:
 
 def sampled_tokens(events: Iterable[tuple[int, Record]]) -> SampledTokens:
     """Return the tokens of `events`: pairs of partition and record, in log order per partition."""
-    fold = _SampledFold()
+    fold = SampledFold()
     for partition, record in events:
         fold.apply(partition, record)
-    return _table(fold.sessions)
+    return tokens_of(fold.sessions)
 
 
 @dataclass(slots=True)
-class _SampledFold:
+class SampledFold:
     """State folded from `sessions`."""
 
-    sessions: dict[str, _SampledSession] = field(default_factory=dict)
+    sessions: dict[str, SampledSession] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
 
+    def count(self, session_id: str) -> int:
+        """Return the number of tokens that are kept of a session."""
+        session = self.sessions.get(session_id)
+        return 0 if session is None else sum(map(len, session.turns.values()))
+
     def apply(self, partition: int, record: Record) -> None:
+        """Fold in a record of a partition."""
         match record:
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
                 self._output(record)
@@ -124,14 +131,14 @@ class _SampledFold:
                     self._decided(record)
 
     def _turn(self, session_id: str, turn_id: str) -> _SampledTurn:
-        return self.sessions.setdefault(session_id, _SampledSession()).turn(turn_id)
+        return self.sessions.setdefault(session_id, SampledSession()).turn(turn_id)
 
     def _decided(
         self, record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | r.SessionClosed
     ) -> None:
         """Fold in a decision of the partition's owner."""
         if isinstance(record, r.SessionClosed):
-            session = self.sessions.setdefault(record.session_id, _SampledSession())
+            session = self.sessions.setdefault(record.session_id, SampledSession())
             session.closed = True
             for turn in session.turns.values():
                 turn.over = True
@@ -139,13 +146,11 @@ class _SampledFold:
         turn = self._turn(record.session_id, record.turn_id)
         if not isinstance(record, r.TurnDispatched):
             turn.over = True
-        elif (
-            not turn.over
-            and record.dispatch == turn.dispatch + 1
-            and record.from_offset == len(turn)
-        ):
+        elif not turn.over and record.dispatch == turn.dispatch + 1:
             turn.dispatch = record.dispatch
-            turn.sampler = record.worker, record.incarnation
+            # One that does not begin behind the tokens uses up its number; its output is not valid.
+            behind = record.from_offset == len(turn)
+            turn.sampler = (record.worker, record.incarnation) if behind else None
 
     def _output(self, record: Output) -> None:
         turn = self._turn(record.session_id, record.turn_id)
@@ -163,7 +168,8 @@ class _SampledFold:
             turn.over = turn.completed = True
 
 
-def _table(sessions: Mapping[str, _SampledSession]) -> SampledTokens:
+def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
+    """Return the tokens of the completed turns of these sessions."""
     turns = {
         (session_id, turn_id): turn
         for session_id, session in sessions.items()

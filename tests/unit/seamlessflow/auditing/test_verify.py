@@ -8,8 +8,8 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record, VersionSpan
-from seamlessflow.verification.sampled_tokens import sampled_tokens
-from seamlessflow.verification.verify import TrainedFile, Verification, compare, surviving_steps
+from seamlessflow.auditing.sampled_tokens import sampled_tokens
+from seamlessflow.auditing.verify import TrainedFile, Verification, compare, surviving_steps
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from trainer.steps.trained import Header, TrainedRun
@@ -134,7 +134,6 @@ def test_a_dispatch_that_does_not_follow_the_last_one_does_not_count() -> None:
         sessions.dispatched(),
         sessions.dispatched(worker="x"),
         sessions.dispatched(dispatch=3, worker="x"),
-        sessions.dispatched(dispatch=2, from_offset=1, worker="x"),
         sessions.completed(ids(9), worker="x"),
         sessions.completed(ids(3)),
     ]
@@ -266,3 +265,15 @@ def test_a_lineage_that_came_to_nothing_is_passed_over() -> None:
     ]
     assert [(one.step, one.version) for one in surviving_steps(commits)] == [(0, 1), (1, 5)]
     assert surviving_steps([]) == []
+
+
+def test_a_dispatch_that_came_too_late_uses_up_its_number() -> None:
+    log = [
+        sessions.dispatched(),
+        sessions.progressed(ids(3)),
+        sessions.dispatched(dispatch=2, from_offset=0, worker="v"),
+        sessions.completed(ids(8), token_offset=1),
+        sessions.dispatched(dispatch=3, from_offset=1, worker="v"),
+        sessions.completed(ids(4), token_offset=1, dispatch=3, worker="v"),
+    ]
+    assert verified([file(run([3, 4]))], log).clean

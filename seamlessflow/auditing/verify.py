@@ -21,8 +21,8 @@ from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import StepCommitted
 from schemas.topics import CONTROL, SESSIONS, Topic
-from seamlessflow.verification.sampled_tokens import SampledTokens, sampled_tokens
-from seamlessflow.verification.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
+from seamlessflow.auditing.sampled_tokens import SampledTokens, sampled_tokens
+from seamlessflow.auditing.trained_tokens import BROKEN, Int64s, TrainedTokens, trained_tokens
 from trainer.steps.trained import Header, TrainedRun, read_trained
 
 TrainedFile = tuple[Header, Sequence[TrainedRun]]

@@ -20,7 +20,7 @@ from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.records import Record
 from schemas.topics import CONTROL, SESSIONS
-from seamlessflow.verification.verify import verify
+from seamlessflow.auditing.verify import verify
 from tests.builders.own_topics import SMALL, small
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids

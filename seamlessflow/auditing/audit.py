@@ -1,0 +1,89 @@
+"""An audit of a log: once, or round by round while the system runs.
+
+Reads as any other observer: it commits nothing and writes no dead letters. Called by `seamlessflow
+audit` and by tests that kill processes.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from consumers.trajectories.settings import ManagerSection
+from infra.errors import KafkaUnavailable
+from infra.kafka import log
+from infra.kafka.outage import Stopping, never
+from infra.kafka.unreadable import Skipped
+from infra.settings import KafkaSettings, ProcessSettings
+from seamlessflow.auditing.auditor import Auditor
+from seamlessflow.auditing.report import AuditReport
+from seamlessflow.auditing.rounds import Rounds
+
+EVERY_S = 2.0
+_MARKS_S = 0.5
+"""Time in which all partitions of a transaction get the mark of its end."""
+_MOST_TOKENS = 20_000_000
+"""Most tokens of finalized sessions that a following audit holds: some 300 MB."""
+_log = log.logger(__name__)
+
+
+class AuditSettings(ProcessSettings):
+    """The cluster, and the Kafka consumer group of its managers."""
+
+    manager: ManagerSection = ManagerSection()
+
+
+def audit(
+    settings: KafkaSettings,
+    trained: Path | None = None,
+    *,
+    group: str = ManagerSection().group,
+    stopping: Stopping = never,
+) -> AuditReport:
+    """Audit the log as it is now, with the files in `trained` if it is given.
+
+    `group`: Kafka consumer group of the managers. Raises what `Rounds` raises.
+    """
+    skipped = Skipped()
+    with Rounds(settings, group, skipped, stopping) as rounds:
+        auditor = Auditor(rounds.partitions, trained)
+        _round(rounds, auditor)
+        # A trajectory may be missing only because its partition had no mark yet: look again.
+        time.sleep(_MARKS_S)
+        _round(rounds, auditor)
+    return auditor.report(skipped.notices)
+
+
+def follow(
+    settings: KafkaSettings,
+    trained: Path | None = None,
+    *,
+    group: str = ManagerSection().group,
+    every_s: float = EVERY_S,
+    stopping: Stopping = never,
+) -> Iterator[AuditReport]:
+    """Yield a report after each round, at most one in `every_s`, until `stopping`.
+
+    An outage of Kafka is waited out. Raises `RecordsRemoved`, and `KafkaUnavailable` at the start.
+    """
+    skipped = Skipped()
+    with Rounds(settings, group, skipped, stopping) as rounds:
+        auditor = Auditor(rounds.partitions, trained, _MOST_TOKENS)
+        while not stopping():
+            began_s = time.monotonic()
+            try:
+                _round(rounds, auditor)
+            except KafkaUnavailable as error:
+                _log.warning("round not finished, trying again: %s", error)
+            else:
+                yield auditor.report(skipped.notices)
+            while not stopping() and (left_s := began_s + every_s - time.monotonic()) > 0:
+                time.sleep(min(left_s, _MARKS_S))
+
+
+def _round(rounds: Rounds, auditor: Auditor) -> None:
+    progress = rounds.progress()
+    for partition in rounds.measure():
+        auditor.cut(partition)
+    for received in rounds.read():
+        auditor.apply(received)
+    auditor.settle(progress)

@@ -1,0 +1,72 @@
+"""All checks of an audit, fed with records of all topics in any order. Pure but for files."""
+
+from itertools import chain
+from pathlib import Path
+
+from infra.kafka.client import Partition, Received
+from schemas.topics import SESSIONS
+from seamlessflow.auditing.checks.commands import CommandsCheck
+from seamlessflow.auditing.checks.groups import GroupsCheck
+from seamlessflow.auditing.checks.kept import Kept
+from seamlessflow.auditing.checks.owners import Owners
+from seamlessflow.auditing.checks.sessions import SessionsCheck
+from seamlessflow.auditing.checks.tokens import TokensCheck
+from seamlessflow.auditing.checks.turns import TurnsCheck
+from seamlessflow.auditing.report import AuditReport, CheckResult
+from seamlessflow.auditing.rounds import ManagersProgress
+
+Check = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
+
+
+class Auditor:
+    """Folds of all checks; `partitions`: number of those of `sessions`.
+
+    Without a directory of trained tokens these are not checked. `most_tokens`: see `TokensCheck`.
+    """
+
+    def __init__(
+        self, partitions: int, trained: Path | None, most_tokens: int | None = None
+    ) -> None:
+        self._kept, self._owners = Kept(), Owners()
+        self._commands = CommandsCheck(self._kept)
+        self._turns = TurnsCheck(self._kept, self._owners, partitions)
+        self._sessions = SessionsCheck(self._kept, self._owners)
+        self._groups = GroupsCheck(self._kept)
+        self._tokens = None
+        self._checks: list[Check] = [self._commands, self._turns, self._sessions, self._groups]
+        if trained is not None:
+            self._tokens = TokensCheck(self._kept, trained, partitions, most_tokens)
+            self._checks.append(self._tokens)
+        self._records = 0
+
+    def cut(self, partition: Partition) -> None:
+        """Note that retention removed records of the partition before they were read."""
+        self._kept.cut(partition)
+
+    def apply(self, received: Received) -> None:
+        """Fold in a record; records of a partition come in its order."""
+        self._records += 1
+        self._kept.apply(received)
+        # An event of a manager that had lost the partition counts for no check.
+        if received.topic != SESSIONS.name or self._owners.apply(received):
+            for check in self._checks:
+                check.apply(received)
+
+    def settle(self, progress: ManagersProgress) -> None:
+        """Judge all that the records up to here say; `progress` is of before they were read."""
+        self._commands.settle(progress.requests)
+        self._turns.settle()
+        self._sessions.settle(progress.covered)
+        self._groups.settle()
+        if self._tokens is not None:
+            self._tokens.settle()
+
+    def report(self, notices: list[str]) -> AuditReport:
+        """Return what was found up to the last `settle`."""
+        found = [
+            CheckResult(of.check, of.checked, check.open, of.not_checkable, of.count)
+            for check in self._checks
+            for of in (check.findings,)
+        ]
+        violations = chain.from_iterable(check.findings.violations for check in self._checks)
+        return AuditReport(tuple(found), tuple(violations), self._records, notices)

@@ -1,0 +1,170 @@
+"""Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
+
+`control` alone decides, in its one order. A trainer that resumes executes the steps behind its
+checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
+group of a step that did not survive is open until its step was executed again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from infra.kafka.client import Received
+from schemas import records as r
+from schemas.topics import CONTROL
+from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
+from seamlessflow.auditing.checks.kept import Kept
+from seamlessflow.auditing.checks.seen import Hashes, Seen, hash_of
+from seamlessflow.auditing.verify import surviving_steps
+
+EVAL = "eval"
+
+
+@dataclass(slots=True)
+class _AuditedCommit:
+    """A committed step; `record` without its groups."""
+
+    record: r.StepCommitted
+    place: LogPlace
+    groups: Hashes
+    replaced: bool = False
+    """True once it was judged as one that did not survive."""
+
+
+class GroupsCheck:
+    """Fold of `control`."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.findings = Findings("groups")
+        self._kept = kept
+        self._admitted, self._dropped = Seen(), Seen()
+        self._rounds: set[str] = set()
+        """Groups of evaluations that are not over."""
+        self._trained: Hashes = np.empty(0, np.uint64)
+        self._commits: list[_AuditedCommit] = []
+        self._unjudged: list[tuple[_AuditedCommit, tuple[str, ...]]] = []
+        self._evaluated = 0
+
+    @property
+    def open(self) -> int:
+        """Number of admitted groups that are neither trained nor dropped nor evaluated."""
+        over = np.union1d(self._trained, self._dropped.hashes())
+        admitted = np.isin(self._admitted.hashes(), over, invert=True)
+        return int(np.count_nonzero(admitted)) + len(self._rounds)
+
+    def apply(self, received: Received) -> None:
+        """Fold in a record of `control`."""
+        record = received.record
+        match record:
+            case r.GroupAdmitted(purpose=purpose, group_id=group_id):
+                if purpose == EVAL:
+                    self._rounds.add(group_id)
+                else:
+                    self._admitted.add(group_id)
+            case r.GroupReady() | r.GroupExpired() if record.group_id in self._rounds:
+                self._evaluate(record.group_id)
+            case r.GroupDropped():
+                self._drop(received, record)
+            case r.GroupConsumed():
+                self._consume(received, record)
+            case r.StepCommitted():
+                self._commit(received, record)
+
+    def settle(self) -> None:
+        """Judge which groups the surviving lineage trained."""
+        if not self._unjudged:
+            return
+        kept = {_name(one) for one in surviving_steps([one.record for one in self._commits])}
+        surviving = [one for one in self._commits if _name(one.record) in kept]
+        unjudged, self._unjudged = self._unjudged, []
+        for commit, names in unjudged:
+            if _name(commit.record) in kept:
+                self._judge_repeated(commit, names, surviving)
+        self._trained = _together(one.groups for one in surviving)
+        last = max((one.record.step for one in surviving), default=-1)
+        for commit in self._commits:
+            if _name(commit.record) not in kept and commit.record.step <= last:
+                self._judge_replaced(commit)
+        self.findings.checked = len(self._trained) + len(self._dropped) + self._evaluated
+
+    def _evaluate(self, group_id: str) -> None:
+        self._rounds.discard(group_id)
+        self._evaluated += 1
+        self.findings.checked += 1
+
+    def _drop(self, received: Received, record: r.GroupDropped) -> None:
+        group_id = record.group_id
+        if not record.reason:
+            self.findings.add(place_of(received), f"group {group_id} is dropped without a reason")
+        if group_id in self._rounds:
+            self._evaluate(group_id)
+        elif group_id not in self._dropped:
+            self._dropped.add(group_id)
+            self.findings.checked += 1
+
+    def _consume(self, received: Received, record: r.GroupConsumed) -> None:
+        step, group_id = record.step, record.group_id
+        commit = next((one for one in reversed(self._commits) if one.record.step == step), None)
+        if commit is None and not self._whole:
+            self.findings.not_checkable += 1
+        elif commit is None or hash_of(group_id) not in commit.groups:
+            detail = f"group {group_id} is consumed in step {step}"
+            self.findings.add(place_of(received), f"{detail}, whose newest commit is without it")
+
+    def _commit(self, received: Received, record: r.StepCommitted) -> None:
+        names = tuple(group.group_id for group in record.groups)
+        groups = np.array([hash_of(name) for name in names], np.uint64)
+        commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups)
+        self._commits.append(commit)
+        self._unjudged.append((commit, names))
+        for name in names:
+            if name in self._dropped:
+                detail = f"group {name} is in step {record.step}, although it was dropped"
+                self.findings.add(commit.place, detail)
+            if name in self._admitted:
+                continue
+            if self._whole:
+                detail = f"group {name} is in step {record.step}, but was never admitted"
+                self.findings.add(commit.place, detail)
+            else:
+                self.findings.not_checkable += 1
+
+    def _judge_repeated(
+        self, commit: _AuditedCommit, names: tuple[str, ...], surviving: list[_AuditedCommit]
+    ) -> None:
+        """Judge a new step: each of its groups once, and in no other step that survives."""
+        others = {one.record.step: one.groups for one in surviving if one is not commit}
+        theirs = _together(others.values())
+        for name in names:
+            found = hash_of(name)
+            if found in theirs:
+                steps = [step for step, groups in others.items() if found in groups]
+                detail = f"group {name} is in step {commit.record.step} and in {steps}"
+                self.findings.add(commit.place, detail)
+            elif names.count(name) > 1:
+                detail = f"group {name} is in step {commit.record.step} more than once"
+                self.findings.add(commit.place, detail)
+
+    def _judge_replaced(self, commit: _AuditedCommit) -> None:
+        if commit.replaced:
+            return
+        commit.replaced = True
+        known = np.union1d(self._trained, self._dropped.hashes())
+        lost = int(np.count_nonzero(np.isin(commit.groups, known, invert=True)))
+        if lost:
+            step = f"step {commit.record.step} of lineage {commit.record.lineage}"
+            detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"
+            self.findings.add(commit.place, detail)
+
+    @property
+    def _whole(self) -> bool:
+        return self._kept.whole((CONTROL.name, 0))
+
+
+def _name(commit: r.StepCommitted) -> tuple[str, int]:
+    return commit.lineage, commit.step
+
+
+def _together(groups: Iterable[Hashes]) -> Hashes:
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *groups]))

@@ -1,0 +1,49 @@
+"""Part of the log that retention has left. Pure.
+
+A record that is missing is a violation only if it would have been kept: if its partition is whole,
+or if it was written behind the first record that is left there.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from infra.kafka.client import Partition, Received
+
+CLOCKS_MS = 60_000
+"""Most by which the clocks of two machines may differ."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """Partitions without their beginning, with the time of the first record that is left."""
+
+    _since_ms: dict[Partition, float] = field(default_factory=dict)
+
+    def cut(self, partition: Partition) -> None:
+        """Note that the partition's first records were removed."""
+        self._since_ms[partition] = math.inf
+
+    def apply(self, received: Received) -> None:
+        """Note the time of the first record of a partition."""
+        place = received.topic, received.partition
+        if self._since_ms.get(place) == math.inf:
+            self._since_ms[place] = received.timestamp_ms
+
+    def whole(self, partition: Partition) -> bool:
+        """Return True if all records of the partition are there."""
+        return partition not in self._since_ms
+
+    def cut_anywhere(self, topic: str) -> bool:
+        """Return True if records of any of the topic's partitions were removed."""
+        return any(name == topic for name, _ in self._since_ms)
+
+    def holds(self, topic: str, at_ms: float, partition: int | None = None) -> bool:
+        """Return True if a record that was written at this time cannot have been removed.
+
+        Without a partition it may have been in any of the topic.
+        """
+        return all(
+            at_ms >= since_ms + CLOCKS_MS
+            for (name, number), since_ms in self._since_ms.items()
+            if name == topic and partition in (None, number)
+        )

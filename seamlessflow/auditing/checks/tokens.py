@@ -1,0 +1,183 @@
+"""Check that each trained token was sampled, step by step while a run goes on. Pure but for files.
+
+`verify.py` does the same at the end of a run, with all tokens at once. Here the tokens of a session
+are kept until its group is trained or dropped, then a hash of what was trained. A step that is
+executed again later is compared with that hash.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from infra.kafka.client import Received
+from infra.kafka.partitioner import partition_of
+from schemas import records as r
+from schemas.identity import session_name
+from schemas.topics import SESSIONS
+from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
+from seamlessflow.auditing.checks.kept import Kept
+from seamlessflow.auditing.checks.seen import Seen
+from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
+from seamlessflow.auditing.verify import TrainedFile, compare, surviving_steps
+from trainer.steps.trained import TrainedRun, read_trained
+
+EVAL = "eval"
+Commit = tuple[int, int, str]
+"""Step, version and lineage."""
+
+
+class TokensCheck:
+    """Fold of `sessions` and `control`, compared with the files in `trained`.
+
+    `partitions`: number of those of `sessions`. `most_tokens`: most tokens that are kept of
+    finalized sessions; of the oldest beyond that, none can be checked any more.
+    """
+
+    def __init__(
+        self, kept: Kept, trained: Path, partitions: int, most_tokens: int | None = None
+    ) -> None:
+        self.findings = Findings("tokens")
+        self._kept, self._trained, self._partitions = kept, trained, partitions
+        self._most_tokens = most_tokens
+        self._sampled = SampledFold()
+        self._groups: dict[str, str] = {}
+        """Group of each session whose tokens are kept; empty for one that is never trained."""
+        self._finalized: OrderedDict[str, int] = OrderedDict()
+        """Number of tokens of each finalized session that is kept, oldest first."""
+        self._commits: list[r.StepCommitted] = []
+        self._places: dict[Commit, LogPlace] = {}
+        self._compared: set[Commit] = set()
+        self._over = Seen()
+        """Groups that are dropped, or trained in a step that was compared."""
+        self._known, self._contents = Seen(), Seen()
+        """Sessions that were compared, with their steps; and with what was trained of them."""
+        self._given_up = Seen()
+        """Sessions whose tokens were dropped."""
+
+    @property
+    def open(self) -> int:
+        """Number of tokens of finalized sessions that are neither trained nor given up."""
+        return sum(self._finalized.values())
+
+    def apply(self, received: Received) -> None:
+        """Fold in a record; of events only those that count."""
+        record = received.record
+        match record:
+            case r.GroupDropped():
+                self._over.add(record.group_id)
+            case r.StepCommitted():
+                members = tuple(replace(group, sessions=()) for group in record.groups)
+                self._commits.append(replace(record, groups=members))
+                self._places[_commit_of(record)] = place_of(received)
+            case _ if received.topic == SESSIONS.name:
+                self._event(received)
+
+    def settle(self) -> None:
+        """Compare the steps that are new. All of `sessions` was read to behind their commits."""
+        steps = [
+            one for one in surviving_steps(self._commits) if _commit_of(one) not in self._compared
+        ]
+        if steps:
+            self._compare(steps)
+        self._forget()
+
+    def _event(self, received: Received) -> None:
+        record = received.record
+        session_id: str | None = getattr(record, "session_id", None)
+        if isinstance(record, r.SessionOpened):
+            group = "" if record.purpose == EVAL else record.group_id or record.session_id
+            self._groups[record.session_id] = group
+        if session_id is not None and session_id not in self._groups:
+            return  # it is over, or its beginning was removed
+        self._sampled.apply(received.partition, record)
+        if isinstance(record, r.SessionFinalized):
+            count = self._sampled.count(record.session_id)
+            self._finalized[record.session_id] = count
+
+    def _compare(self, steps: Sequence[r.StepCommitted]) -> None:
+        files = list(self._files(steps))
+        asked = {run.session for _, runs in files for run in runs}
+        sessions = {
+            one: self._sampled.sessions[one] for one in asked & self._sampled.sessions.keys()
+        }
+        found = compare(steps, files, tokens_of(sessions))
+        self.findings.checked += found.tokens_checked - found.mismatches
+        self.findings.count += found.mismatches + found.trained_twice
+        for one in steps:
+            self._compared.add(_commit_of(one))
+            if one.step in found.steps_missing:
+                detail = f"step {one.step}, version {one.version}, has no file in {self._trained}"
+                self.findings.add(self._places[_commit_of(one)], detail)
+            for group in one.groups:
+                self._over.add(group.group_id)
+        places = {one.step: self._places[_commit_of(one)] for one in steps}
+        for deviation in found.deviations:
+            self.findings.count -= 1  # `add` counts it
+            self.findings.add(places[deviation.step], str(deviation))
+
+    def _files(self, steps: Iterable[r.StepCommitted]) -> Iterator[TrainedFile]:
+        """Yield the files of the steps, with the runs that can be compared."""
+        for one in steps:
+            path = self._trained / f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
+            if path.exists():
+                header, runs = read_trained(path)
+                by_session: dict[str, list[TrainedRun]] = {}
+                for run in runs:
+                    by_session.setdefault(run.session, []).append(run)
+                comparable = (
+                    run
+                    for session_id, own in by_session.items()
+                    for run in self._comparable(one, session_id, own)
+                )
+                yield header, list(comparable)
+
+    def _comparable(
+        self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun]
+    ) -> list[TrainedRun]:
+        """Return the runs of a session whose tokens are kept; judge the others."""
+        count = sum(len(run.ids) for run in runs)
+        content = (
+            session_id,
+            sorted((run.turn, run.offset, run.ids, run.logprobs, run.versions) for run in runs),
+        )
+        if session_id in self._known:
+            if (session_id, step.step) not in self._known:
+                what = f"session {session_id} is trained in step {step.step} and in an earlier one"
+                self.findings.add(self._places[_commit_of(step)], what)
+            elif content in self._contents:
+                self.findings.checked += count
+            else:
+                self.findings.not_checkable += count
+            return []
+        if session_id not in self._groups and self._gone(session_id):
+            self.findings.not_checkable += count
+            return []
+        for name in (session_id, (session_id, step.step)):
+            self._known.add(name)
+        self._contents.add(content)
+        return runs
+
+    def _gone(self, session_id: str) -> bool:
+        """Return True if the session's tokens were dropped, or removed before they were read."""
+        number = partition_of(session_name(session_id), self._partitions)
+        return session_id in self._given_up or not self._kept.whole((SESSIONS.name, number))
+
+    def _forget(self) -> None:
+        """Drop the tokens that no later step may train."""
+        for session_id in list(self._finalized):
+            group = self._groups[session_id]
+            if not group or group in self._over:
+                self._drop(session_id)
+        while self._most_tokens is not None and self.open > self._most_tokens:
+            self._drop(next(iter(self._finalized)))
+
+    def _drop(self, session_id: str) -> None:
+        if self._groups[session_id]:
+            self._given_up.add(session_id)
+        del self._finalized[session_id], self._groups[session_id]
+        self._sampled.sessions.pop(session_id, None)
+
+
+def _commit_of(record: r.StepCommitted) -> Commit:
+    return record.step, record.version, record.lineage

@@ -1,0 +1,155 @@
+"""Rounds of reading: each reads all topics of an audit up to ends that belong together.
+
+A record on one topic promises another one on the next. The ends are measured against the flow,
+the promised topic after the one that promises, so that a running system shows no promise without
+the record that keeps it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from infra.errors import KafkaUnavailable, SeamlessFlowError
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.client import Partition, Received
+from infra.kafka.outage import Stopping
+from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
+from infra.kafka.unreadable import Skipped, Unreadable
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES
+
+AGAINST_THE_FLOW = (CONTROL, TRAJECTORIES, REPLIES, SESSIONS, REQUESTS)
+"""Commits promise trajectories and tokens, trajectories and replies promise events; an answer is to
+a command."""
+_NEEDED = (CONTROL.name, SESSIONS.name, TRAJECTORIES.name)
+_ANSWER_S = 10.0
+_POLL_S = 0.2
+_MOST_SILENT_POLLS = 150
+
+
+class RecordsRemoved(SeamlessFlowError):
+    """Retention removed records before the audit had read them."""
+
+    lasting = False
+
+    def __init__(self, place: Partition, position: int, start: int) -> None:
+        self.place, self.position, self.start = place, position, start
+        topic, number = place
+        super().__init__(
+            f"{topic}[{number}] begins at offset {start}, the audit had read to {position}: "
+            "start it again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ManagersProgress:
+    """Progress that the managers committed, by partition."""
+
+    requests: Mapping[int, int]
+    """Offset of `requests` before which each command was settled."""
+    covered: Mapping[int, int]
+    """Offset of `sessions` before which each trajectory was committed."""
+
+
+class Rounds:
+    """Reader of the topics, for one thread. A context manager.
+
+    Raises `KafkaUnavailable` if Kafka does not answer, also once `stopping`; a round that was cut
+    short is gone on with by the next one.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, group: str, skipped: Skipped, stopping: Stopping
+    ) -> None:
+        """Find the topics; `group` is the managers' Kafka consumer group."""
+        self._settings, self._skipped, self._stopping = settings, skipped, stopping
+        cluster = find_cluster(settings, AGAINST_THE_FLOW, stopping)
+        self._places = {
+            topic.name: [(topic.name, number) for number in cluster.numbers(topic)]
+            for topic in AGAINST_THE_FLOW
+        }
+        self._bounds = BoundsLookup(settings)
+        options: dict[str, Any] = {"enable.partition.eof": True}
+        self._reader = Reader(settings, "reading", stopping=stopping, **options)
+        self._progress_reader = Reader(settings, "reading", group=group, stopping=stopping)
+        self._positions: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        """End of each partition that the round has still to read."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.close()
+        self._progress_reader.close()
+        self._bounds.close()
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions of `sessions`."""
+        return len(self._places[SESSIONS.name])
+
+    def progress(self) -> ManagersProgress:
+        """Return the managers' progress; the round that is measured next reads what it covers."""
+        found = self._progress_reader.committed(self._places[REQUESTS.name])
+        known = {number: entry for (_, number), entry in found.items() if entry[0] >= 0}
+        # `epoch,rebuild,covered,rebuild_epoch`, as docs/manager.md has it.
+        parts = {number: metadata.split(",") for number, (_, metadata) in known.items()}
+        return ManagersProgress(
+            requests={number: offset for number, (offset, _) in known.items()},
+            covered={number: int(of[2]) for number, of in parts.items() if len(of) > 2},
+        )
+
+    def measure(self) -> set[Partition]:
+        """Begin a round: measure all ends; return the partitions whose first records are gone."""
+        self._ends.clear()
+        gone = set()
+        for topic in AGAINST_THE_FLOW:
+            places = self._places[topic.name]
+            found = self._bounds.bounds(places, _ANSWER_S)
+            if silent := [place for place in places if place not in found]:
+                servers, reason = self._settings.bootstrap_servers, f"no answer about {silent[0]}"
+                raise KafkaUnavailable(servers, _ANSWER_S, reason)
+            for place, (start, end) in found.items():
+                if self._removed(place, start):
+                    gone.add(place)
+                self._positions[place] = max(self._positions.get(place, 0), start)
+                if end > self._positions[place]:
+                    self._ends[place] = end
+        return gone
+
+    def read(self) -> Iterator[Received]:
+        """Yield all records up to the measured ends, each partition in its order."""
+        self._reader.assign({place: self._positions[place] for place in self._ends})
+        silent = 0
+        while self._ends:
+            batch = self._reader.poll(_POLL_S)
+            silent = 0 if batch else silent + 1
+            if silent > _MOST_SILENT_POLLS or self._stopping():
+                reason = f"no more records of {list(self._ends)}"
+                raise KafkaUnavailable(self._settings.bootstrap_servers, silent * _POLL_S, reason)
+            for item in batch:
+                place = item.topic, item.partition
+                if item.offset >= self._ends.get(place, 0):
+                    continue
+                self._positions[place] = item.offset + 1
+                if isinstance(item.record, Unreadable):
+                    self._skipped.apply(item.topic, item.record)
+                else:
+                    yield item
+            self._drop_read()
+        self._reader.assign({})
+
+    def _drop_read(self) -> None:
+        for place, end in list(self._ends.items()):
+            # Behind the last record may stand the ends of transactions.
+            if self._reader.position(place) >= end:
+                self._positions[place] = self._ends.pop(place)
+
+    def _removed(self, place: Partition, start: int) -> bool:
+        """Return True if retention removed records behind the place to which it was read."""
+        position = self._positions.get(place, 0)
+        if start > position and place in self._positions and place[0] in _NEEDED:
+            raise RecordsRemoved(place, position, start)
+        return start > position

@@ -1,0 +1,76 @@
+"""The command `seamlessflow audit`: checks that the log keeps its promises."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from infra.settings import KafkaSettings
+    from seamlessflow.auditing.report import AuditReport
+    from seamlessflow.processes.stopping import Stop
+
+
+def audit(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    trained: Annotated[
+        Path | None,
+        typer.Option(help="Directory of trained tokens.  [default: OUT/trained]"),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on while the system runs; a violation is a line at once."
+        ),
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="With --follow: serve /metrics on loopback; 0: any."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Check that no command, turn, session, group or token was lost, doubled or changed.
+
+    Reads requests, sessions, replies, trajectories and control, and changes nothing. Each violation
+    names topic, partition and offset; the exit status is then 1.
+    """
+    from seamlessflow.auditing.printing import Printing
+    from seamlessflow.inspection.wide_console import wide_console
+    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.processes.stopping import stoppable
+
+    if metrics_port is not None and not follow:
+        raise typer.BadParameter("--metrics-port: only with --follow")
+    if trained is None and out is not None:
+        trained = out / "trained"
+    printing = Printing(wide_console(), as_json)
+    with kafka_to_inspect(out) as kafka, stoppable() as stop, printing:
+        if metrics_port is not None:
+            printing.serve(metrics_port)
+        for report in _reports(kafka, trained, out, follow, stop):
+            printing.update(report)
+        clean = printing.finish()
+    raise typer.Exit(not clean)
+
+
+def _reports(
+    kafka: "KafkaSettings", trained: Path | None, out: Path | None, going_on: bool, stop: "Stop"
+) -> "Iterator[AuditReport]":
+    """Yield the reports of one audit; a run that has ended has only one."""
+    from infra.settings import load
+    from seamlessflow.auditing.audit import AuditSettings, audit, follow
+    from seamlessflow.processes.cluster import has_address
+
+    group = load(AuditSettings).manager.group
+
+    def ending() -> bool:
+        return stop.asked or (out is not None and not has_address(out))
+
+    if going_on and not ending():
+        yield from follow(kafka, trained, group=group, stopping=ending)
+    else:
+        yield audit(kafka, trained, group=group, stopping=lambda: stop.asked)

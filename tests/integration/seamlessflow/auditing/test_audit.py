@@ -1,0 +1,98 @@
+"""The audit of a real log, once and while it grows."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from infra.kafka.partitioner import partition_of
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
+from seamlessflow.__main__ import app
+from seamlessflow.auditing.audit import audit, follow
+from tests.builders.auditing.audited_log import trajectory
+from tests.builders.garbage import litter
+from tests.builders.own_topics import SMALL, small
+from tests.builders.records import commands, control, replies, sessions
+from tests.builders.records.content import ids
+
+PARTITION = partition_of(sessions.SESSION, SMALL[SESSIONS.name].partitions)
+TURN = (
+    sessions.opened(),
+    sessions.started(),
+    sessions.dispatched(),
+    sessions.completed(ids(3)),
+)
+END = (sessions.closed(), sessions.finalized())
+
+
+@pytest.fixture
+def cluster(kafka: KafkaSettings) -> KafkaSettings:
+    create_topics(kafka, small(CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES))
+    return kafka
+
+
+def put(kafka: KafkaSettings, topic: Topic, *records: r.Record) -> None:
+    producer = Producer(kafka, "test")
+    for record in records:
+        number = {SESSIONS.name: PARTITION, REQUESTS.name: PARTITION}.get(topic.name, 0)
+        producer.send(topic.name, record, key=sessions.SESSION, partition=number)
+    producer.flush(60)  # the first one waits until a new broker has loaded its coordinator
+    producer.close()
+
+
+def own_trajectory(last: int) -> r.Record:
+    return r.Trajectory(**{**vars(trajectory(last=last)), "partition": PARTITION})
+
+
+def test_an_audit_names_each_violation_by_its_place(
+    cluster: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = commands.request_turn()
+    put(cluster, REQUESTS, request, commands.assign_reward(command_id="lost"))
+    put(cluster, SESSIONS, *TURN, *END)
+    put(cluster, REPLIES, replies.answer(turn_id="a"))
+    put(cluster, TRAJECTORIES, own_trajectory(last=5))
+    put(cluster, CONTROL, control.admitted("g"))
+    litter(cluster, SESSIONS, PARTITION, sessions.opened())
+    clean = audit(cluster, tmp_path)
+    assert clean.clean, clean.violations
+    assert clean.result("commands").checked == clean.result("sessions").checked == 1
+    assert clean.notices == [f"skipped 7 unreadable records of {SESSIONS.name}"]
+
+    put(cluster, REPLIES, replies.answered("lost"))
+    put(cluster, TRAJECTORIES, own_trajectory(last=4))
+    put(cluster, CONTROL, control.committed(0, ["g", "g"]))
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", cluster.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", cluster.topic_prefix)
+    shown = CliRunner().invoke(app, ["audit", "--json", "--trained", str(tmp_path)])
+    assert shown.exit_code == 1, shown.output
+    report = json.loads(shown.stdout)
+    places = {
+        (one["check"], one["topic"], one["partition"], one["offset"])
+        for one in report["violations"]
+    }
+    assert places == {
+        ("commands", REPLIES.name, 0, 1),
+        ("sessions", TRAJECTORIES.name, 0, 1),
+        ("groups", CONTROL.name, 0, 1),
+        ("tokens", CONTROL.name, 0, 1),
+    }
+
+
+def test_a_following_audit_judges_what_comes(cluster: KafkaSettings) -> None:
+    put(cluster, SESSIONS, *TURN)
+    ended: list[bool] = []
+    reports = follow(cluster, every_s=0, stopping=lambda: bool(ended))
+    assert next(reports).result("turns").checked == 1
+
+    put(cluster, SESSIONS, *END)
+    put(cluster, TRAJECTORIES, own_trajectory(last=5), own_trajectory(last=4))
+    found = next(reports)
+    assert (found.result("sessions").checked, found.clean) == (1, False)
+    ended.append(True)
+    assert next(reports, None) is None

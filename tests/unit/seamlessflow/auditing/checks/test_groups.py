@@ -1,0 +1,92 @@
+"""Groups and the steps that trained them."""
+
+from schemas.records import Record
+from schemas.topics import CONTROL
+from tests.builders.auditing.audited_log import AuditedLog
+from tests.builders.records import control
+
+
+def admitted(*groups: str) -> list[Record]:
+    return [control.admitted(group) for group in groups]
+
+
+def audited(*records: Record) -> AuditedLog:
+    return AuditedLog().put(*records).settle()
+
+
+def test_a_group_is_open_then_trained_or_dropped() -> None:
+    log = audited(*admitted("g", "h", "i"))
+    assert log.counts("groups") == (0, 3, 0, 0)
+
+    log.put(control.committed(0, ["g"]), control.consumed("g", 0), control.dropped("h")).settle()
+    assert log.counts("groups") == (2, 1, 0, 0)
+
+
+def test_a_group_in_two_steps_is_a_violation() -> None:
+    log = audited(*admitted("g"), control.committed(0, ["g"]), control.committed(1, ["g"]))
+
+    assert "control[0]@2: group g is in step 1 and in [0]" in log.details("groups")
+    assert not log.report.clean
+
+
+def test_a_group_in_a_later_step_is_found_in_a_later_round() -> None:
+    log = audited(*admitted("g"), control.committed(0, ["g"])).put(control.committed(1, ["g"]))
+    assert log.settle().details("groups") == ["control[0]@2: group g is in step 1 and in [0]"]
+
+
+def test_a_group_twice_in_one_step_is_a_violation() -> None:
+    assert audited(*admitted("g"), control.committed(0, ["g", "g"])).counts("groups")[3] == 2
+
+
+def test_a_step_executed_again_trains_its_groups_again() -> None:
+    log = audited(
+        *admitted("g", "h"),
+        *(control.committed(step, [group]) for step, group in enumerate("gh")),
+        control.consumed("g", 0),
+        control.consumed("h", 1),
+        control.committed(0, ["g"], lineage="b", version=3),
+    )
+    assert log.counts("groups") == (1, 1, 0, 0)
+
+    log.put(control.committed(1, ["h"], lineage="b", version=4)).settle()
+    assert log.counts("groups") == (2, 0, 0, 0)
+
+
+def test_a_group_that_a_new_lineage_left_out_is_a_violation() -> None:
+    log = audited(
+        *admitted("g", "h"),
+        control.committed(0, ["g", "h"]),
+        control.committed(0, ["h"], lineage="b", version=2),
+    )
+    [found] = log.details("groups")
+    assert found == (
+        "control[0]@2: 1 groups of step 0 of lineage a are in no step of the lineage that "
+        "replaced it"
+    )
+
+
+def test_a_dropped_group_is_not_trained_and_has_a_reason() -> None:
+    log = audited(*admitted("g"), control.dropped("g"), control.committed(0, ["g"]))
+    assert log.counts("groups")[3] == 1
+    assert audited(*admitted("g"), control.dropped("g", "")).counts("groups")[3] == 1
+
+
+def test_a_group_is_consumed_in_the_step_that_trained_it() -> None:
+    log = audited(*admitted("g"), control.committed(0, ["g"]), control.consumed("g", 1))
+    assert log.details("groups")[0].startswith("control[0]@2: group g is consumed in step 1")
+
+
+def test_a_group_that_was_never_admitted_is_not_trained() -> None:
+    assert audited(control.committed(0, ["g"])).counts("groups")[3] == 1
+
+
+def test_a_group_whose_admission_was_removed_cannot_be_checked() -> None:
+    log = AuditedLog().cut(CONTROL.name).put(control.consumed("f", 7))
+    log.put(control.committed(8, ["g"])).settle()
+    assert log.counts("groups")[2:] == (2, 0)
+
+
+def test_a_group_of_an_evaluation_is_over_when_it_is_ready() -> None:
+    log = audited(control.admitted("e", purpose="eval"))
+    assert log.counts("groups") == (0, 1, 0, 0)
+    assert log.put(control.ready("e")).settle().counts("groups") == (1, 0, 0, 0)

@@ -1,0 +1,88 @@
+"""Finalized sessions and their trajectories."""
+
+from schemas.topics import SESSIONS, TRAJECTORIES
+from tests.builders.auditing.audited_log import AuditedLog, trajectory, whole
+from tests.builders.records import sessions
+
+EVENTS = (sessions.opened(), sessions.closed(), sessions.finalized())
+
+
+def test_a_session_with_its_trajectory_is_checked() -> None:
+    assert whole(AuditedLog(), EVENTS).settle().counts("sessions") == (1, 0, 0, 0)
+
+
+def test_a_finalized_session_is_open_until_the_managers_progress_covers_it() -> None:
+    log = AuditedLog().put(*EVENTS).settle(covered=3)
+    assert log.counts("sessions") == (0, 1, 0, 0)
+
+    log.settle(covered=3)
+    [found] = log.details("sessions")
+    assert found == "sessions[0]@2: session s is finalized here and not on trajectories"
+    assert log.counts("sessions") == (0, 0, 0, 1)
+
+
+def test_a_later_trajectory_of_the_partition_covers_it_too() -> None:
+    log = AuditedLog().put(*EVENTS)
+    later = [one(session_id="t") for one in (sessions.opened, sessions.closed, sessions.finalized)]
+    log.put(*later, trajectory("t", 3, 5)).settle().settle()
+
+    assert log.counts("sessions") == (1, 0, 0, 1)
+
+
+def test_an_equal_copy_is_none_and_another_content_is_a_violation() -> None:
+    log = whole(AuditedLog(), EVENTS).put(trajectory(last=2))
+    assert log.settle().counts("sessions") == (1, 0, 0, 0)
+    assert log.put(trajectory(last=2)).settle().report.clean
+
+    log.put(trajectory(last=2, status="complete")).settle()
+    [found] = log.details("sessions")
+    assert found.startswith("trajectories[0]@3: this trajectory of session s differs")
+
+
+def test_two_contents_are_a_violation_also_before_the_session_is_judged() -> None:
+    log = whole(AuditedLog(), EVENTS).put(trajectory(last=2, status="complete")).settle()
+    assert log.counts("sessions") == (1, 0, 0, 1)
+
+
+def test_a_trajectory_names_where_its_events_stand() -> None:
+    log = AuditedLog().put(*EVENTS, trajectory(first=1, last=2)).settle()
+    [found] = log.details("sessions")
+    assert found.startswith("trajectories[0]@0: the trajectory of session s names sessions[0]")
+
+
+def test_a_trajectory_of_a_session_that_is_not_finalized_is_a_violation() -> None:
+    log = AuditedLog().put(sessions.opened(), trajectory()).settle()
+    assert log.counts("sessions") == (0, 1, 0, 1)
+
+
+def test_the_end_by_a_manager_that_had_lost_the_partition_is_none() -> None:
+    late = (sessions.opened(epoch=2), sessions.closed(epoch=2), sessions.finalized(epoch=1))
+    log = AuditedLog().put(sessions.claimed(2), *late, trajectory(first=1, last=3)).settle()
+    assert "no SessionFinalized that counts" in log.details("sessions")[0]
+
+
+def test_an_id_is_used_once() -> None:
+    log = whole(AuditedLog(), EVENTS).settle().put(sessions.opened()).settle()
+    assert log.details("sessions")[0].startswith("sessions[0]@3: session s is opened again")
+
+
+def test_a_session_whose_beginning_was_removed_cannot_be_checked() -> None:
+    log = AuditedLog().cut(SESSIONS.name).put(*EVENTS[1:], trajectory(first=9, last=101))
+    assert log.settle(covered=900).settle().counts("sessions") == (0, 0, 1, 0)
+
+    gone = AuditedLog().cut(SESSIONS.name).put(trajectory(first=9, last=50)).settle()
+    assert gone.counts("sessions") == (0, 0, 1, 0)
+
+
+def test_a_trajectory_that_retention_removed_cannot_be_checked() -> None:
+    log = AuditedLog().cut(TRAJECTORIES.name).put(*EVENTS)
+    assert log.settle(covered=3).settle(covered=3).counts("sessions") == (0, 0, 1, 0)
+
+
+def test_a_session_that_waits_on_after_its_wait_is_a_violation() -> None:
+    log = AuditedLog().put(sessions.opened(), sessions.closed(await_reward_until_ms=1_000))
+    others = (sessions.opened(session_id=str(n), at_ms=n * 10_000) for n in range(60))
+    log.put(*others).settle().put(sessions.finalized(at_ms=700_000)).settle()
+
+    [found] = log.details("sessions")
+    assert found.startswith("sessions[0]@1: session s, closed here, is not finalized 5")

@@ -1,0 +1,110 @@
+"""Trained tokens, compared step by step with a log that goes on."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from consumers.trajectories.sessions.assemble import trajectory
+from schemas import records as r
+from schemas.records import Record
+from schemas.topics import SESSIONS
+from tests.builders.auditing.audited_log import AuditedLog
+from tests.builders.records import control, sessions
+from tests.builders.records.content import ids
+from tests.builders.trajectories.session_builder import SessionBuilder
+from trainer.data.chains import chains
+from trainer.data.packing import pack
+from trainer.steps.trained import Header, write_trained
+
+TOKENS = (3, 4, 5)
+
+
+def events(session: str = "s", group: str = "g", tokens: Iterable[int] = TOKENS) -> list[Record]:
+    own: dict[str, Any] = {"session_id": session}
+    return [
+        sessions.opened(**own, group_id=group),
+        sessions.started(**own),
+        sessions.dispatched(**own),
+        sessions.completed(ids(*tokens), **own),
+        sessions.closed(**own),
+        sessions.finalized(**own),
+    ]
+
+
+def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.StepCommitted:
+    """Write the file of a step that trains these sessions; return its commit."""
+    version = version or step + 1
+    built = [trajectory(SessionBuilder().apply(*one).session, 0) for one in of]
+    found = [chain for one in built for chain in chains(one, "p").chains]
+    batches = pack(found, [0.5] * len(found), 64, "padded")
+    lineage = "a" if version == step + 1 else "b"
+    tokens = sum(len(batch) for batch in batches)
+    header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
+    write_trained(directory, header, found, batches)
+    members = [r.StepGroup(group_id=one.group_id, sessions=(one.session_id,)) for one in built]
+    return control.committed(step, members, lineage=lineage, version=version)
+
+
+def admitted(*groups: str) -> list[Record]:
+    return [control.admitted(group) for group in groups]
+
+
+def test_sampled_tokens_are_kept_until_they_are_trained(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(*admitted("g"), *events()).settle()
+    assert log.counts("tokens") == (0, 3, 0, 0)
+
+    log.put(train(tmp_path, 0, events())).settle()
+    assert log.counts("tokens") == (3, 0, 0, 0)
+
+
+def test_a_token_that_was_not_sampled_is_a_violation(tmp_path: Path) -> None:
+    commit = train(tmp_path, 0, events(tokens=(3, 9, 5)))
+    log = AuditedLog(tmp_path).put(*admitted("g"), *events(), commit).settle()
+
+    assert log.counts("tokens") == (2, 0, 0, 1)
+    [found] = log.details("tokens")
+    assert found.startswith("control[0]@1: step 0, session s, turn a, token 1: id 9, log-prob")
+
+
+def test_a_step_without_its_file_is_a_violation(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(control.committed(0)).settle()
+    assert log.details("tokens")[0].startswith("control[0]@0: step 0, version 1, has no file")
+
+
+def test_a_session_in_two_steps_is_a_violation_also_in_a_later_round(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(*admitted("g"), *events(), train(tmp_path, 0, events()))
+    log.settle().put(train(tmp_path, 1, events())).settle()
+
+    assert "session s is trained in step 1 and in an earlier one" in log.details("tokens")[0]
+
+
+def test_a_step_executed_again_is_compared_with_what_it_trained_before(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(*admitted("g"), *events(), train(tmp_path, 0, events()))
+    log.settle().put(train(tmp_path, 0, events(), version=2)).settle()
+    assert log.counts("tokens") == (6, 0, 0, 0)
+
+    log.put(train(tmp_path, 0, events(tokens=(3, 9, 5)), version=3)).settle()
+    assert log.counts("tokens") == (6, 0, 3, 0)
+
+
+def test_tokens_of_dropped_groups_and_of_evaluations_are_not_kept(tmp_path: Path) -> None:
+    evaluated = [sessions.opened(session_id="e", purpose="eval"), *events("e")[1:]]
+    log = AuditedLog(tmp_path).put(*admitted("g"), *events(), *evaluated).settle()
+    assert log.counts("tokens")[1] == 3
+
+    assert log.put(control.dropped("g")).settle().counts("tokens")[1] == 0
+
+
+def test_no_more_tokens_are_kept_than_the_limit(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path, most_tokens=4).put(*admitted("g", "h"), *events())
+    log.put(*events("t", "h")).settle()
+    assert log.counts("tokens")[1] == 3
+
+    log.put(train(tmp_path, 0, events(), events("t", "h"))).settle()
+    assert log.counts("tokens") == (3, 0, 3, 0)
+
+
+def test_a_session_whose_beginning_was_removed_cannot_be_checked(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path).put(*admitted("g")).cut(SESSIONS.name)
+    log.put(*events()[3:], train(tmp_path, 0, events())).settle()
+    assert log.counts("tokens") == (0, 0, 3, 0)

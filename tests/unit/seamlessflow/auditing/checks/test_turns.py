@@ -1,0 +1,114 @@
+"""Turns and their ends."""
+
+import pytest
+
+from schemas.records import Record
+from tests.builders.auditing.audited_log import AuditedLog
+from tests.builders.records import replies, sessions
+from tests.builders.records.content import ids
+
+BEGUN = (sessions.opened(), sessions.started(), sessions.dispatched())
+ANSWER = replies.answer(turn_id="a")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        sessions.completed(ids(3)),
+        sessions.failed(),
+        sessions.failed(epoch=None, dispatch=1, worker="w", incarnation="i"),
+        sessions.cancelled(),
+        sessions.closed(),
+    ],
+    ids=lambda end: type(end).__name__,
+)
+def test_a_turn_with_an_end_is_checked(end: Record) -> None:
+    log = AuditedLog().put(*BEGUN).settle()
+    assert log.counts("turns") == (0, 1, 0, 0)
+
+    assert log.put(end).settle().counts("turns") == (1, 0, 0, 0)
+
+
+def test_a_worker_that_ends_a_dispatch_twice_is_a_violation() -> None:
+    log = AuditedLog().put(*BEGUN, sessions.completed(ids(3)), sessions.completed(ids(4))).settle()
+
+    [found] = log.details("turns")
+    assert found.startswith("sessions[0]@4: TurnCompleted ends dispatch 1 of turn a of session s")
+    assert log.counts("turns") == (1, 0, 0, 1)
+
+
+def test_ends_that_cross_are_none() -> None:
+    """A deadline and a cancellation may pass while the worker writes its end."""
+    log = AuditedLog().put(*BEGUN, sessions.cancelled(), sessions.completed(ids(3)))
+    log.put(sessions.failed()).settle()
+
+    assert log.counts("turns") == (1, 0, 0, 0)
+
+
+def test_an_answer_needs_an_accepted_completion() -> None:
+    assert AuditedLog().put(*BEGUN, sessions.completed(ids(3)), ANSWER).settle().report.clean
+
+    log = AuditedLog().put(*BEGUN, ANSWER).settle()
+    [found] = log.details("turns")
+    assert found.startswith("replies[0]@0: the answer to turn a of session s has no accepted")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        sessions.completed(ids(3), worker="v"),
+        sessions.completed(ids(3), incarnation="old"),
+        sessions.completed(ids(3), dispatch=2),
+        sessions.completed(ids(3), token_offset=1),
+    ],
+)
+def test_output_that_the_log_does_not_accept_is_no_completion(output: Record) -> None:
+    log = AuditedLog().put(*BEGUN, output, ANSWER).settle()
+    assert log.counts("turns") == (0, 1, 0, 1)
+
+
+def test_a_continuation_completes_the_turn() -> None:
+    again = sessions.dispatched(dispatch=2, from_offset=1, worker="v")
+    rest = sessions.completed(ids(4), token_offset=1, dispatch=2, worker="v")
+    log = AuditedLog().put(*BEGUN, sessions.interrupted(ids(3)), again, rest, ANSWER).settle()
+
+    assert log.counts("turns") == (1, 0, 0, 0)
+
+
+def test_a_dispatch_that_came_too_late_uses_up_its_number() -> None:
+    late = sessions.dispatched(dispatch=2, from_offset=0, worker="v")
+    third = sessions.dispatched(dispatch=3, from_offset=1, worker="v")
+    rest = sessions.completed(ids(4), token_offset=1, dispatch=3, worker="v")
+    log = AuditedLog().put(*BEGUN, sessions.progressed(ids(3)), late, third, rest, ANSWER).settle()
+
+    assert log.counts("turns") == (1, 0, 0, 0)
+
+
+def test_a_late_answer_of_a_session_that_is_over_is_known() -> None:
+    log = AuditedLog().put(*BEGUN, sessions.completed(ids(3)), sessions.closed())
+    log.put(sessions.finalized()).settle().put(ANSWER).settle()
+
+    assert log.counts("turns")[3] == 0
+
+
+def test_a_turn_whose_beginning_was_removed_cannot_be_checked() -> None:
+    log = AuditedLog().cut().put(sessions.progressed(ids(3)), sessions.completed(ids(4)))
+    log.put(replies.answer(turn_id="gone"), ANSWER).settle()
+
+    assert log.counts("turns") == (0, 0, 2, 0)
+
+
+def test_a_turn_that_its_owner_forgot_is_a_violation() -> None:
+    started = sessions.started(deadline_ms=10)
+    log = AuditedLog().put(sessions.opened(), started)
+    log.put(*(sessions.opened(session_id=str(n), at_ms=n * 10_000) for n in range(60))).settle()
+
+    [found] = log.details("turns")
+    assert found.startswith("sessions[0]@1: turn a of session s has no end 5")
+
+
+def test_no_deadline_passes_in_an_outage() -> None:
+    log = AuditedLog().put(sessions.opened(), sessions.started(deadline_ms=10))
+    log.put(sessions.opened(session_id="t", at_ms=86_400_000)).settle()
+
+    assert log.counts("turns") == (0, 1, 0, 0)
