@@ -72,7 +72,7 @@ def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
     places = {
         (item.topic, item.partition, item.offset): item for one in rows for item in one.records
     }
-    for item in sorted(places.values(), key=lambda one: one.timestamp_ms):
+    for item in sorted(places.values(), key=lambda one: (one.timestamp_ms, one[:3])):
         since, kind = _since(item.timestamp_ms, zero_ms), type(item.record).__name__
         trace = ", ".join(trace_ids([item]))
         table.add_row(

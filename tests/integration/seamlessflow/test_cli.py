@@ -179,7 +179,7 @@ def test_a_session_is_traced_from_the_log(cluster: KafkaSettings) -> None:
         key = session_history.ID if topic in (SESSIONS.name, REQUESTS.name) else None
         headers = session_history.TRACED if topic == SESSIONS.name else None
         producer.send(topic, record, key=key, headers=headers)
-    producer.close()
+    producer.close(LIMIT_S)
     said = run("trace", session_history.ID).output
     assert f"{session_history.ID}  trained in step 4, which made version 5" in said
     for name in ("group g", "task", "turn 1", "dispatch #1 on w", "weights published"):

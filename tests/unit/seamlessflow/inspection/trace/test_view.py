@@ -56,3 +56,11 @@ def test_the_places_of_the_records_are_listed_if_asked_for() -> None:
     said = picture(120, offsets=True)
     (line,) = (line for line in said.splitlines() if "SessionOpened" in line)
     assert line.split() == ["+0.030", "SessionOpened", "sessions", "0:3"]
+
+
+def test_records_of_one_moment_are_listed_in_the_order_of_their_partition() -> None:
+    items = [one._replace(timestamp_ms=5) for one in history.received(history.trained())]
+    found = waterfall(history.ID, [one for one in items if one.topic != CONTROL.name], [])
+    said = StringIO()
+    Console(file=said, width=120).print(waterfall_view(found, 120, offsets=True))
+    assert said.getvalue().index("SessionClosed") < said.getvalue().index("SessionFinalized")
