@@ -19,6 +19,9 @@ pytestmark = pytest.mark.kafka
 AT_ONCE = 8
 ROUNDS = 10
 CLIENT_TIMEOUT_S = 60
+SHORT_S = 15
+"""Time-out of agents that outlast it, a few times the pause between signs of life."""
+KEEP_ALIVE_S = 3
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
     """Yield gateway and manager with policy version 0 and no worker yet."""
     with running_system(broker, tmp_path) as made:
         made.publish_weights(0, seed=1)
-        made.start_gateway()
+        made.start_gateway(SEAMLESSFLOW_GATEWAY__STREAM_KEEP_ALIVE_S=str(KEEP_ALIVE_S))
         made.start("manager", "consumers.trajectories")
         made.await_ready()
         yield made
@@ -39,16 +42,18 @@ def serve(made: RunningSystem, *workers: str) -> dict[str, r.RoleAcquired]:
     return {worker: made.give_role(worker, slot) for slot, worker in enumerate(workers)}
 
 
-def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
+def client_of(
+    made: RunningSystem, session_id: str, timeout_s: float = CLIENT_TIMEOUT_S, retries: int = 2
+) -> openai.OpenAI:
     body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
     return openai.OpenAI(
-        base_url=body["base_url"], api_key=body["api_key"], timeout=CLIENT_TIMEOUT_S
+        base_url=body["base_url"], api_key=body["api_key"], timeout=timeout_s, max_retries=retries
     )
 
 
-def read_stream(made: RunningSystem, session_id: str) -> str:
+def read_stream(client: openai.OpenAI) -> str:
     """Run one streamed turn; return its text."""
-    chunks = client_of(made, session_id).chat.completions.create(
+    chunks = client.chat.completions.create(
         model=POLICY,
         messages=[{"role": "user", "content": "key 7"}],
         max_tokens=480,
@@ -70,7 +75,9 @@ def disturbed_turns(
     """Run sessions of one streamed turn each, and disturb them once the first one samples."""
     sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
     with ThreadPoolExecutor(AT_ONCE) as agents:
-        texts: list[Future[str]] = [agents.submit(read_stream, made, one) for one in sessions]
+        texts: list[Future[str]] = [
+            agents.submit(read_stream, client_of(made, one)) for one in sessions
+        ]
         progressed = made.expect(r.TurnProgressed, lambda one: one.session_id in sessions)
         dispatched = made.expect(
             r.TurnDispatched, lambda one: one.session_id == progressed.session_id
@@ -132,9 +139,10 @@ def test_agents_outlast_a_fleet_without_workers_for_longer_than_their_time_out(
     flow: RunningSystem,
 ) -> None:
     """A stream is kept alive; a plain call times out, is retried, and joins its turn."""
-    plain = client_of(flow, "plain")
+    plain = client_of(flow, "plain", SHORT_S, retries=8)
+    stream = client_of(flow, "streamed", SHORT_S, retries=0)
     with ThreadPoolExecutor(2) as agents:
-        streamed = agents.submit(read_stream, flow, "streamed")
+        streamed = agents.submit(read_stream, stream)
         answered = agents.submit(read_whole, plain)
         joined = flow.expect(r.TurnJoined)
         serve(flow, "w0")
