@@ -33,7 +33,9 @@ class NoRunningRun(SeamlessFlowError):
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        super().__init__(f"no run is under way in {out}: nothing grows there")
+        super().__init__(
+            f"no run is under way in {out}; what it left is shown without --follow or --watch"
+        )
 
 
 def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from seamlessflow.inspection.topics.state import GroupState
 
-_READINGS = 5
-_FEWEST = 3
+READINGS = 10
+"""Readings in a row over which a lag must not have fallen."""
+_RISES = 2
 
 
 class LagGrowth:
@@ -21,7 +22,7 @@ class LagGrowth:
         for group in groups:
             for place in group.partitions:
                 key = group.name, place.number
-                self._readings.setdefault(key, deque(maxlen=_READINGS)).append(place.lag)
+                self._readings.setdefault(key, deque(maxlen=READINGS)).append(place.lag)
 
     def of(self, group: str, number: int) -> int:
         """Return by how much the lag of a partition has grown, 0 unless it is growing."""
@@ -30,9 +31,11 @@ class LagGrowth:
 
 
 def is_growing(lags: Sequence[int]) -> bool:
-    """Return True if the lag never fell over enough readings, and is larger than at first.
+    """Return True if the lag never fell over enough readings, and rose more than once.
 
-    A lag that comes and goes is that of a reader that works in batches.
+    A reader that works in batches has a lag that comes and goes, or that rises once and waits.
     """
     steps = list(pairwise(lags))
-    return len(lags) >= _FEWEST and lags[-1] > lags[0] and all(a <= b for a, b in steps)
+    rises = sum(before < after for before, after in steps)
+    fell = any(before > after for before, after in steps)
+    return len(lags) >= READINGS and rises >= _RISES and not fell

@@ -55,7 +55,10 @@ def group_tables(found: Sequence[GroupState], growth: LagGrowth) -> RenderableTy
     """Return the members of each group, and the partitions that each of them owns."""
     parts: list[RenderableType] = []
     for group in found:
-        parts += [_headline(group), Padding(_group_table(group, growth), (0, 0, 0, 2))]
+        parts += [
+            _headline(group),
+            Padding(_group_table(group, growth), (0, 0, 0, 2), expand=False),
+        ]
     return Group(*parts, Text(_OTHERS, "dim italic"))
 
 

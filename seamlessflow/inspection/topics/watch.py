@@ -8,13 +8,16 @@ from rich.live import Live
 from rich.text import Text
 
 from infra.errors import KafkaUnavailable
-from seamlessflow.inspection.topics.growth import LagGrowth
+from seamlessflow.inspection.topics.growth import READINGS, LagGrowth
 from seamlessflow.inspection.topics.state import TopicState
 from seamlessflow.inspection.topics.tables import group_tables, topic_table
 
 Look = Callable[[], list[TopicState]]
 """Returns the topics as they are now."""
 EVERY_S = 2.0
+_LEGEND = (
+    f"every {EVERY_S:g} s, until Ctrl-C; growing: rose, and did not fall in {READINGS} readings"
+)
 
 
 class TopicWatch:
@@ -27,7 +30,7 @@ class TopicWatch:
 
     def view(self) -> RenderableType:
         """Return the next reading; the last one, with a notice, while Kafka is away."""
-        notice = Text(f"{datetime.now():%H:%M:%S}  every {EVERY_S:g} s, until Ctrl-C", "dim")
+        notice = Text(f"{datetime.now():%H:%M:%S}  {_LEGEND}", "dim")
         try:
             self._found = self._look()
             self._growth.apply(state.group for state in self._found if state.group)

@@ -19,6 +19,7 @@ from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import REQUESTS, TRAJECTORIES
 from seamlessflow.__main__ import app
+from seamlessflow.inspection.topics.growth import READINGS
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
 from seamlessflow.inspection.topics.watch import TopicWatch
 from tests.builders.records import commands
@@ -82,7 +83,7 @@ def test_each_member_owns_its_partitions_and_a_growing_lag_stands_out(
     producer = Producer(cluster, "test")
     with TopicInspector(TopicStateSettings()) as inspector:
         readings = TopicWatch(inspector.look)
-        for _ in range(3):
+        for _ in range(READINGS):
             ask(producer, 9)
             shown = lines(readings.view())
     producer.close()
@@ -90,8 +91,8 @@ def test_each_member_owns_its_partitions_and_a_growing_lag_stands_out(
     for name in MEMBERS:
         assert any(name in line for line in shown)
     assert not any("no owner" in line for line in shown)
-    [growing] = [line.split() for line in shown if "growing" in line]
-    assert (growing[0], growing[-3:]) == ("9", ["3", "growing:", "+2"])
+    [growing] = [line.split() for line in shown if "growing: +" in line]
+    assert (growing[0], growing[-3:]) == ("9", [str(READINGS), "growing:", f"+{READINGS - 1}"])
 
 
 def test_partitions_of_a_group_without_members_have_no_owner(cluster: KafkaSettings) -> None:

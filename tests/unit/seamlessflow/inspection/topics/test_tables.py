@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
-from seamlessflow.inspection.topics.growth import LagGrowth
+from seamlessflow.inspection.topics.growth import READINGS, LagGrowth
 from seamlessflow.inspection.topics.state import (
     GroupState,
     PartitionLag,
@@ -23,14 +23,14 @@ def shown(view: RenderableType) -> list[list[str]]:
 
 def test_a_partition_without_owner_and_one_with_growing_lag_stand_out() -> None:
     growth = LagGrowth()
-    for lag in (10, 20, 30):
+    for lag in range(1, READINGS + 1):
         partitions = [PartitionLag(0, 0), PartitionLag(1, lag, "m", "10.0.0.1")]
         group = GroupState("g", "requests", "stable", 1, partitions)
         growth.apply([group])
     lines = shown(group_tables([group], growth))
     assert ["0", "no", "owner", "0"] in lines
-    assert ["1", "m", "10.0.0.1", "30", "growing:", "+20"] in lines
-    assert ["g", "reads", "requests:", "1", "member,", "stable,", "lag", "30"] in lines
+    assert ["1", "m", "10.0.0.1", str(READINGS), "growing:", f"+{READINGS - 1}"] in lines
+    assert ["g", "reads", "requests:", "1", "member,", "stable,", "lag", str(READINGS)] in lines
 
 
 def test_a_group_that_may_not_be_seen_says_so_in_both_tables() -> None:
