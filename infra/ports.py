@@ -1,8 +1,17 @@
 """TCP ports of this machine's loopback interface."""
 
+import ipaddress
 import socket
 
 HOST = "127.0.0.1"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, by name or address, is this machine's loopback interface."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ and variables that no process reads, at start and by the name of their environme
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from json import JSONDecodeError
@@ -27,6 +28,8 @@ from infra.variables import misspelt
 from schemas.releases import release_named
 
 ENV_PREFIX = "SEAMLESSFLOW_"
+_CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
+"""Words in the names of librdkafka's settings whose values are secret."""
 NO_JSON = "must be JSON, such as [...] or {...}"
 
 
@@ -66,12 +69,23 @@ class KafkaSettings(Section):
         description="Release whose schemas records are written in, so that processes of it can "
         "read them during a rolling upgrade (seamlessflow schemas releases); none: this one",
     )
-    options: dict[str, str | int | float | bool] = Field(
+    options: dict[str, str | int | float | bool | SecretStr] = Field(
         default_factory=dict,
         description="Further librdkafka settings for every client, such as security.protocol, "
         "sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
         repr=False,
     )
+
+    @field_validator("options")
+    @classmethod
+    def _hidden(
+        cls, options: dict[str, str | int | float | bool | SecretStr]
+    ) -> dict[str, str | int | float | bool | SecretStr]:
+        """Return the options with credentials that neither text nor log shows."""
+        return {
+            name: SecretStr(value) if isinstance(value, str) and _CREDENTIAL.search(name) else value
+            for name, value in options.items()
+        }
 
     @field_validator("write_release")
     @classmethod

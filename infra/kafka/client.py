@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
 
 from infra.errors import SettingsRejected
 from infra.kafka import log
-from infra.settings import KafkaSettings
+from infra.settings import KafkaSettings, SecretStr
 from schemas.records import Record
 
 C = TypeVar("C")
@@ -70,7 +70,10 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1_000,
         "log_level": 4,
         "logger": log.logger(),
-        **settings.options,
+        **{
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in settings.options.items()
+        },
     }
 
 

@@ -2,10 +2,15 @@
 
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from infra.ports import is_loopback
 from infra.settings import ProcessSettings, Section
+
+_ADDRESS = ("--host", "--port", "--uds")
+"""Arguments of vLLM that say where it listens."""
 
 
 class TorchSection(Section):
@@ -41,7 +46,8 @@ class VllmSection(Section):
     url: str | None = Field(
         None,
         description="A running server for this worker alone, such as http://127.0.0.1:8000, "
-        "in development mode and with --enable-scale-out; none: start one",
+        "in development mode and with --enable-scale-out; on this machine, since it does all that "
+        "any client asks; none: start one",
     )
     arguments: tuple[str, ...] = Field(
         (), description="Further arguments of the server, such as --tensor-parallel-size=2"
@@ -76,6 +82,21 @@ class VllmSection(Section):
         300, gt=0, description="Seconds without a token, while it samples, until it counts as lost"
     )
     restarts: int = Field(3, ge=0, description="Most restarts of a lost server in ten minutes")
+
+    @field_validator("url")
+    @classmethod
+    def _on_this_machine(cls, url: str | None) -> str | None:
+        if url is not None and not is_loopback(urlsplit(url).hostname or ""):
+            raise ValueError("the server must be on the loopback interface, as 127.0.0.1 is")
+        return url
+
+    @field_validator("arguments")
+    @classmethod
+    def _address_is_ours(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        for argument in arguments:
+            if argument.partition("=")[0] in _ADDRESS:
+                raise ValueError(f"{argument}: the server listens on loopback, at a free port")
+        return arguments
 
 
 class ScriptedSection(Section):

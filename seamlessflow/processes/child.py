@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.child import ChildProcess
@@ -38,7 +38,7 @@ class ChildSpec:
 
     name: str
     module: str
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     arguments: tuple[str, ...] = ()
     stop_s: float = 15.0
     """Seconds from SIGTERM until it is killed."""

@@ -31,7 +31,7 @@ class LaunchContext:
 
     kafka: KafkaSettings
     gateway_port: int
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     """Environment of the command line."""
     launch: str = field(default_factory=lambda: token_hex(4))
     """Name of this launch, which no other one on the cluster has."""

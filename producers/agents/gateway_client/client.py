@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import orjson
@@ -62,7 +62,7 @@ class OpenedSession:
     """Address and key with which an agent reaches its session."""
 
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
 
 
 class GatewayClient:

@@ -5,10 +5,11 @@ environment. It listens on the loopback interface and downloads nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.ports import HOST
+from infra.settings import ENV_PREFIX
 from producers.rollout.engine.contract import MOST_TOP_LOGPROBS
 from producers.rollout.settings import VllmSection
 
@@ -34,7 +35,7 @@ class Launch:
     """A process to start, with its whole environment."""
 
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
 
 
 def launch(
@@ -44,7 +45,11 @@ def launch(
 
     `environment` is this process's own.
     """
-    kept = {name: text for name, text in environment.items() if name not in _NOT_INHERITED}
+    kept = {
+        name: text
+        for name, text in environment.items()
+        if name not in _NOT_INHERITED and not name.startswith(ENV_PREFIX)  # passwords among them
+    }
     own = {
         "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /collective_rpc or /sleep
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
@@ -61,8 +66,6 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
     named = {
         "--model": model,
         "--served-model-name": "policy",
-        "--host": HOST,
-        "--port": port,
         "--dtype": settings.dtype,
         "--max-num-seqs": capacity,
         "--max-model-len": settings.max_length,
@@ -83,6 +86,8 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         *(["--enable-sleep-mode"] if settings.gpu else []),
         *(["--distributed-executor-backend", "uni"] if settings.threads else []),
         *settings.arguments,
+        # Last, so that no argument or file of theirs can open the control routes to others.
+        *("--host", HOST, "--port", str(port)),
     ]
 
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from infra.errors import ExitStatus
+from infra.kafka.client import client_options
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.ports import HOST, free_port
@@ -75,7 +76,7 @@ def output(module: str, kafka: KafkaSettings, directory: Path, *arguments: str) 
 
 def let_see_topics(owner: KafkaSettings, user: str) -> None:
     """Permit a user to describe all topics, and nothing else."""
-    admin = AdminClient({"bootstrap.servers": owner.bootstrap_servers, **owner.options})
+    admin = AdminClient(client_options(owner))
     binding = AclBinding(
         *(ResourceType.TOPIC, "*", ResourcePatternType.LITERAL, f"User:{user}", "*"),
         *(AclOperation.DESCRIBE, AclPermissionType.ALLOW),
@@ -112,6 +113,14 @@ def test_a_command_that_is_refused_says_so_in_one_line(
     assert status != 0
     assert "refused" in words
     assert "SEAMLESSFLOW_KAFKA__OPTIONS" in words
+
+
+def test_the_doctor_shows_the_refusal_without_the_password(
+    kafka: KafkaSettings, home: Path
+) -> None:
+    status, words = ran("seamlessflow", as_user(kafka, "owner", WRONG), home, "doctor")
+    assert status != 0
+    assert "__OPTIONS" in words
 
 
 def test_a_user_who_may_see_no_topic_is_not_told_that_there_is_none(

@@ -1,6 +1,7 @@
 """Settings explain themselves, name what is wrong, and are light to read."""
 
 import importlib
+import logging
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ from pydantic import BaseModel
 
 from infra.errors import ExitStatus
 from infra.help import describe
-from infra.settings import KafkaSettings, ProcessSettings, load
+from infra.kafka.client import client_options
+from infra.settings import KafkaSettings, ProcessSettings, SecretStr, load
 from infra.variables import SECTIONS
 from producers.agents.settings import AgentsSettings
 from producers.gateway.settings import GatewaySettings
@@ -171,9 +173,41 @@ def test_text_where_json_belongs_is_reported_by_its_variable(
 
 
 def test_credentials_do_not_show() -> None:
-    settings = KafkaSettings(options={"sasl.password": "hidden"})
+    options: dict[str, str | int | float | bool | SecretStr] = {
+        "sasl.username": "me",
+        "sasl.password": "hidden",
+        "ssl.key.password": "hidden",
+        "ssl.key.pem": "hidden",
+        "sasl.oauthbearer.client.secret": "hidden",
+    }
+    settings = KafkaSettings(options=options)
 
-    assert "hidden" not in repr(settings)
+    shown = [repr(settings), str(settings.options), str(settings.model_dump()), f"{settings!s}"]
+    assert "hidden" not in str(shown) + settings.model_dump_json()
+    assert settings.options["sasl.username"] == "me"
+    known = {name: text for name, text in client_options(settings).items() if name in options}
+    assert known == options
+
+
+def test_no_secret_of_any_process_is_in_its_settings_as_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {
+        "KAFKA__OPTIONS": '{"sasl.password": "hidden"}',
+        "GATEWAY__SECRET": "hidden and long enough",
+        "GATEWAY__ADMIN_KEY": "hidden",
+        "GATEWAY__API_KEYS": '{"team": "hidden"}',
+        "AGENTS__ADMIN_KEY": "hidden",
+        "AGENTS__CALLABLE": "a:b",
+    }.items():
+        monkeypatch.setenv(f"SEAMLESSFLOW_{name}", value)
+    for kind in (GatewaySettings, AgentsSettings):
+        settings = kind()
+        logging.getLogger("a process").warning(
+            "%s %r %s", settings, settings, settings.model_dump()
+        )
+    assert len(caplog.records) == 2
+    assert "hidden" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 """The command line and environment of a vLLM server."""
 
+import re
 from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
 
 from producers.rollout.settings import VllmSection
 from producers.rollout.vllm_engine.launch import INSIDE, Launch, launch
+from tests.paths import ROOT
 
 MINE = {"PATH": "/bin", "PYTHONPATH": "/mine", "VIRTUAL_ENV": "/mine", "CUDA_VISIBLE_DEVICES": "1"}
 
@@ -25,6 +30,41 @@ def test_a_server_is_for_this_machine_and_this_worker_alone() -> None:
     assert value(made, "--model") == "/weights/version-3"
     assert (value(made, "--max-num-seqs"), value(made, "--dtype")) == ("16", "bfloat16")
     assert value(made, "--kv-cache-memory-bytes") == "1024"
+
+
+def test_it_listens_on_loopback_whatever_its_arguments_say() -> None:
+    command = launched(arguments=["--config", "theirs.yaml"]).command
+    assert command[-4:] == ("--host", "127.0.0.1", "--port", "8123")
+    for argument in ("--host=0.0.0.0", "--port", "--uds"):
+        with pytest.raises(ValidationError, match="listens on loopback"):
+            launched(arguments=[argument])
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1:8000", "http://gpu-1:8000", "http://0.0.0.0:1"])
+def test_a_server_of_another_machine_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="loopback"):
+        VllmSection(url=url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1", "http://[::1]:1"])
+def test_a_server_of_this_machine_may_run_already(url: str) -> None:
+    assert VllmSection(url=url).url == url
+
+
+def test_no_setting_of_this_project_reaches_it() -> None:
+    secret = {"SEAMLESSFLOW_KAFKA__OPTIONS": '{"sasl.password": "hidden"}'}
+    made = launch(VllmSection(), 1, Path("/weights"), 8123, MINE | secret)
+    assert "hidden" not in str(made.environment)
+    assert "hidden" not in repr(made)
+
+
+def test_only_vllm_has_a_server_among_the_engines() -> None:
+    serving = re.compile(
+        r"^\s*(import|from) (uvicorn|socketserver|http\.server)|start_server\(|\.(listen|bind)\(",
+        re.M,
+    )
+    modules = (ROOT / "producers" / "rollout").rglob("*.py")
+    assert [path.name for path in modules if serving.search(path.read_text())] == []
 
 
 def test_what_is_not_said_is_left_to_vllm() -> None:
@@ -68,5 +108,6 @@ def test_memory_can_be_freed_on_a_gpu_alone() -> None:
     assert "--enable-sleep-mode" not in launched().command
 
 
-def test_further_arguments_come_last_so_that_they_win() -> None:
-    assert launched(arguments=["--dtype", "float16"]).command[-2:] == ("--dtype", "float16")
+def test_further_arguments_win_over_all_but_the_address() -> None:
+    command = launched(arguments=["--dtype", "float16"]).command
+    assert command[-6:] == ("--dtype", "float16", "--host", "127.0.0.1", "--port", "8123")
