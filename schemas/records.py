@@ -332,6 +332,23 @@ class GroupReady(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LineageStarted(Record):
+    """A trainer began or resumed a run; all that is needed to execute its steps again."""
+
+    at_ms: int
+    policy: str
+    lineage: str
+    parent_lineage: str = ""
+    step: int
+    settings: bytes
+    ranks: int = 1
+    threads: int = 0
+    torch: str = ""
+    device: str = ""
+    release: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ManagerStarted(Record):
     """A trajectory manager started; earlier ones of the same name end when they read it."""
 
@@ -1039,6 +1056,7 @@ class WeightsPublished(Record):
     base_version: int | None = None
     directory: str
     manifest_sha256: str
+    tensors_hash: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1141,6 +1159,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "GroupDropped": GroupDropped,
     "GroupExpired": GroupExpired,
     "GroupReady": GroupReady,
+    "LineageStarted": LineageStarted,
     "ManagerStarted": ManagerStarted,
     "Media": Media,
     "OpenSession": OpenSession,

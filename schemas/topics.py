@@ -114,6 +114,7 @@ CONTROL = Topic(
         r.GroupExpired,
         r.EvaluationCompleted,
         r.BatchReady,
+        r.LineageStarted,
         r.StepStarted,
         r.StepCommitted,
         r.StepCompleted,

@@ -34,6 +34,7 @@ from trainer.metrics.sinks import open_sinks
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
+from trainer.recovery.lineage import lineage_started
 from trainer.recovery.resume import Resume, resume_from
 from trainer.roles.device import TrainerDevice
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
@@ -92,7 +93,8 @@ def build(
     backend = kind(settings.policy.model, settings.trainer)
     backend.load(found.directory, found.origin.version)
     first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
-    announce(first, publication, process.producer, now_ms(), stopping)
+    lineage = lineage_started(settings, first.resume, backend.machine, now_ms())
+    announce(first, publication, process.producer, now_ms(), lineage, stopping)
     # Followers return from `follow` now, and no rank keeps its device before it has the role.
     backend.rest()
     backend.release()

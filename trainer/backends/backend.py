@@ -37,8 +37,24 @@ class StepInput:
     learning_rate: float
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the values of tensors depend on besides settings and data."""
+
+    device: str
+    """Name of the accelerator, or the instructions of the CPU that torch uses."""
+    threads: int
+    """CPU threads of torch."""
+    torch: str
+    """Version of torch."""
+
+
 class Backend(Protocol):
     """The weights, the optimizer and their device."""
+
+    @property
+    def machine(self) -> Machine:
+        """Return what computes."""
 
     @property
     def dtype(self) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infra.worker.device import device_named
-from trainer.backends.backend import ModelUnusable, StepInput
+from trainer.backends.backend import Machine, ModelUnusable, StepInput
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
@@ -71,6 +71,15 @@ class TorchBackend:
     @property
     def dtype(self) -> Dtype:
         return self._settings.weights_dtype or self._settings.dtype
+
+    @property
+    def machine(self) -> Machine:
+        name = (
+            torch.cuda.get_device_name(self._device)
+            if self._device.type == "cuda"
+            else f"cpu {torch.backends.cpu.get_cpu_capability()}"
+        )
+        return Machine(name, torch.get_num_threads(), torch.__version__)
 
     def train(self, step: StepInput) -> dict[str, float]:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))

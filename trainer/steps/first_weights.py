@@ -7,6 +7,7 @@ from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.weights.versions import versions
+from schemas.records import LineageStarted
 from schemas.topics import CONTROL, FLEET, fleet_key
 from trainer.backends.backend import Backend
 from trainer.recovery.control_state import ControlState, Published
@@ -64,12 +65,18 @@ def announce(
     publication: Publication,
     producer: Producer,
     at_ms: int,
+    lineage: LineageStarted | None,
     stopping: Stopping,
 ) -> None:
-    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka."""
+    """Announce the weights on `fleet`, and on `control` if they are new; wait for Kafka.
+
+    Before them the lineage, unless it is None.
+    """
+    if lineage is not None:
+        producer.send(CONTROL.name, lineage)
     if first.new:
-        lineage = first.resume.lineage
-        producer.send(CONTROL.name, publication.announcement(first.published, lineage, at_ms))
+        name = first.resume.lineage
+        producer.send(CONTROL.name, publication.announcement(first.published, name, at_ms))
     weights = publication.policy_weights(first.published, at_ms)
     producer.send(FLEET.name, weights, key=fleet_key(weights))
     producer.settle(stopping)

@@ -8,11 +8,9 @@ checkpoint covers it. Runs in the thread of `work.py`.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from infra.errors import SeamlessFlowError
 from infra.kafka.producer import Producer
@@ -20,14 +18,12 @@ from infra.telemetry.contexts import Headers
 from infra.telemetry.tracing import Span, Telemetry
 from schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
-from trainer.backends.backend import Backend, StepInput
+from trainer.backends.backend import Backend
 from trainer.data.batch import Batch
-from trainer.data.chains import Chain
-from trainer.data.packing import MicroBatch, pack
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.settings import TrainerSettings
-from trainer.steps.learning_rate import learning_rate
+from trainer.steps.inputs import step_input
 from trainer.steps.publication import Publication
 from trainer.steps.trained import Header, write_trained
 
@@ -135,40 +131,24 @@ class StepRunner:
         )
 
     def _train(self, order: StepOrder) -> dict[str, float]:
-        chains, trainer = order.batch.chains(), self._settings.trainer
-        batches = pack(chains, order.batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
-        rate = learning_rate(trainer.optimizer, order.trained_before, self._settings.run.steps)
-        samples = self._samples(chains, order)
-        step = StepInput(batches, samples, order.version, rate)
+        chains = order.batch.chains()
+        step = step_input(
+            self._settings,
+            order.batch,
+            order.version,
+            order.trained_before,
+            self._backend.remembered(),
+        )
         metrics = dict(self._backend.train(step))
         header = Header(
             step=order.batch.step,
             version=order.next_version,
             lineage=order.lineage,
             policy=self._settings.run.policy,
-            tokens=sum(len(batch) for batch in batches),
+            tokens=sum(len(batch) for batch in step.micro_batches),
         )
-        write_trained(self._settings.trained_dir, header, chains, batches)
+        write_trained(self._settings.trained_dir, header, chains, step.micro_batches)
         return metrics
-
-    def _samples(self, chains: Sequence[Chain], order: StepOrder) -> list[MicroBatch]:
-        """Choose chains with tokens of earlier versions whose weights are still in memory.
-
-        Their random order depends on seed and step only, so a run can be repeated.
-        """
-        trainer = self._settings.trainer
-        remembered = set(self._backend.remembered()) - {order.version}
-        random = np.random.default_rng([trainer.seed, order.batch.step])
-        chosen, tokens = list[Chain](), 0
-        for place in random.permutation(len(chains)).tolist() if remembered else ():
-            versions_T = chains[place].tokens.versions_T
-            if tokens + len(versions_T) <= trainer.mismatch_tokens and remembered.intersection(
-                np.unique(versions_T).tolist()
-            ):
-                chosen.append(chains[place])
-                tokens += len(versions_T)
-        advantages = [0.0] * len(chosen)
-        return pack(chosen, advantages, trainer.micro_batch_tokens, trainer.layout)
 
     def _commit(self, order: StepOrder, trace: Headers) -> None:
         if self._fenced.is_set():

@@ -15,6 +15,7 @@ from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.manifest import Manifest, publish
+from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
 from infra.weights.whole_directory import whole_directory
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
@@ -87,7 +88,11 @@ class Publication:
     def announcement(self, published: Published, lineage: str, now_ms: int) -> WeightsPublished:
         """Return the record of published weights for `control`."""
         return WeightsPublished(
-            at_ms=now_ms, policy=self._settings.run.policy, lineage=lineage, **asdict(published)
+            at_ms=now_ms,
+            policy=self._settings.run.policy,
+            lineage=lineage,
+            tensors_hash=tensors_hash(Path(published.directory)),
+            **asdict(published),
         )
 
     def policy_weights(self, published: Published, now_ms: int) -> PolicyWeights:

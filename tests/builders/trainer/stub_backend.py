@@ -1,15 +1,17 @@
 """A trainer back end without a model."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainer.backends.backend import StepInput
+from trainer.backends.backend import Machine, StepInput
 
 
 class StubBackend:
     """A back end whose weights are a text."""
 
     dtype = "float32"
+    machine = Machine("cpu none", 1, "0")
 
     def __init__(self, text: str = "w0") -> None:
         self.text = text
@@ -24,7 +26,11 @@ class StubBackend:
         return ()
 
     def write_weights(self, directory: Path) -> None:
-        (directory / "model.safetensors").write_text(self.text)
+        text = self.text.encode()
+        facts = {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, len(text)]}
+        header = json.dumps({"text": facts}).encode()
+        length = len(header).to_bytes(8, "little")
+        (directory / "model.safetensors").write_bytes(length + header + text)
         (directory / "config.json").write_text('{"from": "backend"}')
 
     def save(self, directory: Path) -> None:

@@ -164,6 +164,7 @@ def test_droppable_fields_are_those_that_no_fold_reads() -> None:
         "GatewayHeartbeat.release",
         "ManagerStarted.release",
         "SchedulerSnapshot.release",
+        "WeightsPublished.tensors_hash",
         "WorkerHeartbeat.release",
     }
 

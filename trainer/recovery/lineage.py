@@ -1,0 +1,34 @@
+"""The record of a lineage: all that is needed to execute its steps again, elsewhere or later."""
+
+import orjson
+
+from schemas.records import LineageStarted
+from schemas.releases import releases
+from trainer.backends.backend import Machine
+from trainer.recovery.resume import Resume
+from trainer.settings import TrainerSettings
+
+SECTIONS = ("run", "pacing", "policy", "trainer")
+"""Sections of the settings that decide what a step computes."""
+
+
+def lineage_started(
+    settings: TrainerSettings, resume: Resume, machine: Machine, at_ms: int
+) -> LineageStarted | None:
+    """Return the record for `control`; None while an earlier release is written, which lacks it."""
+    if settings.kafka.write_release is not None:
+        return None
+    sections = settings.model_dump(mode="json", include=set(SECTIONS))
+    return LineageStarted(
+        at_ms=at_ms,
+        policy=settings.run.policy,
+        lineage=resume.lineage,
+        parent_lineage=resume.origin.lineage,
+        step=resume.origin.step,
+        settings=orjson.dumps(sections, option=orjson.OPT_SORT_KEYS),
+        ranks=settings.trainer.ranks,
+        threads=machine.threads,
+        torch=machine.torch,
+        device=machine.device,
+        release=releases()[-1].version,
+    )

@@ -1,0 +1,53 @@
+"""Input of an optimizer step: from its batch to what the back end computes with. Pure.
+
+The same for a step that is executed again: it depends on settings, batch and versions alone.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from trainer.backends.backend import StepInput
+from trainer.data.batch import Batch
+from trainer.data.chains import Chain
+from trainer.data.packing import MicroBatch, pack
+from trainer.settings import TrainerSection, TrainerSettings
+from trainer.steps.learning_rate import learning_rate
+
+
+def step_input(
+    settings: TrainerSettings,
+    batch: Batch,
+    version: int,
+    trained_before: int,
+    remembered: Collection[int],
+) -> StepInput:
+    """Return the input of the step that trains `batch`, from weights of this version.
+
+    `trained_before`: steps before it, without skipped ones. `remembered`: versions of which the
+    back end has a copy.
+    """
+    chains, trainer = batch.chains(), settings.trainer
+    batches = pack(chains, batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
+    rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
+    older = set(remembered) - {version}
+    return StepInput(batches, _samples(chains, trainer, batch.step, older), version, rate)
+
+
+def _samples(
+    chains: Sequence[Chain], trainer: TrainerSection, step: int, remembered: set[int]
+) -> list[MicroBatch]:
+    """Choose chains with tokens of earlier versions whose weights are still in memory.
+
+    Their random order depends on seed and step only, so a run can be repeated.
+    """
+    random = np.random.default_rng([trainer.seed, step])
+    chosen, tokens = list[Chain](), 0
+    for place in random.permutation(len(chains)).tolist() if remembered else ():
+        versions_T = chains[place].tokens.versions_T
+        if tokens + len(versions_T) <= trainer.mismatch_tokens and remembered.intersection(
+            np.unique(versions_T).tolist()
+        ):
+            chosen.append(chains[place])
+            tokens += len(versions_T)
+    return pack(chosen, [0.0] * len(chosen), trainer.micro_batch_tokens, trainer.layout)
