@@ -1,4 +1,4 @@
-"""The command `seamlessflow replay merge`."""
+"""The commands `seamlessflow replay merge` and `seamlessflow replay train`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -79,11 +79,6 @@ Processes = Annotated[
 ]
 
 
-@app.callback()
-def replay() -> None:
-    """Recorded sessions as input."""
-
-
 @app.command()
 def merge(
     sessions: Sessions = None,
@@ -133,3 +128,35 @@ def merge(
         sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
     )
     run_merge(MergeOptions(out, chosen, rules, to, to_directory, verify, diff, processes, as_json))
+
+
+@app.command()
+def train(
+    out: Out = None,
+    policy: Annotated[str | None, typer.Option(help="Policy, if several were trained.")] = None,
+    replaced: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another setting, such as trainer.loss.name=tis; repeat."),
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(min=1, help="Steps to execute; default: all.")
+    ] = None,
+    tensors: Annotated[
+        Path | None,
+        typer.Option(help="File of each tensor's hash at the end: written, or compared with."),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Directory for the last weights.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG of both trainings, by step.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Execute the optimizer steps of a run again, and compare tensors or, with --set, metrics.
+
+    From the recorded trajectories, without agents, gateway, scheduler or engines. On the machine
+    kind that trained, tensors come out equal; elsewhere the difference is shown.
+    """
+    from seamlessflow.history.training.command import TrainOptions, run_training_again
+
+    changes = tuple(replaced or ())
+    run_training_again(
+        TrainOptions(out, policy, changes, until, tensors, weights, picture, as_json)
+    )

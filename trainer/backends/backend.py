@@ -39,7 +39,7 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the values of tensors depend on besides settings and data."""
+    """Hardware and software that tensors depend on, besides settings and data."""
 
     device: str
     """Name of the accelerator, or the instructions of the CPU that torch uses."""

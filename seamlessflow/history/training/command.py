@@ -1,0 +1,106 @@
+"""The command `replay train` behind its options: progress, comparison, exit status."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import typer
+from rich.console import Console
+
+from infra.errors import ExitStatus, SettingsRejected
+from infra.kafka.unreadable import Skipped
+from seamlessflow.history.training.again import TrainingAgain, first_difference, training_again
+from seamlessflow.history.training.view import COMPARED, outcome_lines, step_line, steps_json
+from seamlessflow.processes.cluster import kafka_to_inspect
+from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
+from trainer.replay.reexecution import RepeatedStep
+
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """Options of the command."""
+
+    out: Path | None
+    policy: str | None
+    replaced: tuple[str, ...]
+    until: int | None
+    """Step before which it ends."""
+    tensors: Path | None
+    weights: Path | None
+    picture: Path | None
+    as_json: bool
+
+
+def run_training_again(options: TrainOptions) -> None:
+    """Execute the steps again, and print how they compare.
+
+    Raises `typer.Exit` if tensors differ on the kind of machine that is recorded.
+    """
+    console = Console(stderr=options.as_json, highlight=False, soft_wrap=True)
+    try:
+        with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
+            skipped = Skipped()
+            again = training_again(
+                kafka, options.policy, options.replaced, skipped, lambda: stop.asked
+            )
+            if again.machine_differs:
+                console.print(f"another machine: {again.machine_differs}; tensors may differ")
+            steps = _executed(console, again, skipped, options, stop)
+            _write(console, again, steps, options)
+    except Interrupted:
+        console.print("stopped as asked; nothing was kept")
+        sys.exit(_INTERRUPTED)
+    for line in (*outcome_lines(steps, again.ablation), *skipped.notices):
+        console.print(line)
+    if options.as_json:
+        print(orjson.dumps(steps_json(steps), option=orjson.OPT_INDENT_2).decode())
+    differs = any(one.recorded.tensors_hash and not one.equal for one in steps)
+    if differs and not again.ablation and not again.machine_differs:
+        raise typer.Exit(ExitStatus.LASTING)
+
+
+def _executed(
+    console: Console, again: TrainingAgain, skipped: Skipped, options: TrainOptions, stop: Stop
+) -> list[RepeatedStep]:
+    steps = []
+    for step in again.repeated(skipped, options.until, lambda: stop.asked):
+        console.print(step_line(step, again.ablation))
+        steps.append(step)
+        stop.check()
+    return steps
+
+
+def _write(
+    console: Console, again: TrainingAgain, steps: list[RepeatedStep], options: TrainOptions
+) -> None:
+    """Write the tensors' hashes, the weights and the picture, as far as they are asked for."""
+    if options.tensors is not None:
+        known = options.tensors.exists()
+        differs = first_difference(options.tensors, again.steps.tensors())
+        if not known:
+            console.print(f"wrote the hash of each tensor: {options.tensors}")
+        elif differs is None:
+            console.print(f"all tensors are those of {options.tensors}")
+        else:
+            console.print(f"the first tensor that differs from {options.tensors}: {differs}")
+    if options.weights is not None:
+        if options.weights.exists():
+            raise SettingsRejected("--weights", f"{options.weights} is there")
+        options.weights.mkdir(parents=True)
+        again.backend.write_weights(options.weights)
+        console.print(f"weights: {options.weights}")
+    if options.picture is not None:
+        _plot(options.picture, steps, options)
+        console.print(f"picture: {options.picture}")
+
+
+def _plot(path: Path, steps: list[RepeatedStep], options: TrainOptions) -> None:
+    from seamlessflow.reports.comparison_chart import plot_comparison
+
+    title = ", ".join(options.replaced) or "executed again"
+    recorded = {one.recorded.step: one.recorded.metrics for one in steps}
+    repeated = {one.recorded.step: one.metrics for one in steps}
+    plot_comparison(title, COMPARED, recorded, repeated, path)

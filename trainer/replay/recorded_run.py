@@ -1,0 +1,122 @@
+"""A run as `control` has it: its steps, their weights' hashes, and what computed them. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.errors import SeamlessFlowError
+from schemas import records as r
+from schemas.records import Record
+from trainer.recovery.control_state import Commit, ControlState
+from trainer.recovery.resume import surviving
+
+
+class RunNotRepeatable(SeamlessFlowError):
+    """A run lacks what executing its steps again needs."""
+
+    lasting = True
+
+    def __init__(self, missing: str) -> None:
+        self.missing = missing
+        super().__init__(f"the run cannot be trained again: {missing}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step of the surviving lineage."""
+
+    step: int
+    commit: Commit | None
+    """Its groups and sessions; None if it was skipped."""
+    trains: int
+    """Version of the weights that it trained."""
+    tensors_hash: str = ""
+    """Hash of the tensors that it made; empty if it was skipped."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The steps behind the newest weights, and the state of `control` that dates their tokens."""
+
+    lineage: r.LineageStarted
+    first_hash: str
+    """Hash of the initial weights' tensors."""
+    steps: Sequence[RecordedStep]
+    control_state: ControlState
+
+    def sessions(self) -> frozenset[str]:
+        """Return the ids of all sessions that the steps trained."""
+        commits = (one.commit for one in self.steps if one.commit is not None)
+        return frozenset(
+            session for commit in commits for of in commit.groups.values() for session in of
+        )
+
+
+def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
+    """Return the run of a policy from the records of `control` with their offsets.
+
+    Raises `RunNotRepeatable`.
+    """
+    state = ControlState(policy)
+    commits: list[r.StepCommitted] = []
+    lineages: dict[str, r.LineageStarted] = {}
+    published: dict[int, r.WeightsPublished] = {}
+    completed: dict[tuple[str, int], r.StepCompleted] = {}
+    for offset, record in log:
+        state.apply(record, offset)
+        match record:
+            case r.LineageStarted() if record.policy == policy:
+                lineages[record.lineage] = record
+            case r.StepCommitted():
+                commits.append(record)
+            case r.WeightsPublished() if record.policy == policy:
+                published.setdefault(record.version, record)
+            case r.StepCompleted():
+                completed[record.lineage, record.step] = record
+    kept = surviving(commits)
+    lineage = _settled(kept, lineages)
+    first = published.get(min(published, default=0))
+    steps: list[RecordedStep] = []
+    version = first.version if first else 0
+    for number in range(kept[-1].step + 1):
+        commit = next((one for one in kept if one.step == number), None)
+        if commit is None:
+            steps.append(RecordedStep(number, None, version))
+            continue
+        groups = {group.group_id: group.sessions for group in commit.groups}
+        weights = published.get(commit.version)
+        done = completed.get((commit.lineage, number))
+        steps.append(
+            RecordedStep(
+                number,
+                Commit(number, commit.version, commit.lineage, groups),
+                version,
+                weights.tensors_hash if weights else "",
+                done.metrics if done else {},
+            )
+        )
+        version = commit.version
+    return RecordedRun(lineage, first.tensors_hash if first else "", steps, state)
+
+
+def _settled(
+    kept: Sequence[r.StepCommitted], lineages: Mapping[str, r.LineageStarted]
+) -> r.LineageStarted:
+    """Return the record of the first lineage, after checking that none computed otherwise."""
+    if not kept:
+        raise RunNotRepeatable("no step of it is committed")
+    names = list(dict.fromkeys(one.lineage for one in kept))
+    for name in names:
+        if name not in lineages:
+            raise RunNotRepeatable(
+                f"the settings of lineage {name} are not recorded; releases since 0.1.0 record them"
+            )
+    first = lineages[names[0]]
+    for name in names[1:]:
+        other = lineages[name]
+        if (other.settings, other.ranks) != (first.settings, first.ranks):
+            raise RunNotRepeatable(
+                f"it was resumed with other settings at step {other.step} (lineage {name}); steps "
+                "of several settings are not repeated"
+            )
+    return first
