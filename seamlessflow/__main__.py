@@ -8,11 +8,13 @@ import sys
 import typer
 
 from infra.errors import SeamlessFlowError
-from seamlessflow.commands import dead_letters, replay, schemas, topics
+from seamlessflow.commands import dead_letters, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
+from seamlessflow.commands.history import replay
+from seamlessflow.commands.history.export import export
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
@@ -31,6 +33,7 @@ app.command()(show)
 app.command()(trace)
 app.command()(audit)
 app.command()(doctor)
+app.command()(export)
 app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")

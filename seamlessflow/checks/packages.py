@@ -3,10 +3,28 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath
 from seamlessflow.config import RunConfig
 
 _TRAIN = ("torch", "transformers", "safetensors")
+
+
+class ExtraMissing(SeamlessFlowError):
+    """A package of an optional extra is not installed."""
+
+    lasting = True
+
+    def __init__(self, extra: str, packages: list[str]) -> None:
+        self.extra, self.packages = extra, packages
+        remedy = f"pip install 'seamlessflow[{extra}]', or scripts/setup in a checkout"
+        super().__init__(f"not installed: {', '.join(packages)}; {remedy}")
+
+
+def require(extra: str, *packages: str) -> None:
+    """Raise `ExtraMissing` if one of the packages of the extra is not installed."""
+    if lacking := [package for package in packages if find_spec(package) is None]:
+        raise ExtraMissing(extra, lacking)
 
 
 def training_faults(config: RunConfig) -> Iterator[Fault]:
@@ -41,7 +59,7 @@ def _lacking(setting: SettingPath, package: str) -> Iterator[Fault]:
 
 
 def _of_extra(extra: str, packages: tuple[str, ...]) -> Iterator[Fault]:
-    lacking = [package for package in packages if find_spec(package) is None]
-    if lacking:
-        remedy = f"pip install 'seamlessflow[{extra}]', or scripts/setup in a checkout"
-        yield Fault((), f"not installed: {', '.join(lacking)}; {remedy}")
+    try:
+        require(extra, *packages)
+    except ExtraMissing as error:
+        yield Fault((), str(error))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.selection import (
+from seamlessflow.commands.history.selection import (
     AsJson,
     Groups,
     Offsets,

@@ -1,0 +1,71 @@
+"""Export of a long log from a real broker on the same machine, in each format.
+
+    python -m benchmarks export [--tokens 20000000] [--turns 20]
+
+`tokens_per_s`: tokens of exported trajectories a second of wall time, of which each is in a chain.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.manager import recorded
+from benchmarks.recorded.demo_policy import renderer
+from benchmarks.recorded.sessions import Shape, interleaved
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas.records import Record
+from schemas.topics import SESSIONS
+from seamlessflow.history.export.exporting import ExportJob, export
+from seamlessflow.history.export.jsonl_file import JSONL
+from seamlessflow.history.export.parquet_file import PARQUET
+
+_PROMPT, _SAMPLED = 340, 300
+_DEADLINE_S = 300
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks export", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=20_000_000)
+    parser.add_argument("--turns", type=int, default=20)
+    asked = parser.parse_args(argv)
+    with renderer() as (made, policy):
+        shape = Shape(asked.turns, prompt=_PROMPT, sampled=_SAMPLED)
+        sessions = recorded(made, policy, shape, finalized=True)
+    tokens = asked.turns * (_PROMPT + _SAMPLED) * len(sessions)
+    events = interleaved(sessions, max(1, asked.tokens // tokens))
+    with Broker(None, short_lived=True) as broker, tempfile.TemporaryDirectory() as directory:
+        _write(broker.settings, events)
+        found = {}
+        for one in (PARQUET, JSONL):
+            job = ExportJob(Path(directory) / one.name, one)
+            began = time.monotonic()
+            counts = export(broker.settings, job, lambda *_: None).counts
+            wall_s = time.monotonic() - began
+            files = job.directory.rglob(f"*{one.suffix}")
+            found[one.name] = {
+                "tokens": counts["tokens"],
+                "tokens_per_s": round(counts["tokens"] / wall_s),
+                "bytes_per_token": round(
+                    sum(file.stat().st_size for file in files) / counts["tokens"], 2
+                ),
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
+    print(json.dumps({"benchmark": "export", "events": len(events), **found}))
+
+
+def _write(settings: KafkaSettings, events: Sequence[Record]) -> None:
+    create_topics(settings, [SESSIONS])
+    producer = Producer(settings, "benchmark", linger_ms=5)
+    for event in events:
+        session_id: str = event.session_id  # type: ignore[attr-defined]
+        producer.send(SESSIONS.name, event, key=session_id)
+    producer.flush(_DEADLINE_S)
+    producer.close()

@@ -1,0 +1,77 @@
+"""The command `seamlessflow export`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamlessflow.commands.history.selection import (
+    Groups,
+    Offsets,
+    Out,
+    Sessions,
+    Since,
+    Tasks,
+    Until,
+    Versions,
+)
+
+
+class _FileFormat(StrEnum):
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+
+
+class _Form(StrEnum):
+    SESSIONS = "sessions"
+    PRIME_RL = "prime-rl"
+    VERL = "verl"
+    TRL = "trl"
+
+
+To = Annotated[Path, typer.Option(help="Directory of the files; a new one, or to go on with.")]
+Format = Annotated[_FileFormat, typer.Option(help="Format of the files.")]
+FormOf = Annotated[
+    _Form,
+    typer.Option(
+        "--form", help="Columns: tables of sessions and chains, or those that a framework reads."
+    ),
+]
+
+
+def export(
+    to: To,
+    sessions: Sessions = None,
+    out: Out = None,
+    form: FormOf = _Form.SESSIONS,
+    format: Format = _FileFormat.PARQUET,
+    groups: Groups = None,
+    tasks: Tasks = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    versions: Versions = None,
+) -> None:
+    """Write recorded sessions as Parquet or JSON lines, for analysis or another framework.
+
+    A file for each partition of `sessions` and table. Stopped or killed, the same command goes on
+    where it ended, and reads up to where the log ended when it first ran.
+    """
+    from seamlessflow.history.export.command import run_export
+    from seamlessflow.history.export.exporting import ExportJob
+    from seamlessflow.history.export.jsonl_file import JSONL
+    from seamlessflow.history.options import selection
+
+    chosen = selection(
+        sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
+    )
+    file_format = JSONL
+    if format is _FileFormat.PARQUET:
+        from seamlessflow.checks.packages import require
+
+        require("parquet", "pyarrow")
+        from seamlessflow.history.export.parquet_file import PARQUET
+
+        file_format = PARQUET
+    run_export(out, ExportJob(to, file_format, form.value, chosen))

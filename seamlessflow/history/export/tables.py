@@ -1,0 +1,61 @@
+"""Tables of an export: names and kinds of their columns. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cell = str | int | float | NDArray[np.int32] | NDArray[np.float32] | NDArray[np.bool_] | None
+Row = Mapping[str, Cell]
+"""A row: a value for each column of its table."""
+
+
+class Kind(StrEnum):
+    """Kind of the values of a column; each value may also be None."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    IDS = "ids"
+    """Array of int32."""
+    FLOATS = "floats"
+    """Array of float32."""
+    FLAGS = "flags"
+    """Array of booleans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, of which each partition of `sessions` has a file."""
+
+    name: str
+    columns: Mapping[str, Kind]
+
+    def path(self, directory: Path, partition: int, suffix: str) -> Path:
+        """Return the place of the partition's whole file."""
+        return directory / self.name / f"{self.name}-{partition:03}{suffix}"
+
+
+class RowFile(Protocol):
+    """File of rows of one table."""
+
+    def append(self, row: Row) -> None:
+        """Take a row; some may wait in memory."""
+        ...
+
+    def close(self) -> None:
+        """Write what waits, and end the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """Format of the files."""
+
+    name: str
+    suffix: str
+    open: Callable[[Path, Table], RowFile]

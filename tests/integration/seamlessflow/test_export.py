@@ -1,0 +1,183 @@
+"""Recorded sessions exported from a real broker."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from infra.kafka.start.cluster import find_cluster
+from infra.settings import KafkaSettings
+from schemas.codec import decode
+from schemas.records import Trajectory
+from schemas.topics import TRAJECTORIES
+from seamlessflow.__main__ import app
+from tests.builders.own_topics import own_topics
+from tests.builders.trajectories.golden_topics import golden_log, write_golden
+
+LOG = golden_log("second")
+PLACE = tuple[str, str, int]
+"""Session, turn and number of a sampled token in it."""
+
+
+@pytest.fixture(scope="module")
+def log(broker: KafkaSettings) -> Iterator[KafkaSettings]:
+    """Yield a cluster with the topics of a finished run."""
+    with own_topics(broker) as kafka:
+        write_golden(kafka, LOG)
+        yield kafka
+
+
+@pytest.fixture(autouse=True)
+def named(log: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", log.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", log.topic_prefix)
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["export", *map(str, arguments)])
+
+
+def recorded() -> dict[str, Trajectory]:
+    found = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
+    return {one.session_id: one for one in found if isinstance(one, Trajectory)}
+
+
+def rows(directory: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of all files of a table."""
+    found: list[dict[str, Any]] = []
+    for path in sorted((directory / table).iterdir()):
+        if path.suffix == ".jsonl":
+            found += map(orjson.loads, path.read_bytes().splitlines())
+        else:
+            found += pq.read_table(path).to_pylist()
+    return found
+
+
+def sampled(made: Trajectory) -> dict[PLACE, tuple[int, float, bool]]:
+    """Return id, log-prob and mask of each sampled token of a trajectory."""
+    ids, logprobs = np.frombuffer(made.tokens, "<i4"), np.frombuffer(made.logprobs, "<f4")
+    seen: Counter[str] = Counter()
+    found = {}
+    for node in made.nodes:
+        if node.origin != "policy":
+            continue
+        for at in range(node.start, node.start + node.length):
+            place = made.session_id, node.turn_id, seen[node.turn_id]
+            found[place] = int(ids[at]), float(logprobs[at]), bool(made.loss_mask[at])
+            seen[node.turn_id] += 1
+    return found
+
+
+def unmasked(row: dict[str, Any]) -> Iterator[tuple[PLACE, tuple[int, float, bool]]]:
+    """Yield the same of the tokens that stand unmasked in a row of chains."""
+    seen: Counter[int] = Counter()
+    turns = row["turns"].split()
+    columns = ("turn_numbers", "token_ids", "logprobs", "mask", "sampled")
+    for turn, token, logprob, trained, own in zip(*(row[c] for c in columns), strict=True):
+        if own:
+            yield (row["session_id"], turns[turn], seen[turn]), (token, logprob, trained)
+        if turn >= 0:
+            seen[turn] += 1
+
+
+def test_each_sampled_token_stands_once_unmasked_in_the_chains(
+    log: KafkaSettings, tmp_path: Path
+) -> None:
+    answer = run("--to", tmp_path / "all")
+    assert answer.exit_code == 0, answer.output
+    found = [one for row in rows(tmp_path / "all", "chains") for one in unmasked(row)]
+    wanted = {
+        place: token for made in recorded().values() for place, token in sampled(made).items()
+    }
+    assert len(found) == len(dict(found))
+    assert dict(found) == wanted
+
+    sessions = {row["session_id"]: row for row in rows(tmp_path / "all", "sessions")}
+    assert sessions.keys() == recorded().keys()
+    cluster = find_cluster(log).id
+    for name, made in recorded().items():
+        row = sessions[name]
+        assert (row["cluster"], row["prefix"]) == (cluster, log.topic_prefix)
+        for column in ("partition", "first_offset", "last_offset", "fold_version", "status"):
+            assert row[column] == getattr(made, column)
+        assert len(orjson.loads(row["rewards"])) == len(made.rewards)
+        assert row["tokens_trained"] == made.loss_mask.count(1)
+
+
+def test_messages_are_those_of_the_conversation(tmp_path: Path) -> None:
+    run("by-hand", "forks-free", "--to", tmp_path / "few", "--format", "jsonl")
+    for row in rows(tmp_path / "few", "sessions"):
+        messages = orjson.loads(row["messages"])
+        assert messages[0]["role"] in ("system", "user")
+        assert messages[-1]["role"] == "assistant"
+        turns = orjson.loads(row["turns"])
+        assert all(turn["message"]["role"] == "assistant" for turn in turns if turn["message"])
+        assert messages[-1] in [turn["message"] for turn in turns]
+
+
+def test_an_interrupted_export_goes_on_where_it_ended(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    assert run("--to", whole, "--format", "jsonl").exit_code == 0
+    files = {path: path.read_bytes() for path in whole.rglob("*.jsonl")}
+
+    manifest = orjson.loads((whole / "manifest.json").read_bytes())
+    lost = next(path for path in sorted(files) if path.parent.name == "chains")
+    del manifest["finished"][str(int(lost.stem[-3:]))]
+    (whole / "manifest.json").write_bytes(orjson.dumps(manifest))
+    lost.rename(lost.with_name(f".{lost.name}"))
+    answer = run("--to", whole, "--format", "jsonl")
+    assert "31 partitions were written by an earlier call" in answer.output
+    assert {path: path.read_bytes() for path in whole.rglob("*.jsonl")} == files
+
+    other = run("--to", whole, "--format", "jsonl", "--form", "verl")
+    assert other.exit_code != 0
+    assert "has an export with another form" in str(other.exception)
+    assert "another selection" in str(run("nothing", "--to", whole, "--format", "jsonl").exception)
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_forms_of_frameworks_have_the_trained_tokens_once(tmp_path: Path, format: str) -> None:
+    def samples(form: str) -> list[dict[str, Any]]:
+        answer = run("--to", tmp_path / form, "--form", form, "--format", format)
+        assert answer.exit_code == 0, answer.output
+        return rows(tmp_path / form, "samples")
+
+    trained = sorted(
+        (name, token)
+        for name, made in recorded().items()
+        for token in np.frombuffer(made.tokens, "<i4")[np.frombuffer(made.loss_mask, np.bool_)]
+    )
+    prime = samples("prime-rl")
+    assert trained == _of(prime, "completion_ids", "completion_mask")
+    assert not any(flag for row in prime for flag in row["prompt_mask"])
+    for row in prime:
+        assert len(row["completion_ids"]) == len(row["completion_logprobs"])
+        assert len(row["completion_ids"]) == len(row["completion_temperatures"])
+    verl = samples("verl")
+    assert trained == _of(verl, "response_ids", "response_mask")
+    assert [row["prompt_ids"] for row in verl] == [row["prompt_ids"] for row in prime]
+    trl = samples("trl")
+    assert trained == sorted(
+        (row["session_id"], label) for row in trl for label in row["labels"] if label != -100
+    )
+    assert all(len(row["input_ids"]) == len(row["labels"]) for row in trl)
+
+
+def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int]]:
+    return sorted(
+        (row["session_id"], token)
+        for row in found
+        for token, flag in zip(row[ids], row[mask], strict=True)
+        if flag
+    )
+
+
+def test_only_what_is_selected_is_exported(tmp_path: Path) -> None:
+    answer = run("--to", tmp_path / "none", "--group", "none", "--format", "jsonl")
+    assert "wrote nothing" in answer.output
