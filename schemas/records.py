@@ -123,6 +123,7 @@ class CommandAnswered(Record):
     reason: str = ""
     detail: str = ""
     tokens: int | None = None
+    open_until_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

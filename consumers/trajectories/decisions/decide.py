@@ -35,7 +35,7 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
         return Decision([refuse(command, context, 504, "expired", "the command waited too long")])
     changed = repeats.changed_by(session, command, context)
     if changed is not None:
-        return Decision(answer=repeats.answer(changed, command))
+        return Decision(answer=repeats.answer(changed, command, session))
     terms = command.terms if isinstance(command, r.RequestTurn) else None
     if terms is not None and (session is None or session.closed):
         return _begin(command, terms, context)

@@ -7,6 +7,7 @@ event: a second one would change the trajectory or hold nothing new.
 from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.sessions import calls
 from consumers.trajectories.sessions.addressing import Command
+from consumers.trajectories.sessions.replies import opening_answer
 from consumers.trajectories.sessions.session import Session
 from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession
 
@@ -36,10 +37,15 @@ def reused_key(session: Session, command: Command) -> str | None:
     return None
 
 
-def answer(session_id: str, command: Command) -> CommandAnswered | None:
-    """Return the answer to a command that was carried out, or None if no gateway waits."""
+def answer(session_id: str, command: Command, session: Session | None) -> CommandAnswered | None:
+    """Return the answer to a command that was carried out, or None if no gateway waits.
+
+    `session`: the one of this id, None if it is finalized.
+    """
     if command.reply is None:
         return None
+    if session is not None and isinstance(command, OpenSession):
+        return opening_answer(command.reply.gateway, command.command_id, session.opened)
     return CommandAnswered(
         gateway=command.reply.gateway, session_id=session_id, command_id=command.command_id
     )

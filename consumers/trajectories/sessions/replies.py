@@ -21,7 +21,11 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
     match event:
         case r.CommandRefused():
             return _to(event.reply, lambda gateway: _refused(gateway, event))
-        case r.SessionOpened() | r.RewardAssigned():
+        case r.SessionOpened():
+            return _to(
+                event.reply, lambda gateway: opening_answer(gateway, event.command_id, event)
+            )
+        case r.RewardAssigned():
             return _answered(event.reply, event.session_id, event.command_id)
         case r.SessionClosed():
             return _closed(event, folded)
@@ -42,6 +46,16 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
 def answered(folded: Folded) -> bool:
     """Return True if gateways may wait for the event: it counted, or its session failed."""
     return folded.accepted or (folded.session is not None and folded.session.failed)
+
+
+def opening_answer(gateway: str, command_id: str, opened: r.SessionOpened) -> r.CommandAnswered:
+    """Return the answer to a command that opened a session, or that repeats the one that did."""
+    return r.CommandAnswered(
+        gateway=gateway,
+        session_id=opened.session_id,
+        command_id=command_id,
+        open_until_ms=opened.at_ms + opened.max_age_ms,
+    )
 
 
 def _lost(event: Record) -> list[Reply]:

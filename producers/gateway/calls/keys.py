@@ -25,8 +25,7 @@ _KEYS_KEPT = 8192
 _LONGEST_END = 12
 """Most digits of the end of a key's validity."""
 INVALID_KEY = "the API key is missing or not valid"
-VALID_S = 86_400.0
-"""Validity of a session key unless another one is asked for."""
+_VALID_MS = 86_400_000
 
 
 class Keys:
@@ -47,13 +46,16 @@ class Keys:
         # An agent makes all its calls with one key, so its signature is checked once.
         self._signed = lru_cache(_KEYS_KEPT)(self._read)
 
-    def session_key(self, session_id: str, opened_in: str = "", valid_s: float = VALID_S) -> str:
-        """Return the key of a session, which its agent uses as its API key for `valid_s`.
+    def session_key(self, session_id: str, opened_in: str = "", end_ms: int | None = None) -> str:
+        """Return the key of a session, which its agent uses as its API key until `end_ms`.
+
+        By default for a day.
 
         `opened_in`: the `traceparent` that the session's calls belong to; not signed, since a
         client may name any other one itself.
         """
-        named, end = session_id.encode(), str(math.ceil(self._clock() / 1000 + valid_s)).encode()
+        last_ms = self._clock() + _VALID_MS if end_ms is None else end_ms
+        named, end = session_id.encode(), str(math.ceil(last_ms / 1000)).encode()
         key = f"{_PREFIX}{_text(named)}.{end.decode()}.{_text(self._signature(named, end))}"
         return f"{key}.{opened_in}" if opened_in else key
 

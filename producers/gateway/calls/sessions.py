@@ -1,7 +1,6 @@
 """The session interface: open, reward, close. Each answers once the manager has recorded it.
 
-A call repeated with its `Idempotency-Key` gets the answer of the first one; only the key of an
-opened session is another one, whose validity begins anew.
+A call repeated with its `Idempotency-Key` gets the answer of the first one.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from producers.gateway.dialects.dialect import turn_of
 from producers.gateway.errors import ApiError, refused
 from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Command, Link
-from producers.gateway.link.pending import OK
+from producers.gateway.link.pending import OK, Reply
 from producers.gateway.server_span import opened_in, served, trace_headers
 from producers.gateway.settings import GatewaySection
 from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
@@ -111,13 +110,13 @@ class Sessions:
             max_idle_ms=_ms(body.max_idle_s),
         )
         with served(self._telemetry, exchange, session_id) as span:
-            await self._carry_out(command, span)
+            answered = await self._carry_out(command, span)
             # The session's calls belong to the trace of the program that opened it.
             parent = trace_headers(exchange.headers) if self._telemetry.enabled else ()
             answer = {
                 "session_id": session_id,
                 "api_key": self._keys.session_key(
-                    session_id, opened_in(parent), body.max_age_s + self._settings.key_grace_s
+                    session_id, opened_in(parent), self._key_end_ms(command, answered)
                 ),
                 "base_url": f"{self._url}/sessions/{quote(session_id)}/v1",
             }
@@ -158,7 +157,9 @@ class Sessions:
 
     async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
         with served(self._telemetry, exchange, command.session_id) as span:
-            await exchange.answer(200, await self._carry_out(command, span))
+            answered = await self._carry_out(command, span)
+            # Not the id of the request: that may be a name, which stands for the open session.
+            await exchange.answer(200, orjson.dumps({"session_id": answered.session_id}))
 
     async def _body(self, exchange: Exchange, kind: type[B]) -> B:
         settings = self._settings
@@ -181,13 +182,18 @@ class Sessions:
             "reply": self._link.address,
         }
 
-    async def _carry_out(self, command: Command, span: Span) -> bytes:
-        """Send a command and return the body of the answer: the id of the session it changed."""
+    async def _carry_out(self, command: Command, span: Span) -> Reply:
+        """Send a command and return the manager's answer. Raises `ApiError`."""
         reply = await self._link.ask(command, span.headers)
         if isinstance(reply, CommandAnswered) and reply.status != OK:
             raise refused(reply.status, reply.reason, reply.detail)
-        # Not the id of the request: that may be a name, which stands for the session open under it.
-        return orjson.dumps({"session_id": reply.session_id})
+        return reply
+
+    def _key_end_ms(self, command: OpenSession, answered: Reply) -> int:
+        """Return the end of the session's key: the same for a call that is repeated."""
+        known = answered.open_until_ms if isinstance(answered, CommandAnswered) else None
+        until_ms = command.issued_at_ms + command.max_age_ms if known is None else known
+        return until_ms + _ms(self._settings.key_grace_s)
 
 
 def _id_of(key: str) -> str:

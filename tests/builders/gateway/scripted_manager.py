@@ -34,6 +34,8 @@ from tests.paths import ROOT
 from tests.waiting import until
 
 SECRET = "the secret of these tests"
+OPEN_UNTIL_MS = 4_000_000_000_000
+"""Time until which each session may be open, however often it is opened."""
 DEADLINE_S = 60.0
 USER: Any = {"role": "user", "content": "hi"}
 Script = Callable[[RequestTurn], Sequence[Record]]
@@ -157,6 +159,8 @@ class ScriptedManager:
             self.send(address, answered(record, tokens=len(record.messages)))
         elif address is not None:
             answer = answered(record)
+            if isinstance(record, OpenSession):
+                answer = replace(answer, open_until_ms=OPEN_UNTIL_MS)
             session_id = self.ids.get(answer.session_id, answer.session_id)
             self.send(address, replace(answer, session_id=session_id))
 

@@ -27,7 +27,7 @@ def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> Non
 
 
 def test_an_expired_key_is_refused_in_the_shape_of_the_vendor(gateway: GatewayProcess) -> None:
-    key = gateway.keys.session_key("s", valid_s=-10)
+    key = gateway.keys.session_key("s", end_ms=0)
     with (
         openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as client,
         pytest.raises(openai.AuthenticationError, match="expired at") as refused,
@@ -114,6 +114,7 @@ def test_a_call_repeated_with_its_key_opens_no_other_session(
         return httpx.post(f"{gateway.url}/sessions", headers=headers, json={"policy": "p"})
 
     first, again, other = opening("k"), opening("k"), opening("l")
+    assert first.json() == again.json()
 
     assert first.status_code == again.status_code == 201
     named = [gateway.keys.session_of(one.json()["api_key"].encode()) for one in (first, again)]

@@ -161,6 +161,7 @@ def test_droppable_fields_are_those_that_no_fold_reads() -> None:
         if field.get("droppable")
     }
     assert named == {
+        "CommandAnswered.open_until_ms",
         "GatewayHeartbeat.release",
         "ManagerStarted.release",
         "SchedulerSnapshot.release",
