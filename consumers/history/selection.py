@@ -1,7 +1,9 @@
 """Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+import orjson
 
 from infra.kafka.partitioner import partition_of
 from schemas.identity import session_name
@@ -26,6 +28,16 @@ class SessionSelection:
     """Milliseconds since the epoch. Sessions that were open at some time between are meant."""
     versions: Range | None = None
     """Policy versions, both included. Sessions with a token that one of them sampled are meant."""
+
+    def encode(self) -> str:
+        """Return the criteria that are given as JSON, `{}` if none is."""
+        given = {
+            name: sorted(value) if isinstance(value, frozenset) else value
+            for name, value in asdict(self).items()
+            if value not in (None, {}, frozenset())
+        }
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+        return orjson.dumps(given, option=options).decode()
 
     def partitions(self, count: int) -> list[int]:
         """Return the partitions, of so many, on which chosen sessions can be."""

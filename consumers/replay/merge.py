@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import orjson
+
 from consumers.history.refold import Refold
 from consumers.history.selection import SessionSelection
 from consumers.replay.difference import Difference
@@ -24,7 +26,7 @@ from schemas.records import Trajectory
 from schemas.topics import SESSIONS
 
 _COUNTED = 1_000
-"""Events after which the progress is shown and the target may commit."""
+"""Events after which the progress is shown."""
 ALL = "all together"
 
 
@@ -45,6 +47,10 @@ class MergeJob:
     """Prefix of the topic to write."""
     directory: Path | None = None
     """Directory of the files to write."""
+
+    def content(self) -> str:
+        """Return what decides which trajectories a target gets, as JSON."""
+        return orjson.dumps([self.rules.encode(), self.selection.encode()]).decode()
 
     def part(self, numbers: Sequence[int]) -> "MergeJob":
         """Return the job for some of the partitions."""
@@ -100,10 +106,10 @@ def merge(
 
 
 def _target(job: MergeJob) -> Target:
-    rules = job.rules.encode()
+    content = job.content()
     if job.prefix is not None:
-        return Topics(Destination(job.kafka, job.prefix), rules, list(job.bounds))
-    return Nowhere() if job.directory is None else Files(job.directory, rules)
+        return Topics(Destination(job.kafka, job.prefix), content, list(job.bounds))
+    return Nowhere() if job.directory is None else Files(job.directory, content)
 
 
 class _Merge:
@@ -128,6 +134,7 @@ class _Merge:
             self._apply(item)
             if self._merged.events % _COUNTED == 0:
                 count(_COUNTED)
+            if self._target.full:
                 self._reached(finished=False)
         count(self._merged.events % _COUNTED)
         self._reached(finished=True)
@@ -183,6 +190,6 @@ class _Merge:
     def _reached(self, finished: bool) -> None:
         progress = {}
         for number, (fold, *_) in self._folds.items():
-            covered = self._job.bounds[number][1] if finished else fold.log.position
-            progress[number] = MergeProgress(covered, *fold.rebuild_from)
+            end = self._job.bounds[number][1] if finished else fold.log.position
+            progress[number] = self._begun[number].reached(end, *fold.rebuild_from)
         self._target.reached(progress, finished)

@@ -16,17 +16,24 @@ class MergeProgress:
     rebuild_epoch: int = -1
     """Epoch of the newest claim before `rebuild`."""
 
-    def encode(self, rules: str) -> str:
+    def reached(self, position: int, rebuild: int, rebuild_epoch: int) -> "MergeProgress":
+        """Return the progress of a replay that went on from here and came to `position`.
+
+        What an earlier one covered stays so until this one has read as far.
+        """
+        return MergeProgress(max(self.covered, position), rebuild, rebuild_epoch)
+
+    def encode(self, content: str) -> str:
         """Return the metadata of a committed offset."""
-        return f"{self.covered},{self.rebuild},{self.rebuild_epoch},{self.mark(rules)}"
+        return f"{self.covered},{self.rebuild},{self.rebuild_epoch},{self.mark(content)}"
 
     @classmethod
     def decode(cls, metadata: str) -> tuple["MergeProgress", str]:
-        """Return the progress, and the mark of the rules by which it was made."""
+        """Return the progress, and the mark of the replay that made it."""
         covered, rebuild, epoch, mark = metadata.split(",")
         return cls(int(covered), int(rebuild), int(epoch)), mark
 
     @staticmethod
-    def mark(rules: str) -> str:
-        """Return what stands for the rules: metadata of an offset must be short."""
-        return xxhash.xxh3_64_hexdigest(rules.encode())
+    def mark(content: str) -> str:
+        """Return what stands for rules and selection: metadata of an offset must be short."""
+        return xxhash.xxh3_64_hexdigest(content.encode())

@@ -9,6 +9,7 @@ import orjson
 from schemas.records import Reward
 
 Threads = Literal["recorded", "tokens"]
+_AS_RECORDED: tuple[Any, ...] = (None, {}, "recorded")
 Siblings = Literal["continued", "all"]
 
 
@@ -44,11 +45,7 @@ class MergeRules:
 
     def encode(self) -> str:
         """Return the rules that differ from the recorded ones as JSON, `{}` if none does."""
-        changed = {
-            name: value
-            for name, value in asdict(self).items()
-            if value not in (None, {}, "recorded")
-        }
+        changed = {name: one for name, one in asdict(self).items() if one not in _AS_RECORDED}
         return orjson.dumps(changed, option=orjson.OPT_SORT_KEYS).decode()
 
 

@@ -7,12 +7,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from typing import Any
 
 from consumers.replay.merge import Merged, MergeJob, merge
+from consumers.replay.targets import PARTS
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 
 _SHOWN_EVERY_S = 0.2
-_JOBS_A_PROCESS = 4
-"""Partitions differ in length, so a process that is done with some takes further ones."""
 _shared: Any = None
 """In a process of the pool: the counter of events, and the event that asks it to end."""
 
@@ -34,31 +33,34 @@ def merge_on(
     Raises what `merge` raises, and `MergeStopped`.
     """
     if processes == 1:
-        return merge(job, count, stopping)
+        merged = Merged()
+        for part in parts(job):
+            merged.add(merge(part, count, stopping))
+        return merged
     # Clients of Kafka have threads, which a forked process would lack.
     context = multiprocessing.get_context("spawn")
     counted, stop = context.Value("q", 0), context.Event()
     with ProcessPoolExecutor(processes, context, _begin, (counted, stop)) as pool:
         try:
-            jobs = {pool.submit(_merge, part) for part in parts(job, processes)}
+            jobs = {pool.submit(_merge, part) for part in parts(job)}
             return _gathered(jobs, lambda: count(_taken(counted)), stopping)
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
 
 
-def parts(job: MergeJob, processes: int) -> list[MergeJob]:
-    """Return jobs of about equal length that have all partitions together, the longest first."""
-    lengths = {number: end - start for number, (start, end) in job.bounds.items()}
-    most = min(len(lengths), processes * _JOBS_A_PROCESS)
-    bins: list[list[int]] = [[] for _ in range(most)]
+def parts(job: MergeJob) -> list[MergeJob]:
+    """Return jobs that have all partitions together, the longest first.
+
+    The same partitions go together whatever the processes are: the transactional id of a part then
+    fences an earlier replay of it.
+    """
+    numbers = [[one for one in job.bounds if one % PARTS == part] for part in range(PARTS)]
 
     def length(numbers: list[int]) -> int:
-        return sum(lengths[number] for number in numbers)
+        return sum(job.bounds[one][1] - job.bounds[one][0] for one in numbers)
 
-    for number in sorted(lengths, key=lambda one: -lengths[one]):
-        min(bins, key=length).append(number)
-    return [job.part(numbers) for numbers in sorted(bins, key=length, reverse=True) if numbers]
+    return [job.part(some) for some in sorted(numbers, key=length, reverse=True) if some]
 
 
 def _gathered(jobs: set[Future[Merged]], show: Callable[[], None], stopping: Stopping) -> Merged:

@@ -20,16 +20,20 @@ from schemas.container import ContainerFile, container_metadata
 from schemas.records import Trajectory
 from schemas.topics import SESSIONS, TRAJECTORIES
 
-_BATCH = 500
+PARTS = 8
+"""Parts of the partitions, each with a transactional id."""
+_MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
+"""Trajectories of a transaction, and bytes of their tokens."""
 _GROUP = "replay"
 
 
 class TargetTaken(SeamlessFlowError):
-    """A target has trajectories that another replay wrote."""
+    """A target has trajectories that a replay by other rules or of other sessions wrote."""
 
-    def __init__(self, target: str, rules: str) -> None:
-        self.target, self.rules = target, rules
-        super().__init__(f"{target} was not written by the rules {rules}: name another target")
+    def __init__(self, target: str, content: str) -> None:
+        self.target, self.content = target, content
+        reason = f"{target} was not written by these rules and for this selection, {content}"
+        super().__init__(f"{reason}: name another target")
 
 
 class Target(Protocol):
@@ -37,6 +41,11 @@ class Target(Protocol):
 
     def begin(self, partition: int) -> MergeProgress | None:
         """Return how far an earlier replay came; None if it finished the partition."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """True if it holds so much that `reached` should be called."""
         ...
 
     def add(self, made: Trajectory) -> None:
@@ -55,6 +64,8 @@ class Target(Protocol):
 class Nowhere:
     """Target that keeps nothing: of a dry run, a verification or a difference."""
 
+    full = False
+
     def begin(self, partition: int) -> MergeProgress | None:
         """Return the beginning."""
         return MergeProgress()
@@ -72,9 +83,11 @@ class Nowhere:
 class Files:
     """A file for each partition, in Avro's container format, named when it is whole."""
 
-    def __init__(self, directory: Path, rules: str) -> None:
+    full = False
+
+    def __init__(self, directory: Path, content: str) -> None:
         self._directory = directory
-        self._rules = rules
+        self._content = content
         self._files = ExitStack()
         self._open: dict[int, ContainerFile] = {}
 
@@ -82,12 +95,12 @@ class Files:
         """Return the beginning, or None if the file is there. Raises `TargetTaken`."""
         path = self._path(partition)
         if path.exists():
-            if container_metadata(path).get("rules") != self._rules:
-                raise TargetTaken(str(path), self._rules)
+            if container_metadata(path).get("content") != self._content:
+                raise TargetTaken(str(path), self._content)
             return None
         self._directory.mkdir(parents=True, exist_ok=True)
         draft = self._files.enter_context(self._draft(partition).open("wb"))
-        metadata = {"rules": self._rules, "partition": str(partition)}
+        metadata = {"content": self._content, "partition": str(partition)}
         self._open[partition] = ContainerFile(draft, Trajectory, metadata)
         return MergeProgress()
 
@@ -124,20 +137,22 @@ class Destination:
 class Topics:
     """The topic `trajectories` under another prefix, keyed by group as ever.
 
-    Trajectories and the offsets of `sessions` that cover them are committed in one transaction.
+    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. Of
+    two replays into one prefix at once, the later one fences the earlier.
     """
 
-    def __init__(self, to: Destination, rules: str, partitions: list[int]) -> None:
+    def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:
         """Raises what `TransactionalProducer` and `Reader.committed` raise."""
-        self._to, self._rules = to, rules
+        self._to, self._content = to, content
         # Source and target have different prefixes, so names are given whole.
         whole = to.source.model_copy(update={"topic_prefix": ""})
         name = f"{to.prefix}{_GROUP}"
-        self._reader = Reader(whole, f"{name}-{partitions[0]}", group=name)
-        self._producer = TransactionalProducer(whole, f"{name}-{partitions[0]}")
+        self._reader = Reader(whole, f"{name}-{partitions[0] % PARTS}", group=name)
+        self._producer = TransactionalProducer(whole, f"{name}-{partitions[0] % PARTS}")
         places = [self._place(number) for number in partitions]
         self._committed = self._reader.committed(places)
         self._added: list[Trajectory] = []
+        self._bytes = 0
 
     def begin(self, partition: int) -> MergeProgress | None:
         """Return how far an earlier replay came. Raises `TargetTaken`."""
@@ -145,17 +160,23 @@ class Topics:
         if offset < 0:
             return MergeProgress()
         progress, there = MergeProgress.decode(metadata)
-        if there != MergeProgress.mark(self._rules):
-            raise TargetTaken(self._to.prefix + TRAJECTORIES.name, self._rules)
+        if there != MergeProgress.mark(self._content):
+            raise TargetTaken(self._to.prefix + TRAJECTORIES.name, self._content)
         return progress
+
+    @property
+    def full(self) -> bool:
+        """True if there is enough for a transaction."""
+        return len(self._added) >= _MOST or self._bytes >= _MOST_BYTES
 
     def add(self, made: Trajectory) -> None:
         """Keep the trajectory for the next transaction."""
         self._added.append(made)
+        self._bytes += len(made.tokens) + len(made.logprobs)
 
     def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
-        """Commit what was added, once there is enough or all is added."""
-        if finished or len(self._added) >= _BATCH:
+        """Commit what was added."""
+        if finished or self._added:
             self._commit(progress)
 
     def close(self) -> None:
@@ -165,11 +186,12 @@ class Topics:
 
     def _commit(self, progress: Mapping[int, MergeProgress]) -> None:
         offsets: Mapping[tuple[str, int], tuple[int, str]] = {
-            self._place(number): (one.covered, one.encode(self._rules))
+            self._place(number): (one.covered, one.encode(self._content))
             for number, one in progress.items()
         }
         self._producer.commit(self._send, offsets, self._reader.group_metadata())
         self._added.clear()
+        self._bytes = 0
 
     def _send(self) -> None:
         topic = self._to.prefix + TRAJECTORIES.name

@@ -15,6 +15,7 @@ from consumers.history.selection import SessionSelection
 from consumers.replay.merge import MergeJob, merge
 from infra.broker.broker import Broker
 from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -94,7 +95,7 @@ def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSet
     bounds = partition_bounds(log, SessionSelection())
     # An earlier replay that got to the middle of every partition.
     halves = {number: (0, end // 2) for number, (_, end) in bounds.items()}
-    run("nothing", "--to", prefix)
+    create_topics(log.model_copy(update={"topic_prefix": prefix}), [TRAJECTORIES])
     half = merge(MergeJob(log, halves, prefix=prefix))
     assert 0 < half.sessions < len(recorded())
     assert len(written(log, prefix)) == half.sessions
@@ -106,9 +107,10 @@ def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSet
     assert {one.session_id: one for one in found} == recorded()
     assert partition_counts(log)[prefix + TRAJECTORIES.name] == TRAJECTORIES.partitions
 
-    other = run("--to", prefix, "--siblings", "all")
-    assert other.exit_code != 0
-    assert "name another target" in str(other.exception)
+    for others in (["--siblings", "all"], ["--group", "g"]):
+        other = run("--to", prefix, *others)
+        assert other.exit_code != 0
+        assert "name another target" in str(other.exception)
     assert len(written(log, prefix)) == len(recorded())
 
 

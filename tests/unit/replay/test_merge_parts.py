@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from consumers.history.selection import SessionSelection
 from consumers.replay.difference import Difference
 from consumers.replay.merge import MergeJob
 from consumers.replay.progress import MergeProgress
@@ -62,12 +63,26 @@ def test_rules_name_themselves_and_say_only_what_differs() -> None:
     assert rules.encode() == '{"return_of":{"correct":1.0},"siblings":"all"}'
 
 
-def test_shares_have_every_partition_once_and_about_the_same_length() -> None:
-    lengths = [1_000, 10, 400, 300, 300, 0]
-    job = MergeJob(KafkaSettings(), {n: (5, 5 + length) for n, length in enumerate(lengths)})
-    shares = [list(part.bounds) for part in parts(job, 1)]
-    assert sorted(number for share in shares for number in share) == [*range(6)]
-    assert shares[0] == [0]
+def test_parts_have_every_partition_once_and_the_same_ones_for_any_selection() -> None:
+    job = MergeJob(KafkaSettings(), {number: (5, 5 + number) for number in range(32)})
+    numbers = [list(part.bounds) for part in parts(job)]
+    assert sorted(one for some in numbers for one in some) == [*range(32)]
+    assert numbers[0] == [7, 15, 23, 31]
+    few = [list(part.bounds) for part in parts(job.part([3, 7, 11]))]
+    assert sorted(few) == [[3, 11], [7]]
+
+
+def test_the_content_of_a_target_names_rules_and_selection() -> None:
+    job = MergeJob(KafkaSettings(), {})
+    other = replace(job, selection=SessionSelection(groups=frozenset({"g"}), offsets={3: (1, 2)}))
+    assert job.content() == '["{}","{}"]'
+    assert '\\"groups\\":[\\"g\\"]' in other.content()
+
+
+def test_what_an_earlier_replay_covered_stays_covered_until_this_one_has_read_as_far() -> None:
+    begun = MergeProgress(covered=100, rebuild=60, rebuild_epoch=3)
+    assert begun.reached(70, 60, 3) == MergeProgress(100, 60, 3)
+    assert begun.reached(120, 110, 4) == MergeProgress(120, 110, 4)
 
 
 def test_progress_comes_back_with_the_mark_of_its_rules() -> None:
