@@ -15,6 +15,7 @@ from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
 from seamlessflow.commands.history import replay
 from seamlessflow.commands.history.export import export
+from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
@@ -34,6 +35,7 @@ app.command()(trace)
 app.command()(audit)
 app.command()(doctor)
 app.command()(export)
+app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")

@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
 
+_SAMPLED = ("policy", "foreign")
+"""Origins of nodes that may have trained tokens; those of foreign ones are masked unless asked."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
 
@@ -136,7 +138,7 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
     for node in trajectory.nodes:
         _check(trajectory, node, size)
         # A completion that continues in several nodes goes on counting its offsets.
-        if node.origin == "policy":
+        if node.origin in _SAMPLED:
             end = node.start + node.length
             temperatures_T[node.start : end] = node.logprob_temperature
             turns_T[node.start : end] = turns.setdefault(node.turn_id, len(turns))

@@ -1,4 +1,4 @@
-"""Recorded sessions exported from a real broker."""
+"""Recorded sessions exported from a real broker, and brought in again."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from infra.kafka.start.cluster import find_cluster
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.codec import decode
 from schemas.records import Trajectory
@@ -41,6 +44,10 @@ def named(log: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["export", *map(str, arguments)])
+
+
+def bring_in(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["import", *map(str, arguments)])
 
 
 def recorded() -> dict[str, Trajectory]:
@@ -181,3 +188,55 @@ def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int
 def test_only_what_is_selected_is_exported(tmp_path: Path) -> None:
     answer = run("--to", tmp_path / "none", "--group", "none", "--format", "jsonl")
     assert "wrote nothing" in answer.output
+
+
+def brought_in(log: KafkaSettings, prefix: str) -> list[Trajectory]:
+    """Return the trajectories under a prefix."""
+    target = log.model_copy(update={"topic_prefix": prefix})
+    found = read_topic(target, TRAJECTORIES, Skipped())
+    return [item.record for item in found if isinstance(item.record, Trajectory)]
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_an_export_can_be_brought_in_once(log: KafkaSettings, tmp_path: Path, format: str) -> None:
+    run("--to", tmp_path / "all", "--format", format)
+    chains_there = rows(tmp_path / "all", "chains")
+    files = sorted((tmp_path / "all" / "chains").iterdir())
+    prefix = f"{log.topic_prefix}{format}."
+    answer = bring_in(*files[1:], "--to", prefix, "--train", "--version", "0")
+    assert answer.exit_code == 0, answer.output
+    answer = bring_in(*files, "--to", prefix, "--train", "--version", "0")
+    assert "rows were there" in answer.output
+
+    made = brought_in(log, prefix)
+    assert len(made) == len({one.session_id for one in made}) == len(chains_there)
+    assert sorted(
+        (one.metadata["foreign_session_id"], one.tokens, one.loss_mask, one.logprobs)
+        for one in made
+    ) == sorted(
+        (
+            row["session_id"],
+            np.array(row["token_ids"], "<i4").tobytes(),
+            bytes(row["mask"]),
+            np.array(row["logprobs"], "<f4").tobytes(),
+        )
+        for row in chains_there
+    )
+
+
+def test_a_wrong_file_changes_nothing(log: KafkaSettings, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text('{"token_ids": [1], "mask": [true]}\n{"token_ids": [1], "mask": [1, 0]}\n')
+    prefix = f"{log.topic_prefix}wrong."
+    reason = f"{wrong}, row 2: mask has 2 entries for 1 tokens"
+    assert reason in str(bring_in(wrong, "--to", prefix).exception)
+    wrong.write_text("prompt,completion\n")
+    assert f"{wrong}, row 1: no JSON" in str(bring_in(wrong, "--to", prefix).exception)
+    parquet = wrong.rename(wrong.with_suffix(".parquet"))
+    assert "is no Parquet file" in str(bring_in(parquet, "--to", prefix).exception)
+    parquet.write_bytes(b"")
+    right = tmp_path / "right.jsonl"
+    right.write_text('{"token_ids": [1], "mask": [true]}\n')
+    live = bring_in(right, "--to", log.topic_prefix)
+    assert "prefix of the recorded topics" in str(live.exception)
+    assert prefix + TRAJECTORIES.name not in partition_counts(log)

@@ -1,0 +1,62 @@
+"""The command `seamlessflow import`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamlessflow.commands.history.selection import Out
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="Parquet or .jsonl files.", exists=True, dir_okay=False),
+]
+To = Annotated[
+    str, typer.Option(help="Prefix of the topic to write: foreign. for foreign.trajectories.")
+]
+Train = Annotated[
+    bool, typer.Option("--train", help="Leave the files' loss masks as they are, else 0.")
+]
+Policy = Annotated[str, typer.Option(help="Policy of rows that name none.")]
+Version = Annotated[
+    int | None, typer.Option(min=0, help="Policy version of tokens for which a file has none.")
+]
+
+
+def import_files(
+    files: Files,
+    to: To,
+    out: Out = None,
+    train: Train = False,
+    policy: Policy = "foreign",
+    version: Version = None,
+) -> None:
+    """Bring in sequences of tokens as trajectories of origin foreign: a row, a trajectory.
+
+    Columns are those of any form of `export`. All rows are checked first. A row that was written
+    by an earlier call is not written again.
+    """
+    from seamlessflow.history.importing import importing
+    from seamlessflow.history.importing.foreign_trajectory import ForeignRules
+    from seamlessflow.history.importing.row_files import Rows, jsonl_rows
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    readers: dict[bool, Rows] = {False: jsonl_rows}
+    if any(path.suffix == ".parquet" for path in files):
+        from seamlessflow.checks.packages import require
+
+        require("parquet", "pyarrow")
+        from seamlessflow.history.importing.parquet_rows import parquet_rows
+
+        readers[True] = parquet_rows
+    named = [(path, readers[path.suffix == ".parquet"]) for path in files]
+    with kafka_to_inspect(out) as kafka:
+        job = importing.ImportJob(named, to, ForeignRules(train, policy, version))
+        outcome = importing.import_files(kafka, job)
+    what = "trained" if train else "not trained"
+    typer.echo(
+        f"wrote {outcome.written:,} trajectories with {outcome.tokens:,} tokens to "
+        f"{to}trajectories, {outcome.sampled:,} of them sampled elsewhere and {what}"
+    )
+    if outcome.there:
+        typer.echo(f"{outcome.there:,} rows were there")

@@ -1,0 +1,104 @@
+"""Files of sequences brought in as trajectories under a prefix of their own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.errors import SettingsRejected
+from infra.kafka.outage import Stopping, never
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.records import Trajectory
+from schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.history.importing.foreign_row import foreign_row
+from seamlessflow.history.importing.foreign_trajectory import (
+    ForeignRules,
+    RowOrigin,
+    foreign_trajectory,
+)
+from seamlessflow.history.importing.row_files import Rows, digest
+
+_FLUSH_EVERY = 200
+"""Trajectories that may wait for Kafka."""
+_FLUSH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportJob:
+    """Files to bring in, each with the reader of its format, and the prefix to write under."""
+
+    files: Sequence[tuple[Path, Rows]]
+    prefix: str
+    rules: ForeignRules = field(default_factory=ForeignRules)
+
+
+@dataclass(slots=True)
+class ImportOutcome:
+    """Counts over all files."""
+
+    written: int = 0
+    tokens: int = 0
+    sampled: int = 0
+    """Tokens of the written that the files leave in their loss."""
+    there: int = 0
+    """Rows that an earlier call wrote."""
+
+
+def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = never) -> ImportOutcome:
+    """Write a trajectory for each row that is not there; all rows are checked first.
+
+    Raises `ForeignRowRejected`, `SettingsRejected` for a prefix with sessions, and what
+    `read_topic` and `Producer` raise.
+    """
+    outcome = ImportOutcome()
+    for path, rows in job.files:
+        for _ in _trajectories(path, rows, job.rules):
+            pass
+    _check_prefix(kafka, job.prefix)
+    target = kafka.model_copy(update={"topic_prefix": job.prefix})
+    create_topics(target, [TRAJECTORIES], stopping=stopping)
+    there = {
+        item.record.session_id
+        for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping)
+        if isinstance(item.record, Trajectory)
+    }
+    producer = Producer(target, "import", linger_ms=5)
+    try:
+        for path, rows in job.files:
+            for made in _trajectories(path, rows, job.rules):
+                if made.session_id in there:
+                    outcome.there += 1
+                    continue
+                there.add(made.session_id)
+                producer.send(TRAJECTORIES.name, made, key=made.group_id)
+                _count(outcome, made)
+                if outcome.written % _FLUSH_EVERY == 0:
+                    producer.flush(_FLUSH_S)
+        producer.flush(_FLUSH_S)
+    finally:
+        producer.close()
+    return outcome
+
+
+def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Trajectory]:
+    content = digest(path)
+    for number, row in enumerate(rows(path), 1):
+        origin = RowOrigin(str(path), path.name, content, number)
+        yield foreign_trajectory(origin, foreign_row(str(path), number, row), rules)
+
+
+def _check_prefix(kafka: KafkaSettings, prefix: str) -> None:
+    if prefix == kafka.topic_prefix:
+        raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
+    if prefix + SESSIONS.name in partition_counts(kafka):
+        raise SettingsRejected("--to", f"{prefix}{SESSIONS.name} is there: name another prefix")
+
+
+def _count(outcome: ImportOutcome, made: Trajectory) -> None:
+    outcome.written += 1
+    outcome.tokens += len(made.loss_mask)
+    outcome.sampled += made.loss_mask.count(1) or sum(made.masked_tokens.values())

@@ -1,0 +1,35 @@
+"""Files of rows that are brought in, as lines of JSON."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import xxhash
+
+from seamlessflow.history.importing.foreign_row import ForeignRowRejected, RowRead
+
+Rows = Callable[[Path], Iterator[RowRead]]
+"""Reader of a file's rows in their order."""
+_BLOCK = 1 << 20
+
+
+def jsonl_rows(path: Path) -> Iterator[RowRead]:
+    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is none."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise ForeignRowRejected(str(path), number, f"no JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise ForeignRowRejected(str(path), number, "no JSON object")
+            yield row
+
+
+def digest(path: Path) -> str:
+    """Return what stands for the content of a file."""
+    found = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
