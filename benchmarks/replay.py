@@ -1,0 +1,65 @@
+"""Merging of a recorded log again, from a real broker that shares the machine.
+
+    python -m benchmarks replay [--events 200000] [--turns 20]
+
+`events_per_s` by the number of processes, in wall time from the first event read to the outcome,
+start of the processes included; `cpu_us_per_event` of one process. Each repeat verifies nothing and
+keeps nothing: what a replay always does.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+from benchmarks.manager import recorded
+from benchmarks.recorded.demo_policy import renderer
+from benchmarks.recorded.sessions import Shape, interleaved
+from consumers.history.bounds import partition_bounds
+from consumers.history.selection import SessionSelection
+from consumers.replay.merge import MergeJob
+from consumers.replay.shards import merge_on
+from infra.broker.broker import Broker
+from infra.kafka.producer import Producer
+from infra.kafka.topics.creation import create_topics
+from schemas.records import Record
+from schemas.topics import SESSIONS
+
+_USUAL = {"prompt": 340, "sampled": 300}
+_DEADLINE_S = 120
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print one line of JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks replay", description=__doc__)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--turns", type=int, default=20)
+    asked = parser.parse_args(argv)
+    with renderer() as (made, policy):
+        sessions = recorded(made, policy, Shape(asked.turns, **_USUAL), finalized=True)
+    wanted = asked.events // sum(len(session) for session in sessions)
+    print(json.dumps({"benchmark": "replay", **merged(interleaved(sessions, max(1, wanted)))}))
+
+
+def merged(events: Sequence[Record]) -> dict[str, float]:
+    """Return events a second by number of processes."""
+    with Broker(None, short_lived=True) as broker:
+        kafka = broker.settings
+        create_topics(kafka, [SESSIONS])
+        producer = Producer(kafka, "benchmark", linger_ms=5)
+        for event in events:
+            session_id: str = event.session_id  # type: ignore[attr-defined]
+            producer.send(SESSIONS.name, event, key=session_id)
+        producer.flush(_DEADLINE_S)
+        producer.close()
+        job = MergeJob(kafka, partition_bounds(kafka, SessionSelection()))
+        found: dict[str, float] = {"events": len(events)}
+        for processes in (1, 2):
+            began, used = time.monotonic(), time.process_time()
+            outcome = merge_on(processes, job, lambda _: None)
+            took, cpu = time.monotonic() - began, time.process_time() - used
+            found["sessions"] = outcome.sessions
+            found[f"events_per_s_{processes}"] = round(outcome.events / took)
+            if processes == 1:
+                found["cpu_us_per_event"] = round(cpu / outcome.events * 1e6, 1)
+        return found
