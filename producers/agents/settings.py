@@ -26,7 +26,11 @@ class AgentsSection(Section):
         "returning the reward; empty: the agent returns its reward itself",
     )
     name: str = Field("", description="Name of the agent program in sessions and trajectories")
-    gateway_url: str = Field("http://127.0.0.1:8800", description="Where the gateway listens")
+    gateway_url: str = Field(
+        "http://127.0.0.1:8800",
+        description="URL of the gateway, or of several, with commas: sessions are opened at each "
+        "in turn, and a call that one does not answer goes to the next",
+    )
     admin_key: SecretStr = Field(
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
     )

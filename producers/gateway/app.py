@@ -77,6 +77,7 @@ class App:
         path, session = _split(exchange.path)
         method, route, handler = self._routes.get(path, ("", "none", _not_found))
         exchange.route = path
+        exchange.last = self.in_flight.leaving
         error_body = dialect_of(path, exchange.headers).error_body
         try:
             if method and exchange.method not in (accepted := _METHODS[method]):
@@ -134,7 +135,7 @@ class App:
         await exchange.answer(200, b'{"status":"alive"}')
 
     async def _ready(self, exchange: Exchange, _: str | None) -> None:
-        self.in_flight.refuse_unless_serving()
+        self.in_flight.refuse_unless_ready()
         await exchange.answer(200, b'{"status":"ready"}')
 
     async def _show_metrics(self, exchange: Exchange, _: str | None) -> None:

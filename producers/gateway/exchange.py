@@ -21,6 +21,7 @@ BODY_IS_HERE = "seamlessflow.body_is_here"
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
 _BEARER = b"bearer "
+_CLOSE = (b"connection", b"close")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -37,6 +38,7 @@ class Exchange:
         "_scope",
         "_send",
         "headers",
+        "last",
         "method",
         "path",
         "request_id",
@@ -52,6 +54,8 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
         """Name of this call in logs and in the answer's `x-request-id`; empty until it has one."""
+        self.last = False
+        """True if the answer closes the connection, so that the next call goes elsewhere."""
         self.status = 0
         """Status that was sent; 0 until then."""
         self._scope = scope
@@ -92,9 +96,9 @@ class Exchange:
             *headers,
             *self._request_id_headers(),
         ]
-        if self.method == "HEAD":
-            # `http_protocol.py` writes a head without a body when the connection closes.
-            listed.append((b"connection", b"close"))
+        # `http_protocol.py` writes a head without a body when the connection closes.
+        if self.method == "HEAD" or self.last:
+            listed.append(_CLOSE)
         await self._send({"type": "http.response.start", "status": status, "headers": listed})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -103,6 +107,8 @@ class Exchange:
         if not self.status:
             self.status = 200
             listed = [*_EVENT_HEADERS, *headers, *self._request_id_headers()]
+            if self.last:
+                listed.append(_CLOSE)
             await self._send({"type": "http.response.start", "status": 200, "headers": listed})
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 

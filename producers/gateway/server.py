@@ -1,4 +1,9 @@
-"""The life of a gateway: listen, serve, and on the stop event drain and close in order."""
+"""The life of a gateway: listen, serve, and on the stop event leave, drain and close in order.
+
+A gateway that leaves is not ready, but takes calls for `leave_s`; each answer closes its
+connection, so that the client's next one goes to another gateway. Then it listens no more, closes
+idle connections, and finishes the calls under way.
+"""
 
 import asyncio
 import gc
@@ -7,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 
 import uvicorn
 
@@ -54,7 +60,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
 
     Raises `AddressUnavailable` if the address is taken, and what `find_cluster` raises.
     """
-    listener = _listener(settings.gateway.host, settings.gateway.port)
+    listener = _listener(settings.gateway)
     url = settings.gateway.public_url or "http://{}:{}".format(*listener.getsockname()[:2])
     cluster = await asyncio.to_thread(find_cluster, settings.kafka, _TOPICS, stop.is_set)
     metrics, instance = Metrics(), secrets.token_hex(8)
@@ -91,8 +97,15 @@ async def _serve(
     ready(_log, "gateway %s listens on %s", link.instance, listener.getsockname())
     # Heartbeats never end by themselves: if one of the three ends, the gateway stops or has failed.
     await asyncio.wait({serving, heartbeats, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await app.in_flight.drain(settings.gateway.shutdown_timeout_s)
+    app.in_flight.leave()
+    if stop.is_set():
+        await asyncio.wait(
+            {serving, heartbeats},
+            timeout=settings.gateway.leave_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
     server.should_exit = True
+    await app.in_flight.drain(settings.gateway.shutdown_timeout_s)
     heartbeats.cancel()
     results = await asyncio.gather(serving, heartbeats, return_exceptions=True)
     for result in results:
@@ -110,10 +123,13 @@ def _relieve_collector() -> None:
     gc.set_threshold(_COLLECT_EVERY, 50, 50)
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(settings: GatewaySection) -> socket.socket:
+    host, port = settings.host, settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if settings.reuse_port:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
@@ -139,5 +155,5 @@ def _config(app: App, settings: GatewaySection) -> uvicorn.Config:
         proxy_headers=False,
         backlog=_BACKLOG,
         timeout_keep_alive=int(settings.keep_alive_s),
-        timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
+        timeout_graceful_shutdown=ceil(settings.shutdown_timeout_s) + _CLOSE_TIMEOUT_S,
     )

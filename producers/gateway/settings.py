@@ -93,6 +93,18 @@ class GatewaySection(Section):
         description="Seconds without an event after which a streaming client gets a keep-alive; "
         "from then on its status is 200, and a failure is sent as an event",
     )
+    reuse_port: bool = Field(
+        False,
+        description="Share host and port with other gateways of this machine: the kernel gives "
+        "each new connection to one of them",
+    )
+    leave_s: float = Field(
+        0,
+        ge=0,
+        description="Seconds for which a gateway that was asked to end still takes calls, while "
+        "/ready says 503 and each answer closes its connection: the time in which a balancer "
+        "notices, or for agents without a balancer the longest time of a session",
+    )
     shutdown_timeout_s: float = Field(
         30, ge=0, description="Seconds that calls under way get at shutdown"
     )

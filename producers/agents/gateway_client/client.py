@@ -1,5 +1,6 @@
 """Client of the gateway's session calls: open, reward, close. Repeats what failed in passing.
 
+Of several gateways each gets calls in turn, and a call that one does not answer goes to the next.
 An outage of Kafka or of a manager is waited out, however long it is: the manager closes sessions
 that grow too old, so a call that comes too late is refused in the end. Only this client knows the
 gateway's admin key. Called by `episode.py`.
@@ -17,8 +18,9 @@ import orjson
 from infra.errors import SeamlessFlowError
 from infra.kafka import log
 from infra.telemetry.contexts import Headers
-from producers.agents.gateway_client.connections import CallFailed, HttpAnswer, HttpConnections
+from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
 from producers.agents.gateway_client.ending import CloseCall, RewardCall
+from producers.agents.gateway_client.rotation import GatewayRotation
 from schemas.records import Task
 
 _log = log.logger(__name__)
@@ -66,13 +68,15 @@ class OpenedSession:
 
 
 class GatewayClient:
-    """Client of one gateway. A try that got no answer within `call_limit_s` is made again.
+    """Client of the gateways at `urls`, a list with commas.
+
+    A try that got no answer within `call_limit_s` is made again.
 
     All tries of a call have one idempotency key: whichever is carried out, its answer is the same.
     """
 
-    def __init__(self, url: str, admin_key: str, call_limit_s: float) -> None:
-        self._connections = HttpConnections(url)
+    def __init__(self, urls: str, admin_key: str, call_limit_s: float) -> None:
+        self._gateways = GatewayRotation(urls)
         self._headers = {"authorization": f"Bearer {admin_key}"}
         self._call_limit_s = call_limit_s
 
@@ -128,7 +132,7 @@ class GatewayClient:
 
     def disconnect(self) -> None:
         """Close the idle connections."""
-        self._connections.close()
+        self._gateways.close()
 
     async def _call(self, path: str, body: object, limit_s: float | None = None) -> HttpAnswer:
         """Return the answer once the call is carried out. Raises `GatewayRefused`."""
@@ -147,20 +151,26 @@ class GatewayClient:
                         raise failure
                     waited_s = time.monotonic() - began_s
                     _log.warning("%s; tried again, %.0f s so far", failure, waited_s)
-                    pause_s = next(pauses_s)
-                    await asyncio.sleep(answer.retry_after_s or pause_s)
+                    if not self._gateways.any_serves():
+                        pause_s = next(pauses_s)
+                        await asyncio.sleep(answer.retry_after_s or pause_s)
         except TimeoutError:
             raise failure from None
 
     async def _attempt(self, path: str, body: object, headers: Mapping[str, str]) -> HttpAnswer:
         """Return the answer, or one with status 0 if none came."""
+        gateway = self._gateways.choose()
         try:
             async with asyncio.timeout(self._call_limit_s):
-                return await self._connections.post(path, body, headers)
+                answer = await gateway.post(path, body, headers)
+            if answer.closing or answer.status in _RETRIED:
+                self._gateways.pass_over(gateway)
+            return answer
         except CallFailed as error:
             reason = str(error)
         except TimeoutError:
             reason = f"not within {self._call_limit_s:g} s"
+        self._gateways.pass_over(gateway)
         detail = {"error": {"code": "unreachable", "message": reason}}
         return HttpAnswer(0, orjson.dumps(detail))
 

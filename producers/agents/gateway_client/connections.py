@@ -26,6 +26,8 @@ class HttpAnswer:
     status: int
     body: bytes
     retry_after_s: float | None = None
+    closing: bool = False
+    """True if the server closed the connection behind its answer."""
 
     def json(self) -> Mapping[str, object]:
         """Return the body as a JSON object; empty if it is anything else."""
@@ -78,7 +80,8 @@ class _Connection(asyncio.Protocol):
         if status < 200:  # an interim response; the final one follows
             return
         wait = self._headers.get(b"retry-after", b"")
-        answer = HttpAnswer(status, b"".join(self._body), float(wait) if wait.isdigit() else None)
+        wait_s = float(wait) if wait.isdigit() else None
+        answer = HttpAnswer(status, b"".join(self._body), wait_s, closing=not keep)
         if not keep:
             self.transport.close()
         self._parser = httptools.HttpResponseParser(self)

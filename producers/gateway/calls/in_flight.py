@@ -1,6 +1,7 @@
 """The calls that a gateway has accepted and not yet answered; `app.py` enters each of them here.
 
-A call is refused while the gateway drains, while Kafka is not reachable, and over the limit.
+A call is refused while the gateway drains (not yet while it leaves), while Kafka is not reachable,
+and over the limit.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ class CallsInFlight:
         self._link = link
         self._limit = limit
         self._draining = False
+        self.leaving = False
+        """True once the gateway was asked to end: its clients should go to another one."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.count = 0
@@ -43,9 +46,19 @@ class CallsInFlight:
         if not self._link.reachable:
             raise ApiError(503, "Kafka is not reachable", code="kafka_unavailable")
 
+    def refuse_unless_ready(self) -> None:
+        """Raise `ApiError` (503) if new clients should go to another gateway."""
+        if self.leaving:
+            raise _going_down()
+        self.refuse_unless_serving()
+
+    def leave(self) -> None:
+        """Take calls for the moment, but no longer be ready."""
+        self.leaving = True
+
     async def drain(self, timeout_s: float) -> None:
         """Accept no more calls; those under way get `timeout_s` to finish, then 503."""
-        self._draining = True
+        self._draining = self.leaving = True
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:

@@ -189,7 +189,7 @@ def gateway_process(
     kafka: KafkaSettings, otlp_endpoint: str | None = None, **settings: object
 ) -> Iterator[GatewayProcess]:
     """Run a gateway in its own process, ready to serve; end it by SIGTERM."""
-    port = free_port()
+    port = settings.pop("port", None) or free_port()
     environment = {
         **os.environ,
         **_variables({"kafka__bootstrap_servers": kafka.bootstrap_servers}),

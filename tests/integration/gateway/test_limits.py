@@ -90,21 +90,6 @@ def test_a_body_that_does_not_come_ends_with_408(narrow: GatewayProcess) -> None
         assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
-    prefixed: KafkaSettings, manager: ScriptedManager
-) -> None:
-    manager.scripts["last"] = lambda turn: []
-    with gateway_process(prefixed) as gateway, ThreadPoolExecutor(1) as pool:
-        call = pool.submit(chat, gateway, "last")
-        manager.await_command(RequestTurn, "last")
-        gateway.process.terminate()
-        until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 503, "the gateway to drain")
-        assert chat(gateway, "last").status_code == 503
-        answer_all(manager, "last", 1)
-        assert call.result().status_code == 200
-        assert gateway.process.wait(DEADLINE_S) == 0
-
-
 def test_a_call_that_outlasts_the_shutdown_is_told_to_come_again(
     prefixed: KafkaSettings, manager: ScriptedManager
 ) -> None:

@@ -1,0 +1,95 @@
+"""A gateway that is asked to end, alone or beside another one on the same port."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+
+from infra.ports import free_port
+from infra.settings import KafkaSettings
+from schemas.records import RequestTurn
+from tests.builders.gateway.scripted_manager import (
+    DEADLINE_S,
+    USER,
+    GatewayProcess,
+    ScriptedManager,
+    finished,
+    gateway_process,
+)
+from tests.waiting import until
+
+BODY = {"model": "m", "messages": [USER]}
+CALLS = 40
+
+
+def chat(client: httpx.Client, gateway: GatewayProcess, session: str) -> httpx.Response:
+    return client.post(
+        f"{gateway.url}/v1/chat/completions", headers=gateway.bearing(session), json=BODY
+    )
+
+
+def refuses(gateway: GatewayProcess) -> bool:
+    try:
+        httpx.get(f"{gateway.url}/ready")
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def not_ready(gateway: GatewayProcess) -> bool:
+    return httpx.get(f"{gateway.url}/ready").status_code == 503
+
+
+def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
+    prefixed: KafkaSettings, manager: ScriptedManager
+) -> None:
+    manager.scripts["last"] = lambda turn: []
+    with (
+        gateway_process(prefixed) as gateway,
+        httpx.Client(timeout=DEADLINE_S) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        call = pool.submit(chat, client, gateway, "last")
+        turn = manager.await_command(RequestTurn, "last")
+        gateway.process.terminate()
+        until(lambda: refuses(gateway), "the gateway to listen no more")
+        manager.send(turn.reply, finished(turn))
+        answer = call.result()
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        assert gateway.process.wait(DEADLINE_S) == 0
+
+
+def test_a_gateway_that_leaves_takes_calls_but_is_not_ready_and_keeps_no_connection(
+    prefixed: KafkaSettings, manager: ScriptedManager
+) -> None:
+    with gateway_process(prefixed, leave_s=2) as gateway, httpx.Client() as client:
+        assert "connection" not in chat(client, gateway, "kept").headers
+        gateway.process.terminate()
+        until(lambda: not_ready(gateway), "the gateway to leave")
+        answer = chat(client, gateway, "kept")
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        assert gateway.process.wait(DEADLINE_S) == 0
+
+
+def test_one_of_two_gateways_on_a_port_ends_and_no_client_gets_an_error(
+    prefixed: KafkaSettings, manager: ScriptedManager
+) -> None:
+    """The client is OpenAI's with its own retries."""
+    port = free_port()
+    with gateway_process(prefixed, port=port, reuse_port=True) as one:
+
+        def ask(session: str) -> Sequence[str | None]:
+            """Call with a client whose connection stays open; return the answers."""
+            key = one.keys.session_key(session)
+            with openai.OpenAI(base_url=f"{one.url}/v1", api_key=key, timeout=30) as client:
+                asked = client.chat.completions.create
+                answers = [asked(model="m", messages=[USER]) for _ in range(CALLS)]
+            return [answer.choices[0].message.content for answer in answers]
+
+        with gateway_process(prefixed, port=port, reuse_port=True), ThreadPoolExecutor(6) as pool:
+            calls = [pool.submit(ask, f"shared-{number}") for number in range(6)]
+            manager.await_command(RequestTurn, "shared-0", 5)
+            one.process.terminate()
+            assert [call.result() for call in calls] == [["hello"] * CALLS] * 6
+        assert one.process.wait(DEADLINE_S) == 0
