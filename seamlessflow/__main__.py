@@ -14,6 +14,7 @@ from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluate import evaluate
 from seamlessflow.commands.history import replay
+from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.show import show
@@ -33,6 +34,7 @@ app.command(name="eval")(evaluate)
 app.command()(show)
 app.command()(trace)
 app.command()(audit)
+app.command()(erase)
 app.command()(doctor)
 app.command()(export)
 app.command(name="import")(import_files)

@@ -35,6 +35,7 @@ from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
 from trainer.recovery.lineage import lineage_started
+from trainer.recovery.low_water import check_kept
 from trainer.recovery.resume import Resume, resume_from
 from trainer.roles.device import TrainerDevice
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
@@ -83,6 +84,7 @@ def build(
         checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log),
         partitions=cluster.partitions[TRAJECTORIES.name],
     )
+    check_kept(settings.kafka, found, stopping)
     process, control_state = (
         _process(settings, found, traces, metrics, stopping),
         found.control_state,

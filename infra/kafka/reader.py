@@ -139,9 +139,11 @@ class Reader:
             error = message.error()
             if error is not None:
                 self._fault(error, message)
-            elif (item := decoded(message, self._prefix, self._decode)) is not None:
+                continue
+            topic = str(message.topic()).removeprefix(self._prefix)
+            self._next[topic, message.partition() or 0] = (message.offset() or 0) + 1
+            if (item := decoded(message, self._prefix, self._decode)) is not None:
                 received.append(item)
-                self._next[item.topic, item.partition] = item.offset + 1
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)
         if self._garbage:

@@ -5,6 +5,7 @@ embedded broker is started on its data while a command reads them.
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,17 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
         raise NoRunData(out)
     with Broker(out / KAFKA_DIR, short_lived=True) as broker:
         yield broker.settings
+
+
+def remove_deleted(out: Path) -> None:
+    """Remove what topics that were deleted have left on disk, unless a broker still runs there.
+
+    Kafka renames the files of a deleted topic at once, and removes them a minute later: a broker
+    that was only started for a command is gone by then.
+    """
+    if not has_address(out):
+        for left in list((out / KAFKA_DIR).rglob("*-delete")):
+            shutil.rmtree(left)
 
 
 def kafka_of_running(out: Path | None) -> KafkaSettings:

@@ -45,7 +45,8 @@ def read_recorded(
     reader.assign({_CONTROL: control_state.offset})
     outage = Outage(kafka, stopping)
     # To the end as of now: other processes go on writing, so the end itself moves on.
-    while control_state.offset < end:
+    # At its end may stand offsets without a record, such as of erased ones.
+    while max(control_state.offset, reader.position(_CONTROL)) < end:
         received = reader.poll(_POLL_S)
         for item in received:
             control_state.apply(item.record, item.offset)

@@ -24,7 +24,7 @@ _COPIES = 3
 _SHOWN_S, _LOOK_S = 10.0, 0.05
 _COPIED = (
     *("cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas"),
-    *("retention.bytes", "retention.ms"),
+    *("retention.bytes", "retention.ms", "segment.ms", "min.cleanable.dirty.ratio"),
 )
 _log = logging.getLogger(__name__)
 

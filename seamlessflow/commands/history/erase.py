@@ -1,0 +1,129 @@
+"""The command `seamlessflow erase`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from infra.settings import KafkaSettings
+    from seamlessflow.erasure.erased_sessions import ErasedSessions
+    from seamlessflow.erasure.erasing import LogErased, LogErasure
+
+Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
+To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+]
+From = Annotated[
+    str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
+]
+Trained = Annotated[
+    Path | None, typer.Option(help="Directory of the trained tokens.  [default: OUT/trained]")
+]
+Exports = Annotated[
+    list[Path] | None,
+    typer.Option(help="Directory with exports (.jsonl, .jsonl.gz); repeat."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, only count.")]
+Drop = Annotated[
+    bool, typer.Option("--drop-undecodable", help="Leave out what no release can read.")
+]
+DeleteOld = Annotated[
+    bool, typer.Option("--delete-old", help="Delete the old topics when the copy is whole.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
+
+
+def erase(
+    sessions: Named,
+    to: To,
+    out: Out = None,
+    from_: From = None,
+    trained: Trained = None,
+    exports: Exports = None,
+    dry_run: DryRun = False,
+    drop_undecodable: Drop = False,
+    delete_old: DeleteOld = False,
+    yes: Yes = False,
+) -> None:
+    """Erase sessions: copy the log to another prefix without them, and take them out of files.
+
+    All other records keep their partition, offset, key, headers and time. A call that was cut off
+    is repeated as it was and goes on. The old topics stay until --delete-old.
+    """
+    from seamlessflow.erasure.erased_files import erase_from_files
+    from seamlessflow.erasure.erased_sessions import ErasedSessions
+    from seamlessflow.erasure.report import report
+    from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
+
+    asked = ErasedSessions.of(sessions)
+    folders = [*(exports or ()), *_trained(trained, out)]
+    with kafka_to_inspect(out) as kafka:
+        source = kafka if from_ is None else kafka.model_copy(update={"topic_prefix": from_})
+        erasure, done = _erase_log(source, to, asked, dry_run, drop_undecodable)
+        files = erase_from_files(folders, asked, dry_run)
+        for line in report(done, files, dry_run):
+            typer.echo(line)
+        if dry_run:
+            return
+        if delete_old:
+            _delete(erasure, done, yes)
+    if done.deleted and out is not None:
+        remove_deleted(out)
+    if not delete_old:
+        typer.echo("the old topics still have all of it; delete them with the same command and")
+        typer.echo("  --delete-old")
+
+
+def _erase_log(
+    kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
+) -> "tuple[LogErasure, LogErased]":
+    from infra.settings import load
+    from seamlessflow.erasure.erasing import LogErasure, count_in_log, erase_from_log
+    from seamlessflow.erasure.sieve import Sieve
+    from seamlessflow.inspection.topics.inspector import TopicStateSettings
+
+    groups = tuple(load(TopicStateSettings).groups.values())
+    erasure = LogErasure(kafka, to, Sieve(asked, drop), groups)
+    with _progress() as show:
+        work = count_in_log if dry_run else erase_from_log
+        return erasure, work(erasure, show)
+
+
+def _delete(erasure: "LogErasure", done: "LogErased", yes: bool) -> None:
+    """Delete the old topics, once the user has typed their prefix."""
+    from seamlessflow.erasure.erasing import delete_old
+
+    prefix = erasure.kafka.topic_prefix
+    if not yes:
+        typed = typer.prompt(f"type the prefix of the topics to delete ({prefix!r})", default="")
+        if typed != prefix or not prefix:
+            typer.echo("nothing was deleted (an empty prefix needs --yes)", err=True)
+            raise typer.Exit(1)
+    delete_old(erasure, done)
+    typer.echo(f"deleted {len(done.deleted)} topics of the prefix {prefix!r}")
+
+
+def _trained(trained: Path | None, out: Path | None) -> list[Path]:
+    chosen = trained if trained is not None else out and out / "trained"
+    return [] if chosen is None else [chosen]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the topics on a terminal's standard error."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task("copying", total=None)
+
+        def show(topic: str, behind: int, total: int) -> None:
+            bar.update(shown, description=topic, completed=behind, total=total)
+
+        yield show

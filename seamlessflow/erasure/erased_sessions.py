@@ -1,0 +1,74 @@
+"""Sessions that are erased, and the records that are about them. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+from schemas.identity import session_id as session_of
+from schemas.identity import session_name
+from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Task
+from schemas.topics import REPLIES, REQUESTS
+
+_BY_NAME = (*REQUESTS.records, *REPLIES.records)
+"""Records that may have a session's name in place of its id."""
+_OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class ErasedSessions:
+    """Ids, or names: a name stands for all its sessions."""
+
+    asked: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, asked: Iterable[str]) -> Self:
+        """Return the sessions with these ids or names."""
+        return cls(frozenset(asked))
+
+    def include(self, session_id: str) -> bool:
+        """Return True if the session is erased."""
+        return session_id in self.asked or session_name(session_id) in self.asked
+
+    def concern(self, record: Record) -> bool:
+        """Return True if the record is about an erased session.
+
+        A command or reply that only has the name is about all sessions of that name.
+        """
+        if isinstance(record, Task):
+            return self.include(session_of(record.group_id, record.sample, record.attempt))
+        named = getattr(record, "session_id", None)
+        if not isinstance(named, str):
+            return False
+        return self.include(named) or (isinstance(record, _BY_NAME) and named in self._names)
+
+    def without_text(self, record: Record) -> Record | None:
+        """Return a `control` record without the text of a failure; None if it has none of them."""
+        match record:
+            case SampleFailed(group_id=group, sample=sample, attempt=attempt, detail=text):
+                theirs = self.include(session_of(group, sample, attempt))
+                return replace(record, detail="") if text and theirs else None
+            case (
+                GroupDropped(group_id=group, detail=text)
+                | GroupExpired(group_id=group, detail=text)
+            ):
+                return replace(record, detail="") if text and group in self._groups else None
+        return None
+
+    def in_bytes(self, key: bytes, value: bytes) -> bool:
+        """Return True if a record that cannot be decoded has an erased session in its bytes."""
+        return key in self._keys or any(one in value for one in self._keys)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(map(session_name, self.asked))
+
+    @cached_property
+    def _groups(self) -> frozenset[str]:
+        found = map(_OF_GROUP.fullmatch, self.asked)
+        return frozenset(one[1] for one in found if one)
+
+    @cached_property
+    def _keys(self) -> frozenset[bytes]:
+        return frozenset(one.encode() for one in self.asked | self._names)

@@ -1,0 +1,82 @@
+"""Sieve of an erasure: for each record as it stands on a topic, that of the copy. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from infra.errors import NewerRelease
+from infra.kafka.client import Received
+from infra.kafka.unreadable import Raw
+from schemas.codec import UndecodableRecord, UnknownSchema, decode, encode
+from schemas.records import Record
+from schemas.topics import TOPICS, dead_letters_of
+from seamlessflow.erasure.erased_sessions import ErasedSessions
+
+_LETTERS = frozenset(map(dead_letters_of, TOPICS))
+
+
+@dataclass(slots=True)
+class TopicErasure:
+    """Counts of the records of one topic, of one call."""
+
+    copied: int = 0
+    erased: int = 0
+    emptied: int = 0
+    """Failures of erased sessions on `control`, copied without their text."""
+    naming: int = 0
+    """Copied records that keep the id of an erased session, such as a group's result."""
+    undecodable: int = 0
+    """Records that nobody can read, so that it is not known if they are about the sessions."""
+    by_record: Counter[str] = field(default_factory=Counter)
+    """Erased ones by type; `undecodable` those that had a session in their bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Rules of one erasure."""
+
+    sessions: ErasedSessions
+    drop_undecodable: bool = False
+
+    def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
+        """Return the record of the copy, or None for one that is erased; count it.
+
+        `topic` has no prefix. Raises `NewerRelease`.
+        """
+        raw = item.record
+        if not isinstance(raw, Raw):  # the name of a header is not UTF-8: no client can copy it
+            return self._undecodable(Raw(b""), counts, copy=False)
+        try:
+            record = decode(raw.value)
+        except UnknownSchema as error:
+            if topic not in _LETTERS:
+                what = f"the unknown schema fingerprint {error.fingerprint}"
+                raise NewerRelease(topic, item.partition, item.offset, what) from error
+            return self._undecodable(raw, counts)
+        except UndecodableRecord:
+            return self._undecodable(raw, counts)
+        return self._decoded(record, raw, counts)
+
+    def _decoded(self, record: Record, raw: Raw, counts: TopicErasure) -> Raw | None:
+        if self.sessions.concern(record):
+            counts.erased += 1
+            counts.by_record[type(record).__name__] += 1
+            return None
+        counts.copied += 1
+        emptied = self.sessions.without_text(record)
+        if emptied is not None:
+            counts.emptied += 1
+            raw = Raw(encode(emptied), raw.key)
+        counts.naming += self.sessions.in_bytes(raw.key or b"", raw.value)
+        return raw
+
+    def _undecodable(self, raw: Raw, counts: TopicErasure, copy: bool = True) -> Raw | None:
+        if self.sessions.in_bytes(raw.key or b"", raw.value):
+            counts.erased += 1
+            counts.by_record["undecodable"] += 1
+            return None
+        mark = copy and not raw.value  # of a dead letter that was retried
+        counts.undecodable += not mark
+        if mark or (copy and not self.drop_undecodable):
+            counts.copied += 1
+            return raw
+        return None

@@ -1,0 +1,59 @@
+"""Check that the log still has all that a checkpoint continues from."""
+
+from collections.abc import Mapping
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.client import Partition
+from infra.kafka.outage import ASK_S, Outage, Stopping, never
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL, TRAJECTORIES
+from trainer.recovery.checkpoint import Checkpoint
+
+
+class RecordsGone(SeamlessFlowError):
+    """A partition no longer has the record that a checkpoint continues at."""
+
+    lasting = True
+
+    def __init__(self, topic: str, partition: int, low_water: int, kept: tuple[int, int]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.low_water = low_water
+        self.kept = kept
+        begin, end = kept
+        super().__init__(
+            f"the checkpoint continues {topic}[{partition}] at offset {low_water}, but the topic "
+            f"keeps {begin} to {end}: a retention that is shorter than the distance to the "
+            "checkpoint removed records, or the topic was made anew. Training on would miss "
+            "sessions: see docs/retention.md"
+        )
+
+
+def check_kept(kafka: KafkaSettings, found: Checkpoint, stopping: Stopping = never) -> None:
+    """Raise `RecordsGone` if records behind the checkpoint were removed.
+
+    Also raises what `Outage.endure` raises.
+    """
+    offsets: dict[Partition, int] = {
+        (TRAJECTORIES.name, number): at for number, at in found.offsets.items() if at >= 0
+    }
+    if found.directory is not None:
+        offsets[CONTROL.name, 0] = found.control_state.offset
+    lookup, outage = BoundsLookup(kafka), Outage(kafka, stopping)
+    try:
+        while len(kept := lookup.bounds(list(offsets), ASK_S)) < len(offsets):
+            outage.endure_silence(f"{len(offsets) - len(kept)} partitions without a leader")
+    finally:
+        lookup.close()
+    refuse_gone(offsets, kept)
+
+
+def refuse_gone(
+    offsets: Mapping[Partition, int], kept: Mapping[Partition, tuple[int, int]]
+) -> None:
+    """Raise `RecordsGone` for an offset outside of what its partition keeps. Pure."""
+    for (topic, number), at in offsets.items():
+        begin, end = kept[topic, number]
+        if not begin <= at <= end:
+            raise RecordsGone(topic, number, at, (begin, end))
