@@ -14,7 +14,9 @@ from seamlessflow.erasure.erased_sessions import ErasedSessions
 
 _LINES = (".jsonl", ".jsonl.gz")
 _TABLES = (".parquet", ".avro")
-_FIELDS = ("session_id", "session")
+_FIELDS = {"session_id", "session"}
+_STEP = {"step", "version", "tokens"}
+"""Fields of the first line of a file in `trained/`."""
 _LEVEL = 4
 
 
@@ -24,8 +26,8 @@ class FilesErased:
 
     lines: dict[Path, int] = field(default_factory=dict)
     """Number of erased lines of each file that had some."""
-    not_json: dict[Path, int] = field(default_factory=dict)
-    """Number of lines of a file that are no JSON objects; they stay."""
+    nameless: dict[Path, int] = field(default_factory=dict)
+    """Number of lines of a file that name no session, so that it is not known whose they are."""
     tables: list[Path] = field(default_factory=list)
     """Parquet and Avro files, which have to be made again."""
     first_version: int | None = None
@@ -50,24 +52,25 @@ def erase_from_files(
 
 
 def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, found: FilesErased) -> None:
-    erased = tokens = not_json = 0
+    erased = tokens = nameless = 0
     header: dict[str, Any] = {}
     with _opened(path) as lines:
         for number, line in enumerate(lines):
             content = _content(line)
-            not_json += content is None
-            if content is not None and _about(content, sessions):
+            if _about(content, sessions):
                 erased += 1
                 tokens += len(content.get("ids", ()))
-            elif number == 0:
-                header = content or {}
-    if not_json:
-        found.not_json[path] = not_json
+            elif number == 0 and content.keys() >= _STEP:
+                header = content
+            elif not _FIELDS & content.keys():
+                nameless += 1
+    if nameless:
+        found.nameless[path] = nameless
     if not erased:
         return
     found.lines[path] = erased
     first_line = None
-    if {"version", "tokens"} <= header.keys():  # of a step in `trained/`
+    if header:
         first_line = orjson.dumps(header | {"tokens": header["tokens"] - tokens}) + b"\n"
         version = int(header["version"])
         found.first_version = min(version, found.first_version or version)
@@ -84,10 +87,9 @@ def _rewrite(path: Path, sessions: ErasedSessions, first_line: bytes | None) -> 
             packed = gzip.GzipFile("", "wb", compresslevel=_LEVEL, fileobj=file, mtime=0)
             target = packing.enter_context(packed)
         for number, line in enumerate(lines):
-            content = _content(line)
             if number == 0 and first_line is not None:
                 target.write(first_line)
-            elif content is None or not _about(content, sessions):
+            elif not _about(_content(line), sessions):
                 target.write(line)
         packing.close()
         file.flush()
@@ -99,12 +101,13 @@ def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
     return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _content(line: bytes) -> dict[str, Any] | None:
+def _content(line: bytes) -> dict[str, Any]:
+    """Return the line's JSON object; empty if it is none."""
     with suppress(orjson.JSONDecodeError):
         found = orjson.loads(line)
         if isinstance(found, dict):
             return found
-    return None
+    return {}
 
 
 def _about(content: dict[str, Any], sessions: ErasedSessions) -> bool:

@@ -19,8 +19,8 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
     yield from _of_topics(log, verb)
     for path, count in files.lines.items():
         yield f"{verb} {count:,} {'line' if count == 1 else 'lines'} of {path}"
-    for path, count in files.not_json.items():
-        yield f"! {path}: {count:,} lines are no JSON objects and stay"
+    for path, count in files.nameless.items():
+        yield f"! {path}: {count:,} lines name no session and stay: export it again from the copy"
     if files.tables:
         named = ", ".join(map(str, files.tables[:_MOST_NAMED]))
         more = len(files.tables) - _MOST_NAMED

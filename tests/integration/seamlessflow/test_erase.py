@@ -14,6 +14,7 @@ from infra.kafka.dead_letters import send_letter
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.deletion import delete_before
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Letter, Raw
 from infra.kafka.whole_topic import read_partitions
@@ -37,6 +38,10 @@ from tests.builders.own_topics import small
 from tests.builders.records import control, fleet
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 from tests.waiting import until
+from trainer.recovery.checkpoint import Checkpoint
+from trainer.recovery.control_state import ControlState
+from trainer.recovery.low_water import RecordsGone, check_kept
+from trainer.recovery.resume import Origin
 
 LOG = golden_log("second")
 ERASED = "chat-plain"
@@ -47,6 +52,11 @@ Stored = tuple[bytes, bytes, tuple[tuple[str, bytes], ...], int]
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["erase", *arguments])
+
+
+def in_environment(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
 
 
 def stored(kafka: KafkaSettings) -> dict[Place, Stored]:
@@ -96,8 +106,7 @@ def committed(kafka: KafkaSettings) -> dict[tuple[str, int], tuple[int, str]]:
 @pytest.fixture
 def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Return a cluster with the topics of a finished run, which the environment names."""
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
+    in_environment(kafka, monkeypatch)
     write_golden(kafka, LOG)
     create_topics(kafka, [REQUESTS, ENDED_SESSIONS, CONTROL, FLEET, *small(PROMPTS, REPLIES)])
     producer = Producer(kafka, "test", linger_ms=5)
@@ -122,6 +131,7 @@ def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     return kafka
 
 
+@pytest.mark.slow
 def test_nothing_of_an_erased_session_is_left_and_all_else_is_at_its_offset(
     log: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +140,7 @@ def test_nothing_of_an_erased_session_is_left_and_all_else_is_at_its_offset(
     assert len(words) > 1
     assert any(word in value[0] for value in before.values() for word in words)
     step = tmp_path / "step-00000003-version-00000004.jsonl.gz"
-    lines = [
+    lines: list[dict[str, object]] = [
         {"format": 1, "step": 3, "version": 4, "lineage": "l", "policy": "p", "tokens": 5},
         {"session": ERASED, "turn": "t", "ids": [1, 2]},
         {"session": "other", "turn": "t", "ids": [1, 2, 3]},
@@ -157,13 +167,21 @@ def test_nothing_of_an_erased_session_is_left_and_all_else_is_at_its_offset(
     kept = [json.loads(line) for line in gzip.decompress(step.read_bytes()).splitlines()]
     assert kept == [lines[0] | {"tokens": 3}, lines[2]]
 
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", clean.topic_prefix)
+    in_environment(clean, monkeypatch)
     verified = CliRunner().invoke(app, ["replay", "merge", "--verify", "--json"])
     assert verified.exit_code == 0, verified.output
     assert json.loads(verified.stdout)["sessions"] == len(LOG[TRAJECTORIES.name]) - 1
 
 
-def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(log: KafkaSettings) -> None:
+def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = kafka
+    in_environment(kafka, monkeypatch)
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
+    with closing(Producer(log, "test")) as producer:
+        producer.send(CONTROL.name, control.lost())
+        producer.send(FLEET.name, fleet.weights(), key="PolicyWeights/policy")
     clean = log.model_copy(update={"topic_prefix": f"{log.topic_prefix}clean."})
     assert run(ERASED, "--to", clean.topic_prefix).exit_code == 0
     first = stored(clean)
@@ -173,7 +191,7 @@ def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(log: KafkaS
     again = run(ERASED, "--to", clean.topic_prefix)
     assert again.exit_code == 0, again.output
     new = stored(clean).keys() - first.keys()
-    assert (CONTROL.name, 0, 2) in new
+    assert (CONTROL.name, 0, 1) in new
     assert {topic for topic, *_ in new} == {CONTROL.name, FLEET.name}  # which is compacted
 
     other = run("forks-acting", "--to", clean.topic_prefix)
@@ -187,3 +205,28 @@ def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(log: KafkaS
     assert deleted.exit_code == 0, deleted.output
     until(lambda: log.topic_prefix + CONTROL.name not in partition_counts(log), "the deletion")
     assert stored(clean).keys() >= first.keys()
+
+
+def test_records_that_retention_removed_are_gone_from_the_copy_and_a_checkpoint_in_them_is_refused(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_environment(kafka, monkeypatch)
+    create_topics(kafka, small(CONTROL, TRAJECTORIES))
+    with closing(Producer(kafka, "test")) as producer:
+        for worker in "abcd":
+            producer.send(CONTROL.name, control.lost(worker=worker))
+    delete_before(kafka, {(CONTROL.name, 0): 2})
+    clean = kafka.model_copy(update={"topic_prefix": f"{kafka.topic_prefix}clean."})
+    assert run(ERASED, "--to", clean.topic_prefix).exit_code == 0
+    assert stored(clean) == stored(kafka)
+    assert {at for *_, at in stored(clean)} == {2, 3}
+
+    for log in (kafka, clean):
+        check_kept(log, checkpoint_at(2))
+        with pytest.raises(RecordsGone, match=r"control\[0\] at offset 1, .*keeps 2 to 4"):
+            check_kept(log, checkpoint_at(1))
+
+
+def checkpoint_at(offset: int) -> Checkpoint:
+    state = ControlState("policy", offset=offset)
+    return Checkpoint(Origin(), {0: 0}, state, 0, False, directory=Path())

@@ -1,0 +1,72 @@
+"""Records that are about erased sessions, and those that the copy gets."""
+
+import pytest
+
+from infra.errors import NewerRelease
+from infra.kafka.client import Received
+from infra.kafka.unreadable import Raw
+from schemas.codec import HEADER_BYTES, MARKER, decode, encode
+from schemas.records import Record, SampleFailed
+from seamlessflow.erasure.erased_sessions import ErasedSessions
+from seamlessflow.erasure.sieve import Sieve, TopicErasure
+from tests.builders.records import commands, control, sessions
+from tests.builders.records.tasks import task
+
+NEWER = MARKER + bytes(HEADER_BYTES)
+
+
+def item(value: bytes, key: bytes = b"other") -> Received:
+    return Received("t", 0, 0, 0, None, (), Raw(value, key))
+
+
+def kept(
+    value: bytes, *asked: str, topic: str = "sessions", key: bytes = b"other", drop: bool = False
+) -> tuple[Raw | None, TopicErasure]:
+    counts = TopicErasure()
+    sieve = Sieve(ErasedSessions.of(asked), drop)
+    return sieve.kept(topic, item(value, key), counts), counts
+
+
+@pytest.mark.parametrize(
+    ("asked", "record", "theirs"),
+    [
+        ("a", sessions.opened(session_id="a"), True),
+        ("a", sessions.opened(session_id="a~1"), True),
+        ("a~1", sessions.opened(session_id="a~2"), False),
+        ("a~1", sessions.opened(session_id="a"), False),
+        ("a~1", commands.cancel_turn(session_id="a"), True),
+        ("g.0.0", task(group_id="g", sample=0, attempt=0), True),
+        ("g.0.1", task(group_id="g", sample=0, attempt=0), False),
+        ("g", control.ready(group_id="g"), False),
+    ],
+)
+def test_a_record_is_about_the_session_that_it_names(
+    asked: str, record: Record, theirs: bool
+) -> None:
+    assert ErasedSessions.of([asked]).concern(record) is theirs
+
+
+def test_a_failure_loses_its_text_and_keeps_its_place() -> None:
+    failed = control.sample_failed(group_id="g", sample=1, detail="a text")
+    raw, counts = kept(encode(failed), "g.1.0", topic="control")
+    assert raw is not None and decode(raw.value) == control.sample_failed(group_id="g", sample=1)
+    assert (counts.copied, counts.emptied) == (1, 1)
+    other, _ = kept(encode(failed), "g.0.0", topic="control")
+    assert other is not None and isinstance(decode(other.value), SampleFailed)
+    assert b"a text" in other.value
+
+
+def test_what_cannot_be_decoded_is_searched_and_left_out_if_asked() -> None:
+    assert kept(b"junk of session-1 here", "session-1", topic="sessions.dlq")[0] is None
+    assert kept(b"junk", "session-1", key=b"session-1", topic="sessions.dlq")[0] is None
+    raw, counts = kept(b"junk", "session-1", topic="sessions.dlq")
+    assert raw == Raw(b"junk", b"other") and counts.undecodable == 1
+    assert kept(b"junk", "session-1", topic="sessions.dlq", drop=True)[0] is None
+    mark, counts = kept(b"", "session-1", topic="tasks.dlq", drop=True)
+    assert mark is not None and counts.undecodable == 0
+
+
+def test_a_record_of_a_newer_release_ends_the_erasure_but_for_dead_letters() -> None:
+    with pytest.raises(NewerRelease):
+        kept(NEWER, "a")
+    assert kept(NEWER, "a", topic="sessions.dlq")[1].undecodable == 1
