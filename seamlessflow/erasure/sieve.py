@@ -26,6 +26,8 @@ class TopicErasure:
     """Copied records that keep the id of an erased session, such as a group's result."""
     undecodable: int = 0
     """Records that nobody can read, so that it is not known if they are about the sessions."""
+    blobs: set[str] = field(default_factory=set)
+    """Places outside of the log that erased records refer to."""
     by_record: Counter[str] = field(default_factory=Counter)
     """Erased ones by type; `undecodable` those that had a session in their bytes."""
 
@@ -60,6 +62,7 @@ class Sieve:
         if self.sessions.concern(record):
             counts.erased += 1
             counts.by_record[type(record).__name__] += 1
+            counts.blobs |= blobs_of(record)
             return None
         counts.copied += 1
         emptied = self.sessions.without_text(record)
@@ -80,3 +83,9 @@ class Sieve:
             counts.copied += 1
             return raw
         return None
+
+
+def blobs_of(record: Record) -> set[str]:
+    """Return the places of media and arrays that a record has by reference."""
+    parts = (*getattr(record, "media", ()), *getattr(record, "tensors", ()))
+    return {part.uri for part in parts if part.uri}

@@ -9,7 +9,8 @@ from schemas.codec import HEADER_BYTES, MARKER, decode, encode
 from schemas.records import Record, SampleFailed
 from seamlessflow.erasure.erased_sessions import ErasedSessions
 from seamlessflow.erasure.sieve import Sieve, TopicErasure
-from tests.builders.records import commands, control, sessions
+from tests.builders.records import commands, control, replies, sessions
+from tests.builders.records.replies import tensor
 from tests.builders.records.tasks import task
 
 NEWER = MARKER + bytes(HEADER_BYTES)
@@ -64,6 +65,12 @@ def test_what_cannot_be_decoded_is_searched_and_left_out_if_asked() -> None:
     assert kept(b"junk", "session-1", topic="sessions.dlq", drop=True)[0] is None
     mark, counts = kept(b"", "session-1", topic="tasks.dlq", drop=True)
     assert mark is not None and counts.undecodable == 0
+
+
+def test_blobs_of_erased_records_are_named() -> None:
+    array = tensor(data=None, uri="file:///blob")
+    raw, counts = kept(encode(replies.delta(session_id="a", tensors=(array,))), "a")
+    assert raw is None and counts.blobs == {"file:///blob"}
 
 
 def test_a_record_of_a_newer_release_ends_the_erasure_but_for_dead_letters() -> None:
