@@ -19,6 +19,7 @@ from infra.errors import BrokerFailed, JarRejected, JarsUnavailable
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
+from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.creation import create_topics
 from infra.ports import HOST, free_port, is_open
 from infra.settings import KafkaSettings
@@ -58,6 +59,16 @@ def runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def broker_over(directory: Path) -> int:
+    """Return the Java process of the broker over a directory."""
+    file = str(directory / "server.properties").encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if file in (process / "cmdline").read_bytes().split(b"\0"):
+                return int(process.name)
+    raise AssertionError(f"no broker over {directory}")
 
 
 def test_a_record_is_read_back(kafka: KafkaSettings) -> None:
@@ -179,3 +190,23 @@ def test_once_fetched_the_jars_need_no_network(monkeypatch: pytest.MonkeyPatch) 
     before = class_path()
     monkeypatch.setenv("https_proxy", f"http://{HOST}:{free_port()}")
     assert class_path() == before
+
+
+@pytest.mark.slow
+def test_a_command_runs_three_brokers_that_outlive_one_of_them(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "infra.broker", "--brokers=3", f"--data={tmp_path}"]
+    command.append(f"--port={free_port()}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            servers = process.stdout.readline().removeprefix("Kafka answers at ").strip()
+            assert len(servers.split(",")) == 3
+            settings = KafkaSettings(bootstrap_servers=servers)
+            assert find_cluster(settings).brokers == 3
+            os.kill(broker_over(tmp_path / "1"), signal.SIGKILL)
+            assert process.stdout.readline() == "2 of 3 brokers run\n"
+            write(settings, LOST)
+            assert read(settings) == LOST
+        finally:
+            process.terminate()
+            process.wait(60)

@@ -1,0 +1,96 @@
+"""Cluster of embedded brokers on one machine, for what one broker cannot show: leaders that go.
+
+Each is broker and controller, with a directory and a process of its own; topics are kept on three.
+Used by `python -m infra.broker --brokers 3` and by tests that kill a leader.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from infra.broker.broker import Broker
+from infra.broker.storage import new_cluster_id
+from infra.ports import HOST, free_port
+from infra.settings import KafkaSettings
+
+_MOST_COPIES = 3
+_HEAP_MB = 256
+
+
+class BrokerCluster:
+    """Brokers over the directories `1`, `2`, ... in `data_dir`. A context manager.
+
+    The first listens on `port`, by default a free one, all others on free ones. Its controllers
+    need a majority: of three brokers one may be away.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        size: int,
+        port: int | None = None,
+        *,
+        short_lived: bool = False,
+        ready_timeout_s: float = 120,
+        properties: Mapping[str, str | int] | None = None,
+    ) -> None:
+        ports = [port or free_port(), *(free_port() for _ in range(size - 1))]
+        voting = [free_port() for _ in range(size)]
+        voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(voting, 1))
+        shared = {"controller.quorum.voters": voters, **_copies(size), **(properties or {})}
+        cluster_id = new_cluster_id()
+        self._ports = ports
+        self.brokers: Sequence[Broker] = [
+            Broker(
+                data_dir / str(number),
+                own,
+                heap_mb=_HEAP_MB,
+                short_lived=short_lived,
+                ready_timeout_s=ready_timeout_s,
+                cluster_id=cluster_id,
+                properties={**shared, "node.id": number, "listeners": _listeners(own, vote)},
+            )
+            for number, (own, vote) in enumerate(zip(ports, voting, strict=True), 1)
+        ]
+        """The brokers by number: that of a broker in Kafka is one more than its place here."""
+
+    def __enter__(self) -> Self:
+        try:
+            # Together: each waits for a majority.
+            with ThreadPoolExecutor(len(self.brokers)) as starting:
+                list(starting.map(Broker.start, self.brokers))
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """Settings for its clients."""
+        servers = ",".join(f"{HOST}:{port}" for port in self._ports)
+        return KafkaSettings(bootstrap_servers=servers)
+
+    def _stop(self) -> None:
+        # Together: the last one alone would wait for a majority until it is killed.
+        with ThreadPoolExecutor(len(self.brokers)) as stopping:
+            list(stopping.map(Broker.stop, self.brokers))
+
+
+def _listeners(port: int, controller_port: int) -> str:
+    return f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}"
+
+
+def _copies(size: int) -> dict[str, str | int]:
+    """Return the copies of Kafka's own topics: with one, each broker that goes stops all groups."""
+    copies = min(size, _MOST_COPIES)
+    return {
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": max(1, copies - 1),
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": max(1, copies - 1),
+    }
