@@ -68,6 +68,9 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "log.connection.close": False,
         # The default of 10 s would prolong a short outage.
         "reconnect.backoff.max.ms": 1_000,
+        # A broker that stands still keeps its connections open: by default its clients would wait
+        # 60 s for its answers, long after another one leads its partitions.
+        "socket.timeout.ms": 10_000,
         "log_level": 4,
         "logger": log.logger(),
         **{

@@ -26,7 +26,6 @@ from schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
-_END_TIMEOUT_S = 3 * _TRANSACTION_TIMEOUT_S
 _IN_FLIGHT = 2
 _SETTLE_SLICE_S = 4.0
 """Longest wait for Kafka before `settle` looks whether the process must end."""
@@ -232,6 +231,7 @@ class TransactionalProducer(Producer):
         options: dict[str, Any] = {
             "transactional.id": settings.topic_prefix + transactional_id,
             "transaction.timeout.ms": 5_000,
+            "socket.timeout.ms": 4_900,  # Kafka's client refuses one behind that of transactions
             "message.timeout.ms": 5_000,
         }
         super().__init__(settings, transactional_id, trace=trace, **options)
@@ -261,7 +261,7 @@ class TransactionalProducer(Producer):
             send()
             # A group coordinator that is lost between two requests would be waited for without end
             # (librdkafka issue 5456).
-            within(_END_TIMEOUT_S, lambda: self._end(positions, group_metadata))
+            within(3 * _TRANSACTION_TIMEOUT_S, lambda: self._end(positions, group_metadata))
         except (KafkaException, DeliveryFailed, TimeoutError) as error:
             raise TransactionFailed(self._transactional_id, str(error)) from error
 
