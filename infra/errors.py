@@ -248,5 +248,7 @@ ENDS_PROCESS: tuple[type[Exception], ...] = (
     KafkaUnavailable,
     KafkaRefused,
     TransactionFailed,
+    WrittenReleaseLacks,
+    SettingsRejected,
 )
 """Errors that are never the fault of one record or session, and end the process wherever raised."""

@@ -27,6 +27,7 @@ from schemas.topics import SESSIONS
 
 _COUNTED = 1_000
 """Events after which the progress is shown."""
+_RECENT_MS = 60_000
 ALL = "all together"
 
 
@@ -39,6 +40,8 @@ class MergeJob:
     """First offset and the one behind the last event, by partition of `sessions`."""
     selection: SessionSelection = field(default_factory=SessionSelection)
     rules: MergeRules = RECORDED
+    begun_ms: int = 0
+    """Time at which the bounds were measured, in milliseconds since the epoch."""
     digests: bool = False
     """True: keep a digest of each trajectory."""
     differences: bool = False
@@ -74,6 +77,10 @@ class Merged:
     """Partitions that an earlier replay into this target finished."""
     skipped: Skipped = field(default_factory=Skipped)
     digests: dict[str, Digest] = field(default_factory=dict)
+    recent: set[str] = field(default_factory=set)
+    """Sessions of `digests` that ended less than a minute before the replay began."""
+    judged: int = 0
+    """Sessions that the rules give a further reward."""
     differences: dict[str, Difference] = field(default_factory=dict)
     masked: Counter[str] = field(default_factory=Counter)
     """Sampled tokens that are not trained, by reason."""
@@ -85,6 +92,8 @@ class Merged:
         self.partitions_kept += other.partitions_kept
         self.skipped.garbage.update(other.skipped.garbage)
         self.digests |= other.digests
+        self.recent |= other.recent
+        self.judged += other.judged
         self.masked.update(other.masked)
         for label, difference in other.differences.items():
             self.differences.setdefault(label, Difference()).add(difference)
@@ -140,7 +149,7 @@ class _Merge:
         self._reached(finished=True)
         for number, folds in self._folds.items():
             self._merged.sessions_open += folds[0].open
-            if self._job.bounds[number][0] > 0:
+            if self._job.bounds[number][0] > 0 and not self._begun[number].covered:
                 self._merged.beginnings_gone += folds[0].beginnings_gone
         return self._merged
 
@@ -170,6 +179,8 @@ class _Merge:
             return
         folds = self._folds[item.partition]
         ended = [fold.apply(item.record, item.offset) for fold in folds]
+        if None in ended:  # a session ends by some rules and not by others only if the fold failed
+            return
         made = [assembled(one, item.partition)[0] for one in ended if one is not None]
         new = item.offset >= self._begun[item.partition].covered
         if made and new and self._job.selection.chooses(made[0]):
@@ -183,6 +194,9 @@ class _Merge:
         self._merged.masked.update(last.masked_tokens)
         if self._job.digests:
             self._merged.digests[first.session_id] = digest(first)
+            if first.finalized_at_ms > self._job.begun_ms - _RECENT_MS:
+                self._merged.recent.add(first.session_id)
+        self._merged.judged += first.session_id in self._job.rules.judged
         for label, other in zip(self._labels, made[1:], strict=True):
             self._merged.differences.setdefault(label, Difference()).apply(first, other)
         self._target.add(last)

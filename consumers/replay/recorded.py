@@ -1,9 +1,7 @@
 """Recorded trajectories, read to compare them with replayed ones."""
 
-from collections.abc import Mapping
-
 from consumers.history.selection import SessionSelection
-from consumers.replay.verification import Comparison, Digest
+from consumers.replay.verification import Comparison
 from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -15,16 +13,14 @@ from schemas.topics import TRAJECTORIES
 def compared(
     settings: KafkaSettings,
     selection: SessionSelection,
-    replayed: Mapping[str, Digest],
+    comparison: Comparison,
     skipped: Skipped,
     stopping: Stopping = never,
-) -> Comparison:
-    """Compare all recorded trajectories that the selection chooses with `replayed`.
+) -> None:
+    """Apply all recorded trajectories that the selection chooses to `comparison`.
 
     Raises what `read_topic` raises.
     """
-    comparison = Comparison(replayed)
     for item in read_topic(settings, TRAJECTORIES, skipped, stopping=stopping):
         if isinstance(item.record, Trajectory) and selection.chooses(item.record):
             comparison.apply(item.record, item.partition, item.offset)
-    return comparison

@@ -91,7 +91,7 @@ class _Rewriting:
         del self._depths[session.opened.session_id]
         judged = self._rules.judged.get(session.opened.session_id)
         if judged is not None:
-            yield _assigned(event, judged)
+            yield _assigned(event, judged, "judged")
         values = {
             reward.name: reward.value
             for reward in (*session.rewards.values(), *([judged] if judged else []))
@@ -100,7 +100,8 @@ class _Rewriting:
         if values:
             weights = self._rules.return_of
             total = sum(weights[name] * value for name, value in values.items())
-            yield _assigned(event, Reward(value=total, source=_SOURCE))
+            # Behind the judgement, which it replaces if that is a return also.
+            yield _assigned(event, Reward(value=total, source=_SOURCE), "return")
 
 
 def _given(rules: MergeRules, *names: str) -> Mapping[str, Any]:
@@ -123,12 +124,12 @@ def _rethreaded(session: Session, event: r.TurnStarted, prompt: bytes) -> r.Turn
     )
 
 
-def _assigned(finalized: r.SessionFinalized, reward: Reward) -> r.RewardAssigned:
+def _assigned(finalized: r.SessionFinalized, reward: Reward, what: str) -> r.RewardAssigned:
     return r.RewardAssigned(
         session_id=finalized.session_id,
         epoch=finalized.epoch,
         at_ms=finalized.at_ms,
-        command_id=f"{_SOURCE}:{finalized.session_id}:{reward.name}:{reward.source}",
+        command_id=f"{_SOURCE}:{finalized.session_id}:{what}",
         reward=replace(reward, revision=_LATEST),
         final=True,
     )

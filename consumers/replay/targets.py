@@ -5,6 +5,7 @@ the trajectories they cover, the directory by whole files.
 """
 
 import os
+import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ PARTS = 8
 """Parts of the partitions, each with a transactional id."""
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
 """Trajectories of a transaction, and bytes of their tokens."""
-_GROUP = "replay"
+GROUP = "replay"
+"""Consumer group, behind the prefix, whose offsets say how far a replay came."""
 
 
 class TargetTaken(SeamlessFlowError):
@@ -87,6 +89,8 @@ class Files:
 
     def __init__(self, directory: Path, content: str) -> None:
         self._directory = directory
+        # A process that was given up may still write its own drafts.
+        self._drafts = uuid.uuid4().hex[:8]
         self._content = content
         self._files = ExitStack()
         self._open: dict[int, ContainerFile] = {}
@@ -112,6 +116,8 @@ class Files:
         """Name the files once they are whole."""
         for partition in progress if finished else ():
             self._open.pop(partition).flush()
+            with self._draft(partition).open("rb") as written:
+                os.fsync(written.fileno())
             os.replace(self._draft(partition), self._path(partition))
 
     def close(self) -> None:
@@ -122,7 +128,7 @@ class Files:
         return self._directory / f"trajectories-{partition:03}.avro"
 
     def _draft(self, partition: int) -> Path:
-        return self._directory / f".trajectories-{partition:03}.avro"
+        return self._directory / f".trajectories-{partition:03}.{self._drafts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class Topics:
         self._to, self._content = to, content
         # Source and target have different prefixes, so names are given whole.
         whole = to.source.model_copy(update={"topic_prefix": ""})
-        name = f"{to.prefix}{_GROUP}"
+        name = f"{to.prefix}{GROUP}"
         self._reader = Reader(whole, f"{name}-{partitions[0] % PARTS}", group=name)
         self._producer = TransactionalProducer(whole, f"{name}-{partitions[0] % PARTS}")
         places = [self._place(number) for number in partitions]

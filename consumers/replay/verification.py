@@ -31,21 +31,30 @@ class Comparison:
     """Recorded trajectories against `replayed`, the digests of replayed ones by session."""
 
     replayed: Mapping[str, Digest]
+    bounds: Mapping[int, tuple[int, int]]
+    """First offset that was read, and the one behind the last, by partition of `sessions`."""
+    recent: frozenset[str] = frozenset()
+    """Sessions that ended so shortly before that their record may be on its way."""
     equal: int = 0
     copies: int = 0
     """Further records of a session that was compared before."""
     different: dict[str, RecordPlace] = field(default_factory=dict)
-    """First place of a record that is not the replayed one, by session."""
+    """First place of a record that the log does not give, by session."""
     not_checkable: int = 0
-    """Recorded sessions that were not replayed, since retention removed their events."""
+    """Recorded sessions whose first events retention removed."""
+    later: int = 0
+    """Recorded sessions that ended behind what was read."""
     _seen: set[str] = field(default_factory=set)
 
     def apply(self, recorded: Trajectory, partition: int, offset: int) -> None:
         """Compare the next recorded trajectory, which the selection chooses."""
         session_id = recorded.session_id
         replayed = self.replayed.get(session_id)
-        if replayed is None:
+        begin, end = self.bounds.get(recorded.partition, (0, 0))
+        if replayed is None and recorded.first_offset < begin:
             self.not_checkable += 1
+        elif replayed is None and recorded.last_offset >= end:
+            self.later += 1
         elif replayed != digest(recorded):
             self.different.setdefault(session_id, RecordPlace(partition, offset))
         elif session_id in self._seen:
@@ -57,4 +66,4 @@ class Comparison:
     @property
     def missing(self) -> list[str]:
         """Sessions that ended on the log and have no record on `trajectories`."""
-        return [session_id for session_id in self.replayed if session_id not in self._seen]
+        return [one for one in self.replayed if one not in self._seen and one not in self.recent]

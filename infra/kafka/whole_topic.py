@@ -69,10 +69,12 @@ def read_partitions(
         reader.assign({place: begins[place] for place in ends})
         received_s = time.monotonic()
         while ends:
-            for item in reader.poll(_POLL_S):
-                received_s = time.monotonic()
+            received = reader.poll(_POLL_S)
+            for item in received:
                 if item.offset < ends.get((item.topic, item.partition), 0):
                     yield item
+            if received:  # behind the loop: what the caller did with them is no silence
+                received_s = time.monotonic()
             ends = {place: end for place, end in ends.items() if reader.position(place) < end}
             silent_s = time.monotonic() - received_s
             if ends and (silent_s > silence_s or stopping()):

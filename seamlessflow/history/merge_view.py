@@ -59,6 +59,9 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
     )
     if masked := {name: count for name, count in merged.masked.most_common() if count}:
         yield f"not trained: {listed(masked)} tokens"
+    if outcome.judgements > merged.judged:
+        missed = outcome.judgements - merged.judged
+        yield f"! {missed:,} sessions of --rewards were not among them"
     if merged.partitions_kept:
         yield f"{merged.partitions_kept} partitions were written by an earlier replay"
     if merged.sessions_open:
@@ -112,5 +115,8 @@ def _compared(comparison: Comparison) -> Iterator[str]:
     if missing := comparison.missing:
         named = ", ".join(missing[:MOST_NAMED])
         yield f"without a recorded trajectory: {len(missing):,} sessions ({named})"
+    if comparison.later:
+        yield f"left out: {comparison.later:,} recorded sessions that ended meanwhile"
     if comparison.not_checkable:
-        yield f"not checkable, since their events are gone: {comparison.not_checkable:,} sessions"
+        count = comparison.not_checkable
+        yield f"not checkable, since retention removed their first events: {count:,} sessions"

@@ -9,14 +9,17 @@ from consumers.replay.merge import Merged, MergeJob
 from consumers.replay.recorded import compared
 from consumers.replay.rules import RECORDED
 from consumers.replay.shards import merge_on
+from consumers.replay.target_check import check_target
 from consumers.replay.verification import Comparison
+from consumers.trajectories.sessions.fold import FOLD_VERSION
+from infra.clock import now_ms
 from infra.errors import SettingsRejected
 from infra.kafka.outage import Stopping
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings
-from schemas.topics import TRAJECTORIES
+from schemas.topics import SESSIONS, TRAJECTORIES
 
 _EVENTS_A_PROCESS = 50_000
 """Fewer are merged sooner than a further process has started."""
@@ -30,6 +33,8 @@ class MergeOutcome:
     comparison: Comparison | None
     skipped: Skipped = field(default_factory=Skipped)
     """Records of `trajectories` that could not be read."""
+    judgements: int = 0
+    """Sessions that the rules have a further reward for."""
 
     @property
     def verified(self) -> bool:
@@ -54,17 +59,19 @@ def replay_merge(
     events = sum(end - start for start, end in bounds.values())
     if job.prefix is not None:
         _make_topic(job.kafka, job.prefix, stopping)
+    check_target(job, stopping)
     merged = merge_on(
         processes or _processes(events, len(bounds)),
-        replace(job, bounds=bounds),
+        replace(job, bounds=bounds, begun_ms=now_ms()),
         lambda count: show(count, events),
         stopping,
     )
     skipped = Skipped()
     comparison = None
     if job.digests:
-        comparison = compared(job.kafka, job.selection, merged.digests, skipped, stopping)
-    return MergeOutcome(merged, comparison, skipped)
+        comparison = Comparison(merged.digests, bounds, frozenset(merged.recent))
+        compared(job.kafka, job.selection, comparison, skipped, stopping)
+    return MergeOutcome(merged, comparison, skipped, len(job.rules.judged))
 
 
 def check(job: MergeJob) -> None:
@@ -75,6 +82,11 @@ def check(job: MergeJob) -> None:
     if job.differences and job.rules == RECORDED:
         reason = "needs a rule that differs, such as --siblings all"
         raise SettingsRejected("--diff", reason)
+    if (job.digests or job.differences) and (job.prefix is not None or job.directory is not None):
+        reason = "goes without --to and --to-directory: it compares all sessions, and writes none"
+        raise SettingsRejected("--verify" if job.digests else "--diff", reason)
+    if job.rules.fold_version is not None and job.rules.fold_version > FOLD_VERSION:
+        raise SettingsRejected("--fold-version", f"this release knows rules up to {FOLD_VERSION}")
     if job.prefix == job.kafka.topic_prefix:
         raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
 
@@ -87,6 +99,9 @@ def _processes(events: int, partitions: int) -> int:
 
 def _make_topic(kafka: KafkaSettings, prefix: str, stopping: Stopping) -> None:
     """Create the topic to write with as many partitions as the recorded one has."""
-    count = partition_counts(kafka)[kafka.topic_prefix + TRAJECTORIES.name]
+    there = partition_counts(kafka)
+    if prefix + SESSIONS.name in there:
+        raise SettingsRejected("--to", f"{prefix} is the prefix of a run's topics: name another")
+    count = there[kafka.topic_prefix + TRAJECTORIES.name]
     target = kafka.model_copy(update={"topic_prefix": prefix})
     create_topics(target, [replace(TRAJECTORIES, partitions=count)], stopping=stopping)

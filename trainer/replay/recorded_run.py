@@ -38,7 +38,8 @@ class RecordedStep:
 class RecordedRun:
     """The steps behind the newest weights, and the state of `control` that dates their tokens."""
 
-    lineage: r.LineageStarted
+    lineages: Sequence[r.LineageStarted]
+    """Those of its steps, the oldest first; all with the same settings."""
     first_hash: str
     """Hash of the initial weights' tensors."""
     steps: Sequence[RecordedStep]
@@ -62,6 +63,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
     lineages: dict[str, r.LineageStarted] = {}
     published: dict[int, r.WeightsPublished] = {}
     completed: dict[tuple[str, int], r.StepCompleted] = {}
+    skipped: set[int] = set()
     for offset, record in log:
         state.apply(record, offset)
         match record:
@@ -69,17 +71,21 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
                 lineages[record.lineage] = record
             case r.StepCommitted():
                 commits.append(record)
+            case r.StepSkipped():
+                skipped.add(record.step)
             case r.WeightsPublished() if record.policy == policy:
                 published.setdefault(record.version, record)
             case r.StepCompleted():
                 completed[record.lineage, record.step] = record
     kept = surviving(commits)
-    lineage = _settled(kept, lineages)
+    of_steps = _settled(kept, lineages)
     first = published.get(min(published, default=0))
     steps: list[RecordedStep] = []
     version = first.version if first else 0
     for number in range(kept[-1].step + 1):
         commit = next((one for one in kept if one.step == number), None)
+        if commit is None and number not in skipped:
+            raise RunNotRepeatable(f"step {number} is not recorded")
         if commit is None:
             steps.append(RecordedStep(number, None, version))
             continue
@@ -96,13 +102,13 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
             )
         )
         version = commit.version
-    return RecordedRun(lineage, first.tensors_hash if first else "", steps, state)
+    return RecordedRun(of_steps, first.tensors_hash if first else "", steps, state)
 
 
 def _settled(
     kept: Sequence[r.StepCommitted], lineages: Mapping[str, r.LineageStarted]
-) -> r.LineageStarted:
-    """Return the record of the first lineage, after checking that none computed otherwise."""
+) -> list[r.LineageStarted]:
+    """Return the lineages of the steps, after checking that all have the same settings."""
     if not kept:
         raise RunNotRepeatable("no step of it is committed")
     names = list(dict.fromkeys(one.lineage for one in kept))
@@ -112,6 +118,8 @@ def _settled(
                 f"the settings of lineage {name} are not recorded; releases since 0.1.0 record them"
             )
     first = lineages[names[0]]
+    if first.step:
+        raise RunNotRepeatable(f"its first lineage began with step {first.step}, not with 0")
     for name in names[1:]:
         other = lineages[name]
         if (other.settings, other.ranks) != (first.settings, first.ranks):
@@ -119,4 +127,4 @@ def _settled(
                 f"it was resumed with other settings at step {other.step} (lineage {name}); steps "
                 "of several settings are not repeated"
             )
-    return first
+    return [lineages[name] for name in names]

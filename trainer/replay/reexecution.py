@@ -101,9 +101,12 @@ class Reexecution:
 
     def _missing(self, recorded: RecordedStep) -> str:
         groups = recorded.commit.groups if recorded.commit else {}
+        lost = [name for name in groups if name not in self._loader.ready_groups]
         gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
+        if not gone:
+            return f"groups of step {recorded.step} have no valid session: {', '.join(lost[:3])}"
         shown = ", ".join(gone[:3])
-        return f"{len(gone)} sessions of step {recorded.step} are not on the topic ({shown} ...)"
+        return f"{len(gone)} sessions of step {recorded.step} are not on the topic: {shown}"
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:
         remembered = self._backend.remembered()

@@ -6,11 +6,26 @@ from typing import Any
 import orjson
 import yaml
 from pydantic import ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from infra.errors import SettingsRejected
 from infra.settings import KafkaSettings
 from schemas.records import LineageStarted
 from trainer.settings import TrainerSettings
+
+
+class _RecordedSettings(TrainerSettings):
+    """Settings from a record alone: nothing of the environment may enter them."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,
+        **more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
 
 
 def recorded_settings(
@@ -25,7 +40,7 @@ def recorded_settings(
     for option in replaced:
         _replace(sections, option)
     try:
-        return TrainerSettings(**sections, kafka=kafka)
+        return _RecordedSettings(**sections, kafka=kafka)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

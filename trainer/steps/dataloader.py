@@ -6,7 +6,7 @@ new one as soon as enough groups are ready.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from schemas.records import (
@@ -97,6 +97,11 @@ class Dataloader:
     def ready(self) -> int:
         """Return the number of groups that wait for a step."""
         return len(self._grouping.ready)
+
+    @property
+    def ready_groups(self) -> Collection[str]:
+        """Return the ids of these groups."""
+        return self._grouping.ready.keys()
 
     def wants_more(self, step: int) -> bool:
         """Return whether to read further sessions before `step`; waiting groups take memory."""

@@ -45,6 +45,8 @@ class GroupsCheck:
         self._commits: list[_AuditedCommit] = []
         self._unjudged: list[tuple[_AuditedCommit, tuple[str, ...]]] = []
         self._evaluated = 0
+        self._late_drops: dict[str, LogPlace] = {}
+        """Groups that were dropped behind a step with them, which may not have survived."""
 
     @property
     def open(self) -> int:
@@ -74,6 +76,7 @@ class GroupsCheck:
     def settle(self) -> None:
         """Judge which groups the surviving lineage trained."""
         if not self._unjudged:
+            self._judge_dropped()
             return
         kept = {_name(one) for one in surviving_steps([one.record for one in self._commits])}
         surviving = [one for one in self._commits if _name(one.record) in kept]
@@ -82,6 +85,7 @@ class GroupsCheck:
             if _name(commit.record) in kept:
                 self._judge_repeated(commit, names, surviving)
         self._trained = _together(one.groups for one in surviving)
+        self._judge_dropped()
         last = max((one.record.step for one in surviving), default=-1)
         for commit in self._commits:
             if _name(commit.record) not in kept and commit.record.step <= last:
@@ -102,6 +106,16 @@ class GroupsCheck:
         elif group_id not in self._dropped:
             self._dropped.add(group_id)
             self.findings.checked += 1
+            if any(hash_of(group_id) in one.groups for one in self._commits):
+                self._late_drops[group_id] = place_of(received)
+
+    def _judge_dropped(self) -> None:
+        """Judge drops behind a commit: the step of the group must not have survived."""
+        for group_id, place in list(self._late_drops.items()):
+            if hash_of(group_id) in self._trained:
+                detail = f"group {group_id} is dropped, although a step trained it"
+                self.findings.add(place, detail)
+                del self._late_drops[group_id]
 
     def _consume(self, received: Received, record: r.GroupConsumed) -> None:
         step, group_id = record.step, record.group_id

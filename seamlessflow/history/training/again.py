@@ -35,15 +35,15 @@ class TrainingAgain:
     @property
     def machine_differs(self) -> str:
         """Sentence about what computes otherwise than recorded; empty if nothing does."""
-        now, then = self.backend.machine, recorded_machine(self.run.lineage)
-        names = ("device", "threads", "torch")
-        changes = [
-            f"{name} {getattr(now, name)}, recorded {getattr(then, name)}"
-            for name in names
+        now = self.backend.machine
+        changes = {
+            f"{name} {getattr(now, name)}, recorded {getattr(then, name)}": None
+            for then in map(recorded_machine, self.run.lineages)
+            for name in ("device", "threads", "torch")
             if getattr(now, name) != getattr(then, name)
-        ]
-        if self.run.lineage.ranks > 1:
-            changes.append(f"1 rank, recorded {self.run.lineage.ranks}")
+        }
+        if (ranks := self.run.lineages[0].ranks) > 1:
+            changes[f"1 rank, recorded {ranks}"] = None
         return "; ".join(changes)
 
     def repeated(
@@ -70,7 +70,7 @@ def training_again(
         for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)
     ]
     run = recorded_run(_policy(policy, [record for _, record in log]), log)
-    settings = recorded_settings(run.lineage, kafka, replaced)
+    settings = recorded_settings(run.lineages[0], kafka, replaced)
     model = settings.policy.model
     if not model.is_dir():
         raise RunNotRepeatable(f"the initial model {model} is not there")
@@ -89,19 +89,21 @@ def recorded_machine(lineage: LineageStarted) -> Machine:
     return Machine(lineage.device, lineage.threads, lineage.torch)
 
 
-def first_difference(path: Path, tensors: Mapping[str, str]) -> str | None:
-    """Write the hashes of tensors to a file; or compare with it if it is there.
+def known_tensors(path: Path) -> Mapping[str, str] | None:
+    """Return the hashes of tensors in a file, or None if it is new.
 
-    Returns the first tensor, in the order of names, that differs; None if all are equal, or if the
-    file is new. Raises `SettingsRejected` for another kind of file.
+    Raises `SettingsRejected` for another kind of file.
     """
     if not path.exists():
-        path.write_text(json.dumps(tensors, indent=1, sort_keys=True), encoding="utf-8")
         return None
     try:
-        known: Mapping[str, str] = dict(json.loads(path.read_bytes()))
+        return dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise SettingsRejected("--tensors", f"{path}: {error}") from error
+
+
+def first_difference(known: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
+    """Return the first tensor, in the order of names, that differs; None if all are equal."""
     names = sorted(known.keys() | tensors.keys())
     return next((name for name in names if known.get(name) != tensors.get(name)), None)
 

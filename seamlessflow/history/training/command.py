@@ -1,6 +1,8 @@
 """The command `replay train` behind its options: progress, comparison, exit status."""
 
+import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +12,12 @@ from rich.console import Console
 
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
-from seamlessflow.history.training.again import TrainingAgain, first_difference, training_again
+from seamlessflow.history.training.again import (
+    TrainingAgain,
+    first_difference,
+    known_tensors,
+    training_again,
+)
 from seamlessflow.history.training.view import COMPARED, outcome_lines, step_line, steps_json
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
@@ -40,6 +47,9 @@ def run_training_again(options: TrainOptions) -> None:
     Raises `typer.Exit` if tensors differ on the kind of machine that is recorded.
     """
     console = Console(stderr=options.as_json, highlight=False, soft_wrap=True)
+    if options.weights is not None and options.weights.exists():
+        raise SettingsRejected("--weights", f"{options.weights} is there")
+    known = known_tensors(options.tensors) if options.tensors else None
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
             skipped = Skipped()
@@ -49,7 +59,7 @@ def run_training_again(options: TrainOptions) -> None:
             if again.machine_differs:
                 console.print(f"another machine: {again.machine_differs}; tensors may differ")
             steps = _executed(console, again, skipped, options, stop)
-            _write(console, again, steps, options)
+            _write(console, again, steps, options, known)
     except Interrupted:
         console.print("stopped as asked; nothing was kept")
         sys.exit(_INTERRUPTED)
@@ -74,21 +84,23 @@ def _executed(
 
 
 def _write(
-    console: Console, again: TrainingAgain, steps: list[RepeatedStep], options: TrainOptions
+    console: Console,
+    again: TrainingAgain,
+    steps: list[RepeatedStep],
+    options: TrainOptions,
+    known: Mapping[str, str] | None,
 ) -> None:
     """Write the tensors' hashes, the weights and the picture, as far as they are asked for."""
     if options.tensors is not None:
-        known = options.tensors.exists()
-        differs = first_difference(options.tensors, again.steps.tensors())
-        if not known:
+        tensors = again.steps.tensors()
+        if known is None:
+            options.tensors.write_text(json.dumps(tensors, indent=1, sort_keys=True))
             console.print(f"wrote the hash of each tensor: {options.tensors}")
-        elif differs is None:
+        elif (differs := first_difference(known, tensors)) is None:
             console.print(f"all tensors are those of {options.tensors}")
         else:
             console.print(f"the first tensor that differs from {options.tensors}: {differs}")
     if options.weights is not None:
-        if options.weights.exists():
-            raise SettingsRejected("--weights", f"{options.weights} is there")
         options.weights.mkdir(parents=True)
         again.backend.write_weights(options.weights)
         console.print(f"weights: {options.weights}")

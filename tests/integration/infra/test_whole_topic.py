@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 from confluent_kafka import Producer as ConfluentProducer
@@ -11,15 +12,18 @@ from infra.broker.broker import Broker
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
+from infra.kafka.whole_topic import read_partitions, read_topic
 from infra.settings import KafkaSettings
 from schemas.codec import encode
 from schemas.records import WorkerLost
 from schemas.topics import Topic
 from tests.builders.records import control
+from tests.waiting import until
 
 TOPIC = Topic("trajectories", 2, 60_000, (WorkerLost,))
 SILENT_S = 4.0
+MANY, BRIEF_S = 1_200, 0.5
+"""Records of several polls, and a silence that is shorter than the work between them."""
 LIMIT_S = 60
 
 
@@ -91,3 +95,22 @@ def test_a_broker_that_is_silent_for_seconds_does_not_cut_a_reading_short(tmp_pa
         found += reading
         again.join()
     assert [item.offset for item in found] == list(range(50))
+
+
+def test_the_time_that_a_caller_takes_is_no_silence_of_the_topic(kafka: KafkaSettings) -> None:
+    create_topics(kafka, [TOPIC])
+    producer = Producer(kafka, "test")
+    for epoch in range(MANY):
+        producer.send(TOPIC.name, control.lost(epoch=epoch), partition=0)
+    producer.close()
+    found, busy_until_s = 0, 0.0
+
+    def done() -> bool:
+        return time.monotonic() > busy_until_s
+
+    for item in read_partitions(kafka, [(TOPIC.name, 0)], limit_s=BRIEF_S):
+        found += 1
+        if item.offset % 100 == 0:
+            busy_until_s = time.monotonic() + 2 * BRIEF_S
+            until(done, "the caller's work")
+    assert found == MANY

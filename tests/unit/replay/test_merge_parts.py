@@ -21,15 +21,22 @@ def made(session_id: str = "s") -> Trajectory:
     return replace(finished(turn), session_id=session_id)
 
 
+def at(session_id: str, first: int, last: int) -> Trajectory:
+    return replace(made(session_id), first_offset=first, last_offset=last)
+
+
 def test_recorded_trajectories_are_compared_by_their_bytes() -> None:
-    replayed = {name: digest(made(name)) for name in ("equal", "changed", "missing")}
-    comparison = Comparison(replayed)
+    replayed = {name: digest(made(name)) for name in ("equal", "changed", "missing", "recent")}
+    comparison = Comparison(replayed, {5: (50, 200)}, frozenset({"recent"}))
     comparison.apply(made("equal"), 3, 10)
     comparison.apply(made("equal"), 3, 11)
     comparison.apply(replace(made("changed"), reason="other"), 4, 12)
-    comparison.apply(made("gone"), 5, 13)
-    assert (comparison.equal, comparison.copies, comparison.not_checkable) == (1, 1, 1)
-    assert comparison.different == {"changed": (4, 12)}
+    comparison.apply(at("gone", 49, 120), 5, 13)
+    comparison.apply(at("later", 60, 200), 5, 14)
+    comparison.apply(at("invented", 60, 199), 5, 15)
+    counts = comparison.equal, comparison.copies, comparison.not_checkable, comparison.later
+    assert counts == (1, 1, 1, 1)
+    assert comparison.different == {"changed": (4, 12), "invented": (5, 15)}
     assert comparison.missing == ["missing"]
 
 

@@ -127,6 +127,12 @@ def test_the_return_is_a_weighted_sum_of_rewards_and_of_new_judgements() -> None
     assert found == {"reward": 3.5, "correct": 1.0, "format": 0.5, "style": 0.1}
 
 
+def test_the_return_counts_a_new_judgement_of_its_own_name_too() -> None:
+    judged = {"s": Reward(value=0.25, source="replay")}
+    (found,) = one(MergeRules(judged=judged, return_of={"reward": 2.0})).rewards
+    assert (found.name, found.value) == ("reward", 0.5)
+
+
 def test_a_judgement_replaces_the_recorded_reward_of_its_name() -> None:
     (found,) = one(MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})).rewards
     assert (found.name, found.value) == ("reward", 0.25)

@@ -61,6 +61,10 @@ def test_a_run_that_cannot_be_repeated_says_why() -> None:
         read()
     with pytest.raises(RunNotRepeatable, match="settings of lineage b are not recorded"):
         read(*step(0, "b", 1))
+    with pytest.raises(RunNotRepeatable, match="step 0 is not recorded"):
+        read(*step(1, "a", 1))
+    with pytest.raises(RunNotRepeatable, match="began with step 7"):
+        read(lineage("b", step=7), *step(7, "b", 1))
     other = lineage("b", parent_lineage="a", step=1, settings=b'{"run":1}')
     with pytest.raises(RunNotRepeatable, match="other settings at step 1"):
         read(*step(0, "a", 1), other, *step(1, "b", 2, parent="a"))

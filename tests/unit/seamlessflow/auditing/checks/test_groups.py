@@ -71,6 +71,13 @@ def test_a_dropped_group_is_not_trained_and_has_a_reason() -> None:
     assert audited(*admitted("g"), control.dropped("g", "")).counts("groups")[3] == 1
 
 
+def test_a_group_that_a_surviving_step_trained_is_not_dropped_afterwards() -> None:
+    log = audited(*admitted("g"), control.committed(0, ["g"]), control.dropped("g"))
+    assert log.details("groups") == ["control[0]@2: group g is dropped, although a step trained it"]
+    late = audited(*admitted("g"), control.committed(0, ["g"])).put(control.dropped("g")).settle()
+    assert late.counts("groups")[3] == 1
+
+
 def test_a_group_is_consumed_in_the_step_that_trained_it() -> None:
     log = audited(*admitted("g"), control.committed(0, ["g"]), control.consumed("g", 1))
     assert log.details("groups")[0].startswith("control[0]@2: group g is consumed in step 1")

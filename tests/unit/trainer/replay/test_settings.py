@@ -1,0 +1,49 @@
+"""Settings of a recorded run."""
+
+import orjson
+import pytest
+
+from infra.errors import SettingsRejected
+from infra.settings import KafkaSettings
+from schemas.records import LineageStarted
+from trainer.recovery.lineage import SECTIONS
+from trainer.replay.settings import recorded_settings
+from trainer.settings import TrainerSettings
+
+
+def lineage() -> LineageStarted:
+    settings = TrainerSettings().model_dump(mode="json", include=set(SECTIONS))
+    return LineageStarted(
+        at_ms=0, policy="p", lineage="a", step=0, settings=orjson.dumps(settings), threads=3
+    )
+
+
+def test_nothing_of_the_environment_enters(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = lineage()
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__FILTERS", '{"equal_rewards": "drop"}')
+    monkeypatch.setenv("SEAMLESSFLOW_TRAINER__OPTIMIZER__LR", "0.5")
+    found = recorded_settings(recorded, KafkaSettings())
+    monkeypatch.undo()
+    assert found.trainer.filters == TrainerSettings().trainer.filters
+    assert found.trainer.optimizer.lr == TrainerSettings().trainer.optimizer.lr
+    assert found.trainer.threads == 3
+
+
+def test_a_setting_is_replaced_by_its_path() -> None:
+    changes = ["trainer.loss.name=tis", "trainer.optimizer.lr=0.25"]
+    found = recorded_settings(lineage(), KafkaSettings(), changes)
+    assert (found.trainer.loss.name, found.trainer.optimizer.lr) == ("tis", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("trainer.loss.nam=tis", "there are .*name"),
+        ("trainer.loss.name", "not NAME=VALUE"),
+        ("rollout.slots=1", "there are pacing, policy, run, trainer"),
+        ("trainer.loss.name=ppo", "trainer.loss.name"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_with_the_nearest(option: str, message: str) -> None:
+    with pytest.raises(SettingsRejected, match=message):
+        recorded_settings(lineage(), KafkaSettings(), [option])
