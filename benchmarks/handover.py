@@ -6,7 +6,8 @@ One partition of `sessions` holds that many events of open sessions, all of whic
 folds again. Two managers run, one of them without a partition. The owner gets SIGTERM, or is
 killed; the time runs from then until its successor answers a command. A killed member is
 replaced after the session time-out, which on the embedded broker is 6 s. `_folded_s` is the part
-from the successor's claim to its answer. `load` is the machine's load average over a minute.
+from the successor's claim to its answer, `_cpu_s` the CPU time that it took. `load` is the
+machine's load average over a minute.
 """
 
 import argparse
@@ -16,11 +17,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
 
-from benchmarks.children import Children
+from benchmarks.children import Children, cpu_s
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved
@@ -63,9 +64,10 @@ def main(argv: Sequence[str]) -> None:
             times = {way: [managers.hand_over(way) for _ in range(asked.repeats)] for way in _WAYS}
     found: dict[str, object] = {"benchmark": "handover", "events": written}
     for way, all_of in times.items():
-        found[f"{way}_s"] = round(median(total for total, _ in all_of), 2)
-        found[f"{way}_longest_s"] = round(max(total for total, _ in all_of), 2)
-        found[f"{way}_folded_s"] = round(median(folded for _, folded in all_of), 2)
+        found[f"{way}_s"] = round(median(one.total_s for one in all_of), 2)
+        found[f"{way}_longest_s"] = round(max(one.total_s for one in all_of), 2)
+        found[f"{way}_folded_s"] = round(median(one.folded_s for one in all_of), 2)
+        found[f"{way}_cpu_s"] = round(median(one.cpu_s for one in all_of), 2)
     print(json.dumps({**found, "load": round(os.getloadavg()[0], 1)}))
 
 
@@ -81,6 +83,15 @@ def _write(settings: KafkaSettings, policy: PolicyWeights, events: Sequence[Reco
     producer.flush(_DEADLINE_S)
     producer.close()
     return len(events)
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Seconds until the successor's answer: since the end of the owner, since its claim, CPU."""
+
+    total_s: float
+    folded_s: float
+    cpu_s: float
 
 
 class Managers:
@@ -118,19 +129,20 @@ class Managers:
             _refuse_late(deadline, f"{len(self._running)} members of the group")
             time.sleep(_LOOK_S)
 
-    def hand_over(self, way: str) -> tuple[float, float]:
-        """End the owner; return the seconds until its successor answers, and from its claim on."""
+    def hand_over(self, way: str) -> "HandOver":
+        """End the owner and wait for its successor; start one more manager."""
         self.await_owner()
         time.sleep(_COMMITS_S)
-        ended_ms = now_ms()
-        owner = self._running.pop(0)
+        owner, successor = self._running.pop(0), self._running[0]
+        used_s, ended_ms = cpu_s(successor.pid), now_ms()
         owner.send_signal(_WAYS[way])
         claimed_ms = self._claimed_ms()
         answered_ms = self._answered_ms()
-        times = (answered_ms - ended_ms) / 1000, (answered_ms - claimed_ms) / 1000
+        took_s = (answered_ms - ended_ms) / 1000, (answered_ms - claimed_ms) / 1000
+        made = HandOver(*took_s, cpu_s(successor.pid) - used_s)
         owner.wait(_DEADLINE_S)
         self.start()
-        return times
+        return made
 
     def await_owner(self) -> None:
         """Wait until the partition is served."""

@@ -62,7 +62,7 @@ class App:
             "/v1/messages/count_tokens": ("POST", "count_tokens", self._count_tokens),
             "/v1/models": ("GET", "models", self._list_models),
             "/v1/models/*": ("GET", "model", self._show_model),
-            "/sessions": ("POST", "open", self._admin_handler(self._sessions.open)),
+            "/sessions": ("POST", "open", self._open),
             "/sessions/*/reward": ("POST", "reward", self._admin_handler(self._sessions.reward)),
             "/sessions/*/close": ("POST", "close", self._admin_handler(self._sessions.close)),
             "/health": ("GET", "health", self._health),
@@ -114,6 +114,13 @@ class App:
                 await serve(exchange, session or "")
 
         return serve_admin
+
+    async def _open(self, exchange: Exchange, _: str | None) -> None:
+        self._keys.require_admin(exchange.headers)
+        # The agent may call this very gateway for as long as its session lasts.
+        self.in_flight.refuse_unless_ready()
+        with self.in_flight:
+            await self._sessions.open(exchange, "")
 
     async def _count_tokens(self, exchange: Exchange, session: str | None) -> None:
         caller = self._callers.caller(exchange.headers, session)

@@ -102,8 +102,8 @@ class GatewaySection(Section):
         0,
         ge=0,
         description="Seconds for which a gateway that was asked to end still takes calls, while "
-        "/ready says 503 and each answer closes its connection: the time in which a balancer "
-        "notices, or for agents without a balancer the longest time of a session",
+        "/ready says 503, no session is opened and each answer closes its connection: the time in "
+        "which a balancer notices, or for agents without a balancer the longest time of a session",
     )
     shutdown_timeout_s: float = Field(
         30, ge=0, description="Seconds that calls under way get at shutdown"

@@ -88,8 +88,16 @@ def join(made: RunningSystem) -> None:
         **SHARED_PORT,
     )
     made.start("second manager", "consumers.trajectories")
-    made.expect(r.GatewayHeartbeat, lambda one: one.gateway != first)
+    second = made.expect(r.GatewayHeartbeat, lambda one: one.gateway != first).gateway
     made.expect(r.PartitionClaimed)
+    until(lambda: gateway_of_a_call(made) == second, "the second gateway to listen")
+
+
+def gateway_of_a_call(made: RunningSystem) -> str:
+    """Call on a connection of its own; return the gateway that the kernel chose for it."""
+    assert made.admin("/sessions/unknown/close").status_code == 404
+    address = made.expect(r.CommandRefused).reply
+    return address.gateway if address else ""
 
 
 def leave(made: RunningSystem, *names: str) -> None:

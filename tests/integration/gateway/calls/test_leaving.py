@@ -1,6 +1,5 @@
 """A gateway that is asked to end, alone or beside another one on the same port."""
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -41,6 +40,14 @@ def not_ready(gateway: GatewayProcess) -> bool:
     return httpx.get(f"{gateway.url}/ready").status_code == 503
 
 
+def called(gateway: GatewayProcess, manager: ScriptedManager) -> int:
+    """Call on a connection of its own; return the number of gateways that such calls reached."""
+    with httpx.Client() as client:
+        chat(client, gateway, "probe")
+    turns = manager.find(RequestTurn, "probe")
+    return len({turn.reply.gateway for turn in turns if turn.reply is not None})
+
+
 def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
     prefixed: KafkaSettings, manager: ScriptedManager
 ) -> None:
@@ -63,12 +70,15 @@ def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
 def test_a_gateway_that_leaves_takes_calls_but_is_not_ready_and_keeps_no_connection(
     prefixed: KafkaSettings, manager: ScriptedManager
 ) -> None:
-    with gateway_process(prefixed, leave_s=2) as gateway, httpx.Client() as client:
+    with gateway_process(prefixed, leave_s=3) as gateway, httpx.Client() as client:
         assert "connection" not in chat(client, gateway, "kept").headers
         gateway.process.terminate()
         until(lambda: not_ready(gateway), "the gateway to leave")
         answer = chat(client, gateway, "kept")
         assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        opening = {"policy": "policy"}
+        refused = client.post(f"{gateway.url}/sessions", json=opening, headers=gateway.admin)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert gateway.process.wait(DEADLINE_S) == 0
 
 
@@ -79,17 +89,20 @@ def test_one_of_two_gateways_on_a_port_ends_and_no_client_gets_an_error(
     port = free_port()
     with gateway_process(prefixed, port=port, reuse_port=True) as one:
 
-        def ask(session: str) -> Sequence[str | None]:
-            """Call with a client whose connection stays open; return the answers."""
+        def ask(session: str) -> set[str | None]:
+            """Call until the first gateway has ended; return the different answers."""
             key = one.keys.session_key(session)
             with openai.OpenAI(base_url=f"{one.url}/v1", api_key=key, timeout=30) as client:
                 asked = client.chat.completions.create
-                answers = [asked(model="m", messages=[USER]) for _ in range(CALLS)]
-            return [answer.choices[0].message.content for answer in answers]
+                answers = []
+                while one.process.poll() is None or len(answers) < CALLS:
+                    answers.append(asked(model="m", messages=[USER]))
+            return {answer.choices[0].message.content for answer in answers}
 
         with gateway_process(prefixed, port=port, reuse_port=True), ThreadPoolExecutor(6) as pool:
             calls = [pool.submit(ask, f"shared-{number}") for number in range(6)]
             manager.await_command(RequestTurn, "shared-0", 5)
+            until(lambda: called(one, manager) == 2, "both gateways to listen")
             one.process.terminate()
-            assert [call.result() for call in calls] == [["hello"] * CALLS] * 6
+            assert [call.result() for call in calls] == [{"hello"}] * 6
         assert one.process.wait(DEADLINE_S) == 0
