@@ -23,8 +23,8 @@ class BoundsLookup:
     def __init__(self, settings: KafkaSettings) -> None:
         self._prefix = settings.topic_prefix
         # A consumer must name a group; this one commits nothing.
-        options = {"group.id": f"{self._prefix}bounds", **client_options(settings)}
-        self._consumer = client(Consumer, options)
+        self._options = {"group.id": f"{self._prefix}bounds", **client_options(settings)}
+        self._consumer = client(Consumer, self._options)
 
     def bounds(
         self, partitions: Sequence[Partition], timeout_s: float
@@ -48,6 +48,9 @@ class BoundsLookup:
         try:
             found = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
         except KafkaException:
+            # It may have lost all brokers for ever (`BrokerWatch`), and is not polled.
+            self._consumer.close()
+            self._consumer = client(Consumer, self._options)
             return {}
         return {
             (place.topic.removeprefix(self._prefix), place.partition): place.offset

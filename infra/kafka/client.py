@@ -4,6 +4,7 @@ Only modules of this package import `confluent_kafka`. Callers give topic names 
 configured prefix.
 """
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -19,6 +20,11 @@ Headers = Sequence[tuple[str, bytes]]
 Partition = tuple[str, int]
 BEGINNING: int = OFFSET_BEGINNING
 END: int = OFFSET_END
+_IN_FLIGHT = 2
+_STATISTICS_MS = 5_000
+_REAL = ("configured", "learned")
+"""Sources of brokers with an address; librdkafka also lists some of its own."""
+STRANDED = "the client has lost all brokers and looks for none"
 LARGEST_RECORD_BYTES = 32 * 1024 * 1024
 
 
@@ -80,6 +86,41 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
+def consumer_options(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
+    """Return the options of a consumer that commits nothing by itself."""
+    return {
+        "client.id": client_id,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.partition.eof": False,
+        "auto.offset.reset": "earliest",
+        "fetch.message.max.bytes": LARGEST_RECORD_BYTES,
+        "fetch.max.bytes": 2 * LARGEST_RECORD_BYTES,
+        "receive.message.max.bytes": 4 * LARGEST_RECORD_BYTES,
+        "fetch.wait.max.ms": 500,
+        **client_options(settings),
+    }
+
+
+def producer_options(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
+    """Return the options of an idempotent producer with `acks=all`."""
+    return {
+        "client.id": client_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",
+        # Records sent meanwhile share the next request, so batches grow with the load.
+        "max.in.flight.requests.per.connection": _IN_FLIGHT,
+        "compression.type": "none",
+        "message.max.bytes": LARGEST_RECORD_BYTES,
+        "queue.buffering.max.kbytes": 1_048_576,
+        "queue.buffering.max.messages": 0,
+        **client_options(settings),
+        # Records wait for the end of an outage, however long it is.
+        "message.timeout.ms": 0,
+    }
+
+
 def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
     """Return a librdkafka client. Raises `SettingsRejected` for options that it refuses."""
     try:
@@ -87,6 +128,40 @@ def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
     except KafkaException as error:
         reason = error.args[0].str().strip()
         raise SettingsRejected("SEAMLESSFLOW_KAFKA__OPTIONS", reason) from error
+
+
+class BrokerWatch:
+    """Watch for a client that librdkafka left without any broker, for ever.
+
+    Told by a fenced broker that there are no brokers, it drops this one, and may at the same time
+    cancel its return to the bootstrap servers (librdkafka issue 5301). Another client must take its
+    place. In an outage it keeps the brokers that it knows.
+    """
+
+    def __init__(self) -> None:
+        self._without = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the client; its poll then calls `note`."""
+        return {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self.note}
+
+    @property
+    def stranded(self) -> bool:
+        """True once two statistics in a row show no broker: one may show a change under way."""
+        return self._without > 1
+
+    def note(self, statistics: str) -> None:
+        """Note the statistics of the client, a JSON object."""
+        brokers = json.loads(statistics)["brokers"].values()
+        known = any(broker["source"] in _REAL for broker in brokers)
+        self._without = 0 if known else self._without + 1
+
+
+def watched(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> tuple[BrokerWatch, C]:
+    """Return a client that is polled, and the watch for the loss of its brokers."""
+    watch = BrokerWatch()
+    return watch, client(kind, {**options, **watch.options})
 
 
 SOURCE_HEADER = "source-header-"

@@ -11,13 +11,13 @@ from confluent_kafka import Producer as ConfluentProducer
 from infra.deadline import within
 from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
 from infra.kafka.client import (
-    LARGEST_RECORD_BYTES,
+    STRANDED,
     Headers,
     Partition,
     SendSpan,
     TraceSend,
-    client,
-    client_options,
+    producer_options,
+    watched,
 )
 from infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, Stopping, never, passes
 from infra.kafka.start.written import encoder
@@ -26,7 +26,6 @@ from schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
-_IN_FLIGHT = 2
 _SETTLE_SLICE_S = 4.0
 """Longest wait for Kafka before `settle` looks whether the process must end."""
 
@@ -61,26 +60,8 @@ class Producer:
         self._sent = 0
         self._numbering = threading.Lock()
         self._unsettled: dict[int, None] = {}
-        self._producer = client(
-            ConfluentProducer,
-            {
-                "client.id": client_id,
-                "enable.idempotence": True,
-                "acks": "all",
-                "partitioner": "murmur2_random",
-                "linger.ms": linger_ms,
-                # Records sent meanwhile share the next request, so batches grow with the load.
-                "max.in.flight.requests.per.connection": _IN_FLIGHT,
-                "compression.type": "none",
-                "message.max.bytes": LARGEST_RECORD_BYTES,
-                "queue.buffering.max.kbytes": 1_048_576,
-                "queue.buffering.max.messages": 0,
-                **client_options(settings),
-                # Records wait for the end of an outage, however long it is.
-                "message.timeout.ms": 0,
-                **options,
-            },
-        )
+        own = {"linger.ms": linger_ms, **producer_options(settings, client_id), **options}
+        self._watch, self._producer = watched(ConfluentProducer, own)
         self._closed = threading.Event()
         self._thread = threading.Thread(
             target=self._serve, name=f"{client_id} deliveries", daemon=True
@@ -210,6 +191,8 @@ class Producer:
     def _serve(self) -> None:
         while not self._closed.wait(self._report_every_s):
             self._producer.poll(_POLL_S)
+            if self._watch.stranded:  # its queued records cannot be taken from it
+                raise KafkaUnavailable(self._settings.bootstrap_servers, 0, STRANDED)
 
 
 class TransactionalProducer(Producer):

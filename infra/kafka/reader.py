@@ -2,21 +2,23 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from infra.deadline import within
 from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from infra.kafka import log
 from infra.kafka.bounds import LagLookup
 from infra.kafka.client import (
     BEGINNING,
     END,
-    LARGEST_RECORD_BYTES,
+    STRANDED,
     Partition,
     Received,
-    client,
-    client_options,
+    consumer_options,
+    watched,
 )
 from infra.kafka.decoding import decoded
 from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage, Stopping, never
@@ -66,22 +68,9 @@ class Reader:
         """Number of records that could not be decoded, by topic. Any thread."""
         self._decode = decode
         self._stopping = stopping
-        self._consumer = client(
-            Consumer,
-            {
-                "client.id": client_id,
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "enable.partition.eof": False,
-                "auto.offset.reset": "earliest",
-                "fetch.message.max.bytes": LARGEST_RECORD_BYTES,
-                "fetch.max.bytes": 2 * LARGEST_RECORD_BYTES,
-                "receive.message.max.bytes": 4 * LARGEST_RECORD_BYTES,
-                "fetch.wait.max.ms": 500,
-                **client_options(settings),
-                **options,
-            },
-        )
+        self._subscribed = False
+        self._options = {**consumer_options(settings, client_id, self._group), **options}
+        self.watch, self._consumer = watched(Consumer, self._options)
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
         """Read exactly these partitions from these offsets (`BEGINNING` or a number)."""
@@ -121,6 +110,7 @@ class Reader:
             if on_revoked:
                 on_revoked(gone)
 
+        self._subscribed = True
         names = [self._prefix + topic for topic in topics]
         self._consumer.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
@@ -130,6 +120,8 @@ class Reader:
         Raises `KafkaUnavailable` if the client cannot go on, `KafkaRefused`, what `group.lasting`
         returns, and `NewerRelease`.
         """
+        if self.watch.stranded:
+            self._replace_client()
         # `consume` would wait until the batch is full or the time is over.
         first = self._consumer.poll(timeout_s)
         if first is None:
@@ -238,6 +230,16 @@ class Reader:
         """Leave the consumer group."""
         self._lag.close()
         self._consumer.close()
+
+    def _replace_client(self) -> None:
+        """Go on with a new client behind what was delivered; a member of a group cannot."""
+        if self._subscribed or END in self._next.values():
+            raise KafkaUnavailable(self._settings.bootstrap_servers, 0, STRANDED)
+        _log.warning("%s; another one takes its place", STRANDED)
+        with suppress(TimeoutError):
+            within(ASK_S, self._consumer.close)
+        self.watch, self._consumer = watched(Consumer, self._options)
+        self.assign(self._next)
 
     def _outage(self, limit_s: float | None) -> Outage:
         return Outage(self._settings, self._stopping, limit_s)

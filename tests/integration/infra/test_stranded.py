@@ -1,0 +1,62 @@
+"""Kafka clients that librdkafka left without any broker: another one takes their place."""
+
+import json
+
+import pytest
+
+from infra.errors import KafkaUnavailable
+from infra.kafka.client import BEGINNING
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas.records import WorkerLost
+from schemas.topics import Topic
+from tests.builders.records import control
+from tests.waiting import until
+
+TOPIC = Topic("lost", 1, 60_000, (WorkerLost,))
+NO_BROKER = json.dumps({"brokers": {"GroupCoordinator": {"source": "logical"}}})
+
+
+def strand(reader: Reader) -> None:
+    """Show the reader the statistics of a client without brokers."""
+    for _ in range(2):
+        reader.watch.note(NO_BROKER)
+
+
+def test_a_reader_goes_on_with_another_client_behind_what_it_delivered(
+    kafka: KafkaSettings,
+) -> None:
+    create_topics(kafka, [TOPIC])
+    producer, reader = Producer(kafka, "writer"), Reader(kafka, "reader")
+    read: list[object] = []
+
+    def arrived(count: int) -> bool:
+        read.extend(item.record for item in reader.poll(0.1))
+        return len(read) >= count
+
+    sent = [control.lost(reason=reason) for reason in ("first", "second")]
+    try:
+        reader.assign({(TOPIC.name, 0): BEGINNING})
+        producer.send(TOPIC.name, sent[0])
+        until(lambda: arrived(1), "the first")
+        strand(reader)
+        producer.send(TOPIC.name, sent[1])
+        until(lambda: arrived(2), "the second")
+        assert read == sent
+    finally:
+        reader.close()
+        producer.close()
+
+
+def test_a_member_of_a_group_ends_its_process(kafka: KafkaSettings) -> None:
+    create_topics(kafka, [TOPIC])
+    reader = Reader(kafka, "reader")
+    try:
+        reader.subscribe([TOPIC.name])
+        strand(reader)
+        with pytest.raises(KafkaUnavailable, match="lost all brokers"):
+            reader.poll(0.1)
+    finally:
+        reader.close()
