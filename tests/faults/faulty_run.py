@@ -1,0 +1,174 @@
+"""A small real training under steady load, whose processes a test kills and freezes.
+
+Two gateways, two managers, two workers of which one trains, a scheduler, a trainer, agents, and an
+embedded broker as its own process. What is killed is started again, as in any run.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from infra.broker.broker import Broker
+from infra.kafka.topics.creation import create_topics
+from infra.ports import free_port
+from infra.settings import KafkaSettings
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import parse
+from seamlessflow.demo.model import make_model
+from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import Supervisor
+from tests.faults.faults import BROKER, OTHERS
+from tests.faults.load_agent import GATEWAYS
+from tests.faults.log_watch import FEW, LogWatch
+from tests.paths import ROOT
+
+LEASE_S = 3
+"""Silence after which a process has lost what it held: partitions, its role."""
+FREEZE_S = 5.0
+"""Time past every lease of a process that the log does not report as lost."""
+START_S = 180.0
+LONG_TURN = 400
+"""Tokens of a turn whose agent does not ask for fewer; the agents of the load do."""
+_TASKS = 50
+_LEASES: dict[str, str | int] = {
+    "group.consumer.min.session.timeout.ms": 1000 * LEASE_S,
+    "group.consumer.session.timeout.ms": 1000 * LEASE_S,
+}
+
+
+class FaultyRun:
+    """The processes of the run, by name, and a watch of its log."""
+
+    def __init__(
+        self, launcher: Launcher, broker: Broker, config: RunConfig, urls: list[str]
+    ) -> None:
+        self.config = config
+        self.urls = urls
+        self.kafka: KafkaSettings = broker.settings
+        self.log = LogWatch(self.kafka)
+        self.launcher = launcher
+        self._broker = broker
+        self.ended: list[str] = []
+        """Lines of the supervisor about processes that ended."""
+
+    def pid(self, name: str) -> int | None:
+        """Return the process with this name; None while it is being started again."""
+        if name == BROKER:
+            return self._broker.pid
+        child = self.launcher.running.get(name)
+        return child.pid if child is not None and child.running else None
+
+    def until(self, condition: Callable[[], bool], what: str, limit_s: float) -> None:
+        """Watch log and processes until the condition holds; fail the test if it does not."""
+        self.launcher.wait_for(what, lambda: self._watched(condition), limit_s)
+
+    def happens(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Return whether the condition holds within the time; watch log and processes meanwhile."""
+        deadline = time.monotonic() + limit_s
+        while not self._watched(condition):
+            self.launcher.check()
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def _watched(self, condition: Callable[[], bool]) -> bool:
+        self.log.poll()
+        return condition()
+
+
+def _config(directory: Path, groups_per_step: int) -> RunConfig:
+    make_model(directory / "model", seed=1)
+    tasks = "".join(json.dumps({"id": str(number)}) + "\n" for number in range(_TASKS))
+    (directory / "tasks.jsonl").write_text(tasks)
+    values = {
+        "out": str(directory / "out"),
+        "workers": [
+            {"id": "w0", "tags": ["rollout"]},
+            {"id": "w1", "tags": ["rollout", "train"]},
+        ],
+        "policy": {"model": str(directory / "model"), "max_context": 512},
+        "run": {
+            "id": "f",
+            "steps": 100_000,
+            "groups_per_step": groups_per_step,
+            "group_size": 2,
+            "lag": 3,
+        },
+        "pacing": {
+            "tasks": str(directory / "tasks.jsonl"),
+            "task_timeout_s": 60,
+            "group_timeout_s": 120,
+            "task_grace_s": 5,
+            "max_attempts": 10,
+        },
+        "agents": {
+            "callable": "tests.faults.load_agent:run",
+            "concurrency": 8,
+            "call_limit_s": 5,
+        },
+        "trainer": {"threads": 1, "checkpoint_every": 2, "most_barren_steps": 1000},
+        "rollout": {
+            "engine": "scripted",
+            "scripted": {"tokens": LONG_TURN, "tokens_per_second": 24},
+        },
+        "scheduler": {
+            "heartbeat_timeout_s": LEASE_S,
+            "assignment_timeout_s": 20,
+            "gang_timeout_s": 20,
+        },
+        "manager": {"no_progress_s": LEASE_S},
+        "gateway": {"disconnect_grace_s": 5, "turn_timeout_s": 40},
+        "restarts": {"most": 100_000, "pause_s": 0, "longest_pause_s": 0},
+    }
+    return parse(values)
+
+
+def _second(spec: ChildSpec, name: str) -> ChildSpec:
+    return replace(spec, name=name)
+
+
+def _specs(config: RunConfig, kafka: KafkaSettings, ports: list[int]) -> list[ChildSpec]:
+    gateways = " ".join(f"http://127.0.0.1:{port}" for port in ports)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), GATEWAYS: gateways}
+    one, other = (ProcessSpecs(config, LaunchContext(kafka, port, environment)) for port in ports)
+    return [
+        one.gateway(),
+        _second(other.gateway(), OTHERS["gateway"]),
+        one.manager(),
+        _second(other.manager(), OTHERS["manager"]),
+        *one.rollouts(),
+        one.agents(),
+        one.scheduler(),
+        *one.trainers(),
+    ]
+
+
+@contextmanager
+def faulty_run(directory: Path, groups_per_step: int = 4) -> Iterator[FaultyRun]:
+    """Yield the run once it trains; end all its processes at the end."""
+    ended: list[str] = []
+    config = _config(directory, groups_per_step)
+    supervisor = Supervisor(config.restarts, ended.append)
+    broker = Broker(directory / "kafka", heap_mb=512, short_lived=True, properties=_LEASES)
+    with Launcher(directory / "logs", Stop(), supervisor) as launcher, broker:
+        create_topics(broker.settings, FEW.values())
+        launcher.watch(broker)
+        ports = [free_port(), free_port()]
+        for spec in _specs(config, broker.settings, ports):
+            launcher.start(spec)
+        made = FaultyRun(launcher, broker, config, [f"http://127.0.0.1:{port}" for port in ports])
+        made.ended = ended
+        try:
+            yield made
+        finally:
+            made.log.close()
+            # Without an order each would wait for another one; the log is all that counts here.
+            for child in launcher.running.values():
+                child.kill()

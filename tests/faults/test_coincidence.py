@@ -1,0 +1,239 @@
+"""Faults of four processes at once, around one turn: frozen, lost, retried, restarted, thawed."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from infra.kafka.client import Partition
+from infra.kafka.partitioner import partition_of
+from infra.kafka.reader import Reader
+from infra.settings import ENV_PREFIX
+from producers.gateway.calls.keys import derived_admin_key
+from schemas import records as r
+from schemas.identity import session_name
+from schemas.topics import TRAJECTORIES
+from tests.faults.driver import Driver
+from tests.faults.faults import MANAGER, MOVING_WORKER, OTHERS, SCHEDULER
+from tests.faults.faulty_run import FaultyRun, faulty_run
+from tests.faults.log_watch import FEW, PARTITIONS
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+LIMIT_S = 90.0
+COMMITTED_S = 0.5
+POLL_S = 0.02
+LOOKS = 10
+AT_ONCE = 4
+SILENCE_S = 5.0
+GROUPS_PER_STEP = 16
+"""So many that the worker samples for seconds between two steps."""
+WORKER = "w1"
+Client = tuple[str, str]
+"""Id and key of a session."""
+
+
+class Turn:
+    """The long turn of one session, of an agent that retries it through the second gateway."""
+
+    def __init__(self, run: FaultyRun, session: str, calls: ThreadPoolExecutor) -> None:
+        self.run, self.session = run, session
+        self.key: str = self.call("", session_id=session, policy="policy", purpose="eval")[
+            "api_key"
+        ]
+        self.asked: list[str] = []
+        self.text = calls.submit(self._ask)
+
+    @property
+    def partition(self) -> int:
+        return partition_of(session_name(self.session), PARTITIONS)
+
+    def call(self, path: str, url: str | None = None, **body: object) -> dict[str, Any]:
+        """Make a call of the session API."""
+        secret = self.run.config.gateway.secret.get_secret_value()
+        headers = {"authorization": f"Bearer {derived_admin_key(secret)}"}
+        url = f"{url or self.run.urls[0]}/sessions{path}"
+        answer = httpx.post(url, json=body, headers=headers, timeout=LIMIT_S)
+        read: dict[str, Any] = answer.raise_for_status().json()
+        return read
+
+    def of(self, kind: type[r.Record], mark: int = 0) -> list[Any]:
+        """Return the session's records of a kind."""
+        return self.run.log.since(
+            mark, kind, lambda one: getattr(one, "session_id", "") == self.session
+        )
+
+    def samples_on(self, worker: str) -> bool:
+        """Return whether the turn is in mid-stream on the worker."""
+        if self.of(r.TurnCompleted) or len(self.of(r.TurnDispatched)) == 0:
+            return False
+        dispatch = self.of(r.TurnDispatched)[-1].dispatch
+        given_back = any(one.dispatch == dispatch for one in self.of(r.TurnInterrupted))
+        samples = [one for one in self.of(r.TurnProgressed) if one.dispatch == dispatch]
+        return not given_back and any(one.worker == worker for one in samples)
+
+    def _ask(self) -> str:
+        for url in (self.run.urls[0], *[self.run.urls[1]] * 20):
+            self.asked.append(url)
+            try:
+                return _streamed(url, self.key, self.session)
+            except (httpx.TransportError, httpx.HTTPStatusError):
+                continue
+        raise AssertionError(f"no answer: {self.asked}")
+
+
+def _streamed(url: str, key: str, name: str) -> str:
+    body = {
+        "model": "policy",
+        "stream": True,
+        "messages": [{"role": "user", "content": "a long answer"}],
+    }
+    headers = {"authorization": f"Bearer {key}", "idempotency-key": name}
+    text = ""
+    with httpx.stream(
+        "POST", f"{url}/v1/chat/completions", headers=headers, json=body, timeout=SILENCE_S
+    ) as answer:
+        answer.raise_for_status()
+        for line in answer.iter_lines():
+            if line == "data: [DONE]":
+                return text
+            if line.startswith("data: "):
+                chunk = json.loads(line.removeprefix("data: "))
+                text += "".join(one["delta"].get("content") or "" for one in chunk["choices"])
+    raise httpx.ReadError("the stream ended early")
+
+
+@contextmanager
+def peeking(run: FaultyRun, isolation: str) -> Iterator[Reader]:
+    """Yield a reader of new trajectories."""
+    options: dict[str, Any] = {"isolation.level": isolation}
+    reader = Reader(run.kafka, "peek", **options)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def trajectory_places() -> list[Partition]:
+    return [(TRAJECTORIES.name, n) for n in range(FEW[TRAJECTORIES.name].partitions)]
+
+
+def manager_of(run: FaultyRun, partition: int) -> str:
+    """Return the name of the process that owns a partition of `sessions`."""
+    claims = run.log.since(0, r.PartitionClaimed, lambda one: one.partition == partition)
+    for name in (MANAGER, OTHERS[MANAGER]):
+        section = json.loads(run.launcher.running[name].spec.environment[f"{ENV_PREFIX}MANAGER"])
+        if claims[-1].manager.startswith(f"manager-{section['slot']}-"):
+            return name
+    raise AssertionError(f"no process of {claims[-1].manager}")
+
+
+def stop(run: FaultyRun, name: str, number: signal.Signals) -> int:
+    pid = run.pid(name)
+    assert pid is not None, name
+    os.kill(pid, number)
+    return pid
+
+
+def freeze_in_transaction(run: FaultyRun, turns: list[Turn]) -> tuple[Turn, list[int]]:
+    """Freeze the manager of a turn inside a transaction, and the worker that samples the turn.
+
+    Returns the turn and the processes. Thaws a manager that had committed before it stood still.
+    """
+    found: list[tuple[Turn, list[int]]] = []
+    with peeking(run, "read_uncommitted") as peek, peeking(run, "read_committed") as reader:
+        peek.assign(peek.ends(trajectory_places()))
+
+        def frozen() -> bool:
+            owners = {number: manager_of(run, number) for number in range(PARTITIONS)}
+            streaming = [one for one in turns if one.samples_on(WORKER)]
+            item = next(reversed(peek.poll(POLL_S)), None) if streaming else None
+            if item is None or not isinstance(item.record, r.Trajectory):
+                return False
+            # At once: a transaction takes milliseconds.
+            manager = stop(run, owners[item.record.partition], signal.SIGSTOP)
+            worker = stop(run, MOVING_WORKER, signal.SIGSTOP)
+            place, at = (item.topic, item.partition), item.offset
+            committed = run.happens(lambda: reader.ends([place])[place] > at, COMMITTED_S)
+            owned = [one for one in streaming if owners[one.partition] == name_of(run, manager)]
+            for turn in owned:
+                if not committed and turn.samples_on(WORKER):
+                    found.append((turn, [manager, worker]))
+                    return True
+            os.kill(worker, signal.SIGCONT)
+            os.kill(manager, signal.SIGCONT)
+            return False
+
+        def soon() -> bool:
+            return any(frozen() for _ in range(LOOKS))
+
+        run.until(soon, "a transaction", LIMIT_S)
+    return found[0]
+
+
+def name_of(run: FaultyRun, pid: int) -> str:
+    return next(name for name in run.launcher.running if run.pid(name) == pid)
+
+
+def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_scheduler(
+    tmp_path: Path,
+) -> None:
+    with faulty_run(tmp_path, GROUPS_PER_STEP) as run, ThreadPoolExecutor(AT_ONCE) as calls:
+        driver, log = Driver(run), run.log
+        driver.start()
+        turns: list[Turn] = []
+
+        def sampling() -> bool:
+            if not turns or all(one.text.done() for one in turns):
+                first = len(turns)
+                turns.extend(Turn(run, f"long-{first + n}", calls) for n in range(AT_ONCE))
+            return any(one.samples_on(WORKER) for one in turns)
+
+        run.until(sampling, "a turn in mid-stream", LIMIT_S)
+        turn, frozen = freeze_in_transaction(run, turns)
+        mark = log.mark
+        owner = log.since(0, r.PartitionClaimed, lambda one: one.partition == turn.partition)[-1]
+
+        def happened(kind: type[r.Record], **facts: object) -> bool:
+            return any(
+                all(getattr(one, name) == fact for name, fact in facts.items())
+                for one in log.since(mark, kind)
+            )
+
+        run.until(
+            lambda: happened(r.WorkerLost, worker=WORKER, process="rollout"), "its loss", LIMIT_S
+        )
+        stop(run, SCHEDULER, signal.SIGKILL)
+        run.until(lambda: happened(r.SchedulerClaimed), "the scheduler's restart", LIMIT_S)
+        run.until(
+            lambda: happened(r.PartitionClaimed, partition=turn.partition), "a new owner", LIMIT_S
+        )
+        run.until(lambda: bool(turn.of(r.TurnJoined, mark)), "the retry", LIMIT_S)
+        run.until(lambda: bool(turn.of(r.TurnDispatched, mark)), "another worker", LIMIT_S)
+        run.until(
+            lambda: happened(r.RoleAssigned, worker=WORKER, role="train"), "preemption", LIMIT_S
+        )
+        mark = log.mark
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+
+        run.until(turn.text.done, "the answer", LIMIT_S)
+        run.until(
+            lambda: happened(r.RoleAcquired, worker=WORKER, role="rollout"), "its return", LIMIT_S
+        )
+        assert turn.asked[0] != turn.asked[-1]
+        completed = turn.of(r.TurnCompleted)
+        assert turn.text.result() == orjson.loads(completed[0].message)["content"]
+        turn.call(f"/{turn.session}/reward", run.urls[1], value=1.0)
+        turn.call(f"/{turn.session}/close", run.urls[1])
+        run.until(lambda: bool(turn.of(r.Trajectory)), "its trajectory", LIMIT_S)
+        assert len({one.epoch for one in turn.of(r.SessionClosed)} - {owner.epoch}) == 1
+        driver.await_well()
+        driver.audit()
