@@ -20,17 +20,18 @@ AGAIN = 20
 def driver(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Driver]:
-    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
     with faulty_run(tmp_path_factory.mktemp("faulty")) as run:
-        driver = Driver(run, partial(_write, reporter))
+        driver = Driver(run, partial(_write, capture))
         driver.start()
         yield driver
         driver.finish()
 
 
-def _write(reporter: Any, line: str) -> None:
-    reporter.write_line(line)
-    reporter.flush()
+def _write(capture: Any, line: str) -> None:
+    """Show the line at once: a soak takes an hour."""
+    with capture.global_and_fixture_disabled():
+        print(f"\n{line}", end="", flush=True)
 
 
 def test_each_process_is_killed_and_frozen_and_nothing_is_lost(
