@@ -58,10 +58,22 @@ class Tree:
         return 0 <= node_id < len(self.nodes) and 0 <= end <= self.nodes[node_id].length
 
     def prompt_behind(self, node: Node, end: int, ids: bytes) -> Node | None:
-        """Return the prompt behind `end` tokens of `node` with exactly these tokens, or None."""
+        """Return the prompt behind `end` tokens of `node` with exactly these tokens, or None.
+
+        It may fork inside another prompt: one that was rendered anew begins where tokens differ.
+        """
         for child in map(self.nodes.__getitem__, node.children):
-            if child.parent_end == end and child.ids == ids and child.origin != "policy":
+            if child.parent_end != end or child.origin == "policy":
+                continue
+            if child.ids == ids:
                 return child
+            shared = common_length(
+                np.frombuffer(bytes(child.ids), np.int32), np.frombuffer(ids, np.int32)
+            )
+            rest = ids[shared * TOKEN_BYTES :]
+            found = self.prompt_behind(child, shared, rest) if rest else None
+            if found is not None:
+                return found
         return None
 
     def path(self, node_id: int, end: int) -> bytes:
