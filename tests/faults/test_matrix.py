@@ -11,7 +11,7 @@ from tests.faults.driver import Driver
 from tests.faults.faults import one_of_each, pair
 from tests.faults.faulty_run import faulty_run
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 PAIRS = 10
 AGAIN = 20
 
@@ -46,7 +46,6 @@ def test_faults_that_coincide_in_pairs_lose_nothing(driver: Driver, rng: random.
         driver.hit(pair(rng))
 
 
-@pytest.mark.soak
 def test_all_processes_are_killed_and_frozen_again_and_again(
     driver: Driver, rng: random.Random
 ) -> None:
