@@ -1,5 +1,7 @@
 """Ids that are functions of other ids."""
 
+import xxhash
+
 
 def session_id(group_id: str, sample: int, attempt: int) -> str:
     """Return the id of the session of one attempt at one sample of a group."""
@@ -17,6 +19,14 @@ def named_session_id(name: str, command_id: str) -> str:
 def session_name(session_id: str) -> str:
     """Return the key of a session's commands and events: its name, or its id if it has none."""
     return session_id.partition("~")[0]
+
+
+def forked_turn_id(session_id: str, number: int) -> str:
+    """Return the id that the n-th turn of a fork has in this session.
+
+    A hash, since vendors' clients refuse tool-call ids with other characters than these.
+    """
+    return f"f{xxhash.xxh3_64_hexdigest(session_id.encode())}n{number:x}"
 
 
 def tool_call_id(turn_id: str, number: int) -> str:

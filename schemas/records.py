@@ -194,6 +194,65 @@ class EvaluationCompleted(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForkOrigin(Record):
+    """Place of a recorded session at which another one begins."""
+
+    cluster: str = ""
+    topic_prefix: str = ""
+    partition: int
+    session_id: str
+    turn_id: str
+    offset: int
+    behind: str = "prompt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForkedPrompt(Record):
+    """Prompt of a recorded turn, as a fork copies it."""
+
+    turn_id: str
+    parent: int = -1
+    parent_end: int = 0
+    ids: bytes
+    origin: str = "prompt"
+    messages: tuple[bytes, ...] = ()
+    history_key: bytes
+    tools: bytes | None = None
+    policy: str
+    module: str = ""
+    own_messages: int = 0
+    raw: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForkedTurn(Record):
+    """Completed turn of a recorded session, as a fork copies it."""
+
+    prompt: ForkedPrompt
+    ids: bytes
+    message: bytes
+    finish_reason: str
+    stop_sequence: str | None = None
+    reasoning_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForkedPrefix(Record):
+    """Beginning of a recorded session, with which another one begins; exact, and never trained
+    again."""
+
+    origin: ForkOrigin
+    mode: str = "middle"
+    policy: str
+    tokenizer_hash: str
+    turns: tuple[ForkedTurn, ...] = ()
+    prompt: ForkedPrompt | None = None
+    length: int
+    hash: bytes
+    appended: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class GatewayHeartbeat(Record):
     """State of one gateway."""
 
@@ -396,6 +455,7 @@ class OpenSession(Record):
     max_age_ms: int = 86400000
     max_idle_ms: int = 3600000
     idempotency_key: str | None = None
+    fork: ForkedPrefix | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -697,6 +757,7 @@ class SessionOpened(Record):
     max_idle_ms: int
     idempotency_key: str | None = None
     fold_version: int = 1
+    fork: ForkedPrefix | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -770,6 +831,7 @@ class Task(Record):
     payload: bytes
     issued_at_ms: int
     deadline_ms: int
+    fork: ForkedPrefix | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -849,6 +911,7 @@ class Trajectory(Record):
     closed_at_ms: int
     finalized_at_ms: int
     fold_version: int
+    fork: ForkOrigin | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -951,6 +1014,22 @@ class TurnJoined(Record):
     command_id: str
     turn_id: str
     reply: ReplyAddress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnPlayedBack(Record):
+    """Event: a request of a forked session is answered with a copied turn."""
+
+    session_id: str
+    epoch: int
+    at_ms: int
+    command_id: str
+    turn_id: str
+    reply: ReplyAddress | None = None
+    idempotency_key: str | None = None
+    retry_count: int = 0
+    body_hash: bytes
+    choice: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1150,6 +1229,10 @@ RECORDS: Mapping[str, type[Record]] = {
     "CountTokens": CountTokens,
     "EndedSession": EndedSession,
     "EvaluationCompleted": EvaluationCompleted,
+    "ForkOrigin": ForkOrigin,
+    "ForkedPrompt": ForkedPrompt,
+    "ForkedTurn": ForkedTurn,
+    "ForkedPrefix": ForkedPrefix,
     "GatewayHeartbeat": GatewayHeartbeat,
     "Sampling": Sampling,
     "GenerateTurn": GenerateTurn,
@@ -1198,6 +1281,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "TurnFailed": TurnFailed,
     "TurnInterrupted": TurnInterrupted,
     "TurnJoined": TurnJoined,
+    "TurnPlayedBack": TurnPlayedBack,
     "TurnProgressed": TurnProgressed,
     "TurnStarted": TurnStarted,
     "TurnUndelivered": TurnUndelivered,

@@ -66,6 +66,7 @@ SESSIONS = Topic(
         r.TurnStarted,
         r.TurnDispatched,
         r.TurnJoined,
+        r.TurnPlayedBack,
         r.TurnProgressed,
         r.TurnInterrupted,
         r.TurnCompleted,
@@ -93,7 +94,7 @@ TRAJECTORIES = Topic("trajectories", 16, FOR_EVER, (r.Trajectory,), max_record_b
 ENDED_SESSIONS = Topic("ended_sessions", 32, FOR_EVER, (r.EndedSession,))
 """A session has the same partition here as on `sessions`; an id is used for as long as this topic,
 or `sessions`, holds it."""
-TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,))
+TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,), max_record_bytes=_LARGE)
 CONTROL = Topic(
     "control",
     1,

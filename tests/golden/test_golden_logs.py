@@ -19,6 +19,7 @@ from schemas.records import (
     Record,
     SessionOpened,
     Trajectory,
+    TurnPlayedBack,
     TurnStarted,
     TurnUndelivered,
 )
@@ -33,7 +34,10 @@ REASONS = {
     *("inexact_version", "prompt_mismatch", "too_large"),
 }
 # What a log of each version of the rules has, and what it cannot have.
-NO_EVENTS: Mapping[int, set[type[Record]]] = {1: {TurnUndelivered}, 2: set()}
+NO_EVENTS: Mapping[int, set[type[Record]]] = {
+    1: {TurnUndelivered, TurnPlayedBack},
+    2: {TurnPlayedBack},
+}
 REASONS_OF_RULES = {
     1: {"inexact"},
     2: {"inexact_greedy", "inexact_json_schema", "inexact_top_p", "undelivered"},
