@@ -77,6 +77,10 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         # A broker that stands still keeps its connections open: by default its clients would wait
         # 60 s for its answers, long after another one leads its partitions.
         "socket.timeout.ms": 10_000,
+        # Told within milliseconds that a partition has no leader and has it again, a client may
+        # leave the partition without a broker until it asks next, by default 300 s later
+        # (librdkafka pull request 5593).
+        "topic.metadata.refresh.interval.ms": 5_000,
         "log_level": 4,
         "logger": log.logger(),
         **{

@@ -12,6 +12,7 @@ from seamlessflow.auditing.audit import follow
 from seamlessflow.auditing.report import AuditReport
 from tests.faults.faults import AGENTS, BROKER, TRAINER, Fault, Kind
 from tests.faults.faulty_run import FREEZE_S, START_S, FaultyRun
+from tests.faults.tally import Tally
 
 WELL_S = 120.0
 """Most time until the system is well again."""
@@ -19,6 +20,8 @@ MOMENT_S = 6.0
 """Most time to wait for the moment; another fault may keep it from coming."""
 _LOST_S = 30.0
 _ALIVE_S = 1.0
+_AUDIT_S = 60.0
+"""Most time of an audit of what is new on the log."""
 
 
 class Driver:
@@ -27,9 +30,14 @@ class Driver:
     def __init__(self, run: FaultyRun, say: Callable[[str], object] = print) -> None:
         self._run = run
         self._say = say
-        self._reports = follow(run.kafka, run.config.trained_dir, every_s=0)
-        self.report: AuditReport | None = None
-        self.faults = 0
+        self._audit_ends_s = time.monotonic() + START_S
+        self._reports = follow(
+            run.kafka,
+            run.config.trained_dir,
+            every_s=0,
+            stopping=lambda: time.monotonic() > self._audit_ends_s,
+        )
+        self.tally = Tally()
 
     def start(self) -> None:
         """Wait until the run trains."""
@@ -41,14 +49,14 @@ class Driver:
 
     def hit(self, faults: Sequence[Fault]) -> None:
         """Hit processes, each while the faults before it last; thaw them; await health; audit."""
-        began_s, frozen = time.monotonic(), []
+        frozen, struck = [], []
         for fault in faults:
             mark = self._await_moment(fault)
             pid = self._run.pid(fault.process)
             if pid is None:
                 continue  # the fault before it has ended it
             os.kill(pid, signal.SIGKILL if fault.kind is Kind.KILL else signal.SIGSTOP)
-            self.faults += 1
+            struck.append(fault)
             if fault.kind is Kind.FREEZE:
                 frozen.append((fault, pid, mark, time.monotonic()))
         # First those without whom the log does not report that a worker is lost.
@@ -57,18 +65,23 @@ class Driver:
                 self._await_lease(fault, mark, at_s)
             finally:
                 _thaw(pid)
+        over_s = time.monotonic()
         self.await_well()
+        took_s = time.monotonic() - over_s
         self.audit()
-        took_s = time.monotonic() - began_s
-        self._say(f"{took_s:5.1f} s  {'; '.join(map(str, faults))}")
+        if struck:
+            self.tally.add(struck, took_s)
+        self._say(f"{took_s:5.1f} s after  {'; '.join(map(str, struck))}")
 
     def audit(self) -> AuditReport:
         """Audit what is new on the log; fail at a violation."""
-        self.report = next(self._reports)
-        assert self.report.clean, "\n".join(map(str, self.report.violations))
+        self._audit_ends_s = time.monotonic() + _AUDIT_S
+        report = next(self._reports, None)
+        assert report is not None, f"no audit within {_AUDIT_S:g} s"
+        assert report.clean, "\n".join(map(str, report.violations))
         unexpected = [line for line in self._run.ended if "exit status 1;" in line]
         assert unexpected == []
-        return self.report
+        return report
 
     def finish(self) -> AuditReport:
         """End the agents, wait for the trajectories of all closed sessions; audit, say counts."""
@@ -77,7 +90,8 @@ class Driver:
         self._run.until(lambda: not log.closed_without_trajectory(), "trajectories", WELL_S)
         report = self.audit()
         counts = ", ".join(f"{one.check}: {one.checked}, {one.open} open" for one in report.results)
-        self._say(f"{self.faults} faults; audited {counts}")
+        for line in [*self.tally.lines(), f"audited {counts}"]:
+            self._say(line)
         return report
 
     def _await_moment(self, fault: Fault) -> int:

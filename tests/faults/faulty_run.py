@@ -31,7 +31,7 @@ from tests.paths import ROOT
 
 LEASE_S = 3
 """Silence after which a process has lost what it held: partitions, its role."""
-FREEZE_S = 5.0
+FREEZE_S = 4.0
 """Time past every lease of a process that the log does not report as lost."""
 START_S = 180.0
 LONG_TURN = 400

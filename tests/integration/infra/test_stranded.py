@@ -1,11 +1,13 @@
-"""Kafka clients that librdkafka left without any broker: another one takes their place."""
+"""Kafka clients that librdkafka left without a broker, for all partitions or for one."""
 
 import json
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
-from infra.errors import KafkaUnavailable
-from infra.kafka.client import BEGINNING
+from infra.errors import DeliveryFailed, KafkaUnavailable
+from infra.kafka.client import BEGINNING, client_options
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.topics.creation import create_topics
@@ -16,6 +18,7 @@ from tests.builders.records import control
 from tests.waiting import until
 
 TOPIC = Topic("lost", 1, 60_000, (WorkerLost,))
+FLUSH_S = 30
 NO_BROKER = json.dumps({"brokers": {"GroupCoordinator": {"source": "logical"}}})
 
 
@@ -60,3 +63,28 @@ def test_a_member_of_a_group_ends_its_process(kafka: KafkaSettings) -> None:
             reader.poll(0.1)
     finally:
         reader.close()
+
+
+def test_a_client_that_got_an_answer_asks_about_its_partitions_again_in_seconds(
+    kafka: KafkaSettings,
+) -> None:
+    """A partition without a broker is found again only then; a new one is found just so."""
+    create_topics(kafka, [TOPIC])
+    producer = Producer(kafka, "writer")
+
+    def sent(partition: int) -> bool:
+        try:
+            producer.send(TOPIC.name, control.lost(reason="any"), partition=partition)
+        except DeliveryFailed:
+            return False
+        return True
+
+    try:
+        until(lambda: sent(0), "the first partition")
+        producer.flush(FLUSH_S)
+        name = kafka.topic_prefix + TOPIC.name
+        admin = AdminClient(client_options(kafka))
+        admin.create_partitions([NewPartitions(name, 2)])[name].result(FLUSH_S)
+        until(lambda: sent(1), "the second partition")
+    finally:
+        producer.close()
