@@ -69,6 +69,12 @@ class KafkaSettings(Section):
         description="Release whose schemas records are written in, so that processes of it can "
         "read them during a rolling upgrade (seamlessflow schemas releases); none: this one",
     )
+    blobs: str | None = Field(
+        None,
+        description="URL of the object storage for records that are too large for their topic, the "
+        "same for all processes, such as file:///mnt/blobs, or s3://bucket/path with the package "
+        "s3fs; none: a trajectory that is too large has no tokens",
+    )
     options: dict[str, str | int | float | bool | SecretStr] = Field(
         default_factory=dict,
         description="Further librdkafka settings for every client, such as security.protocol, "

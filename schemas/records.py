@@ -68,6 +68,16 @@ class BatchReady(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlobReference(Record):
+    """Stand-in for a record that is too large for its topic: the record is a blob in object
+    storage."""
+
+    sha256: str
+    size: int
+    record: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CancelGeneration(Record):
     """To a worker: stop sampling this turn."""
 
@@ -1220,6 +1230,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "AssignReward": AssignReward,
     "AssignmentTimedOut": AssignmentTimedOut,
     "BatchReady": BatchReady,
+    "BlobReference": BlobReference,
     "CancelGeneration": CancelGeneration,
     "CancelTurn": CancelTurn,
     "CloseSession": CloseSession,

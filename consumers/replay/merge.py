@@ -17,6 +17,7 @@ from consumers.replay.targets import Destination, Files, Nowhere, Target, Topics
 from consumers.replay.verification import Digest, digest
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
+from infra.blobs.references import largest_trajectory
 from infra.kafka.client import Received
 from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped, Unreadable
@@ -181,7 +182,8 @@ class _Merge:
         ended = [fold.apply(item.record, item.offset) for fold in folds]
         if None in ended:  # a session ends by some rules and not by others only if the fold failed
             return
-        made = [assembled(one, item.partition)[0] for one in ended if one is not None]
+        largest = largest_trajectory(self._job.kafka)
+        made = [assembled(one, item.partition, largest)[0] for one in ended if one is not None]
         new = item.offset >= self._begun[item.partition].covered
         if made and new and self._job.selection.chooses(made[0]):
             self._take(made)

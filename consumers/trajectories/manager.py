@@ -70,7 +70,8 @@ class Manager:
         self._fleet = RolloutFleet()
         self._clock = clock
         self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
-        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock)
+        largest = connections.largest_trajectory
+        contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         failures = Failures(contexts, outbox, metrics)
         self._placement = Placement(self._partitions, contexts, outbox, hand_back_ms, failures)

@@ -83,8 +83,9 @@ class Broker:
 
     @property
     def settings(self) -> KafkaSettings:
-        """Settings for its clients."""
-        return KafkaSettings(bootstrap_servers=self.bootstrap_servers)
+        """Settings for its clients; records that are too large go to a directory beside its own."""
+        blobs = self.data_dir.with_name(f"{self.data_dir.name}-blobs").absolute().as_uri()
+        return KafkaSettings(bootstrap_servers=self.bootstrap_servers, blobs=blobs)
 
     @property
     def data_dir(self) -> Path:

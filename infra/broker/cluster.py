@@ -72,7 +72,7 @@ class BrokerCluster:
     def settings(self) -> KafkaSettings:
         """Settings for its clients."""
         servers = ",".join(f"{HOST}:{port}" for port in self._ports)
-        return KafkaSettings(bootstrap_servers=servers)
+        return self.brokers[0].settings.model_copy(update={"bootstrap_servers": servers})
 
     def _stop(self) -> None:
         # Together: the last one alone would wait for a majority until it is killed.

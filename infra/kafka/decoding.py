@@ -5,6 +5,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from infra.blobs.store import BlobUnavailable
 from infra.errors import NewerRelease
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Raw, Unreadable
@@ -36,6 +37,8 @@ def decoded(message: Message, prefix: str, decode: Callable[[bytes], Record]) ->
             topic, partition, offset, f"the unknown schema fingerprint {error.fingerprint}"
         )
         record = Unreadable(str(newer), newer)
+    except BlobUnavailable as error:
+        record = Unreadable(str(error), error)
     except (UndecodableRecord, UnicodeDecodeError) as error:
         record = Unreadable(str(error))
     except SystemError:  # as which the client raises it

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
+from infra.blobs.references import blob_store, referred, too_large
 from infra.deadline import within
 from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
 from infra.kafka.client import (
@@ -52,6 +53,7 @@ class Producer:
     ) -> None:
         self.encode = encoder(settings)
         """Encodes a record as `send` does."""
+        self._blobs = blob_store(settings)
         self._prefix = settings.topic_prefix
         self._trace = trace
         self._settings = settings
@@ -82,7 +84,7 @@ class Producer:
         """Queue the record; return at once.
 
         `causes`: headers of the records that it was made from, for its trace. Raises
-        `DeliveryFailed` of an earlier record, and `WrittenReleaseLacks`.
+        `DeliveryFailed` of an earlier record, `WrittenReleaseLacks` and `BlobUnavailable`.
         """
         value = self.encode(record)
         self.send_bytes(topic, value, key, partition, headers, on_delivery, causes=causes)
@@ -98,19 +100,20 @@ class Producer:
         timestamp_ms: int | None = None,
         causes: Collection[Headers] = (),
     ) -> None:
-        """Queue bytes as they are; `timestamp_ms` is the present if it is not given.
+        """Queue an encoded record; `timestamp_ms` is the present if it is not given.
 
-        Raises `DeliveryFailed` of an earlier record.
+        Of one that is too large for the topic, the blob is written and a reference is queued.
+        Raises `DeliveryFailed` of an earlier record, and `BlobUnavailable`.
         """
         self.check()
-        place: dict[str, Any] = {} if partition is None else {"partition": partition}
-        if timestamp_ms is not None:
-            place["timestamp"] = timestamp_ms
+        value = self._fitting(topic, value)
+        own = {"partition": partition, "timestamp": timestamp_ms}
+        place: dict[str, Any] = {name: at for name, at in own.items() if at is not None}
         span = None
         if headers or causes:
-            own = headers or ()
-            span = None if self._trace is None else self._trace(topic, own, key, causes)
-            place["headers"] = list(own if span is None else span.headers or own)
+            given = headers or ()
+            span = None if self._trace is None else self._trace(topic, given, key, causes)
+            place["headers"] = list(given if span is None else span.headers or given)
         with self._numbering:  # delivery callbacks also send, on the producer's own thread
             self._sent += 1
             number = self._sent
@@ -187,6 +190,11 @@ class Producer:
         self._producer.purge()
         with suppress(KafkaException):  # raised by an instance after a fatal error
             self._producer.poll(0)  # reports that are not fetched keep the client alive
+
+    def _fitting(self, topic: str, value: bytes | None) -> bytes | None:
+        if self._blobs is None or value is None or not too_large(topic, value):
+            return value
+        return self.encode(referred(self._blobs, value))
 
     def _serve(self) -> None:
         while not self._closed.wait(self._report_every_s):

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from infra.blobs.references import whole_records
 from infra.deadline import within
 from infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from infra.kafka import log
@@ -38,7 +39,8 @@ class Reader:
     """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
 
     A record that cannot be decoded is delivered as `Unreadable`, and given to `bury` if it is
-    garbage. A reader that `folds` raises `NewerRelease` at a record of a newer release.
+    garbage; at one that counts all the same, a reader that `folds` raises `NewerRelease` or
+    `BlobUnavailable`.
     """
 
     def __init__(
@@ -58,17 +60,15 @@ class Reader:
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
         self._bury = bury
-        self._folds = folds
-        self._garbage: list[Letter] = []
+        self._folds, self._garbage = folds, list[Letter]()
         self._ends_reached: dict[Partition, int] = {}
         self._next: dict[Partition, int] = {}
         """Offset of the next record of each assigned partition, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
-        self._decode = decode
-        self._stopping = stopping
-        self._subscribed = False
+        self._decode = whole_records(settings, decode)
+        self._stopping, self._subscribed = stopping, False
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
 
@@ -118,7 +118,7 @@ class Reader:
         """Return the records that have arrived, or an empty list after `timeout_s`.
 
         Raises `KafkaUnavailable` if the client cannot go on, `KafkaRefused`, what `group.lasting`
-        returns, and `NewerRelease`.
+        returns, `NewerRelease` and `BlobUnavailable`.
         """
         if self.watch.stranded:
             self._replace_client()
@@ -282,10 +282,10 @@ class Reader:
     def _take(self, received: Received, unreadable: Unreadable, message: Message) -> None:
         place = received.topic, received.partition, received.offset
         self.unreadable[received.topic] += 1
-        if unreadable.newer is not None and self._folds:
-            raise unreadable.newer
+        if unreadable.missed is not None and self._folds:
+            raise unreadable.missed
         _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
-        if unreadable.newer is None:
+        if unreadable.missed is None:
             value = message.value() or b""
             key, headers = message.key(), received.headers
             self._garbage.append(Letter(*place, key, value, unreadable.error, headers))

@@ -1,15 +1,15 @@
 """Records that cannot be decoded, as readers deliver and observers count them.
 
 Garbage is what no release writes: it never counts, whichever process reads it. A record of a newer
-release counts for that release, so a process that folds stops at it, and an observer says that it
-left it out.
+release counts for that release, and one whose blob cannot be read counts for all: a process that
+folds stops at it, and an observer says that it left it out.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.errors import NewerRelease
+from infra.errors import SeamlessFlowError
 from infra.kafka.client import Headers
 from schemas.records import Record
 
@@ -19,8 +19,8 @@ class Unreadable(Record):
     """Stand-in for a record that cannot be decoded: its place in the log counts as read."""
 
     error: str
-    newer: NewerRelease | None = None
-    """Set if a newer release wrote the record; None for garbage."""
+    missed: SeamlessFlowError | None = None
+    """Set if the record counts, though this process cannot read it; None for garbage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class Skipped:
 
     garbage: Counter[str] = field(default_factory=Counter)
     """Number of them by topic."""
-    newer: dict[str, NewerRelease] = field(default_factory=dict)
-    """First one of a newer release, by topic."""
+    missed: dict[str, SeamlessFlowError] = field(default_factory=dict)
+    """First one that counts, by topic."""
 
     def apply(self, topic: str, record: Unreadable) -> None:
         """Count a record of the topic."""
-        if record.newer is None:
+        if record.missed is None:
             self.garbage[topic] += 1
         else:
-            self.newer.setdefault(topic, record.newer)
+            self.missed.setdefault(topic, record.missed)
 
     @property
     def notices(self) -> list[str]:
@@ -67,5 +67,5 @@ class Skipped:
                 f"skipped {count} unreadable {'record' if count == 1 else 'records'} of {topic}"
                 for topic, count in self.garbage.items()
             ),
-            *(f"incomplete: {newer}" for newer in self.newer.values()),
+            *(f"incomplete: {missed}" for missed in self.missed.values()),
         ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from infra.blobs.references import blob_store
 from infra.errors import SettingsRejected
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition
@@ -79,6 +80,8 @@ class LogErased:
     """Topics that have grown since the copy began."""
     deleted: list[str] = field(default_factory=list)
     """Old topics that were deleted, with their prefix."""
+    blobs_deleted: int = 0
+    """Blobs of erased records that were deleted with them."""
 
 
 def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
@@ -122,12 +125,20 @@ def count_in_log(erasure: LogErasure, show: Shown) -> LogErased:
 
 
 def delete_old(erasure: LogErasure, done: LogErased) -> None:
-    """Delete the old topics. Raises `CopyRefused` if records were appended since they were read."""
+    """Delete the old topics, and the blobs that only erased records have.
+
+    Raises `CopyRefused` if records were appended since they were read, and `BlobUnavailable`.
+    """
     if done.written_meanwhile:
         grown = ", ".join(done.written_meanwhile)
         reason = f"{grown} grew meanwhile: end the run's processes, and repeat the command"
         raise CopyRefused(erasure.kafka.topic_prefix, erasure.to, reason)
     names = [pair.source for pair in _existing(erasure)]
+    store = blob_store(erasure.kafka)
+    if store is not None:  # first: only the old topics name them; a repeated call copied nothing
+        found = count_in_log(erasure, lambda *_: None)
+        stored = set().union(*(counts.stored for counts in found.topics.values()))
+        done.blobs_deleted = sum(store.remove(sha256) for sha256 in sorted(stored))
     delete_topics(erasure.whole, names)
     done.deleted = names
 

@@ -28,6 +28,8 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
             f"! not searched: {named}{f' and {more} more' if more > 0 else ''}; "
             "export them again from the copy"
         )
+    if stored := set().union(*(counts.stored for counts in log.topics.values())):
+        yield f"{len(stored):,} records of these sessions are blobs; --delete-old deletes them"
     for blob in sorted(set().union(*(counts.blobs for counts in log.topics.values()))):
         yield f"! not erased, delete it: {blob}"
     if files.first_version is not None:

@@ -1,8 +1,10 @@
 """Sieve of an erasure: for each record as it stands on a topic, that of the copy. Pure."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from infra.blobs.references import reference
 from infra.errors import NewerRelease
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Raw
@@ -28,6 +30,8 @@ class TopicErasure:
     """Records that nobody can read, so that it is not known if they are about the sessions."""
     blobs: set[str] = field(default_factory=set)
     """Places outside of the log that erased records refer to."""
+    stored: set[str] = field(default_factory=set)
+    """Blobs of erased records that were too large for their topic."""
     by_record: Counter[str] = field(default_factory=Counter)
     """Erased ones by type; `undecodable` those that had a session in their bytes."""
 
@@ -38,17 +42,19 @@ class Sieve:
 
     sessions: ErasedSessions
     drop_undecodable: bool = False
+    whole: Callable[[bytes], Record] = decode
+    """Decodes a record; of a reference that of its blob."""
 
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
         """Return the record of the copy, or None for one that is erased; count it.
 
-        `topic` has no prefix. Raises `NewerRelease`.
+        `topic` has no prefix. Raises `NewerRelease`, and `BlobUnavailable` of `whole`.
         """
         raw = item.record
         if not isinstance(raw, Raw):  # the name of a header is not UTF-8: no client can copy it
             return self._undecodable(Raw(b""), counts, copy=False)
         try:
-            record = decode(raw.value)
+            record = self.whole(raw.value)
         except UnknownSchema as error:
             if topic not in _LETTERS:
                 what = f"the unknown schema fingerprint {error.fingerprint}"
@@ -56,7 +62,10 @@ class Sieve:
             return self._undecodable(raw, counts)
         except UndecodableRecord:
             return self._undecodable(raw, counts)
-        return self._decoded(record, raw, counts)
+        kept = self._decoded(record, raw, counts)
+        if kept is None and (found := reference(raw.value)) is not None:
+            counts.stored.add(found.sha256)
+        return kept
 
     def _decoded(self, record: Record, raw: Raw, counts: TopicErasure) -> Raw | None:
         if self.sessions.concern(record):

@@ -44,6 +44,7 @@ def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
     address = {
         "bootstrap_servers": kafka.bootstrap_servers,
         "topic_prefix": kafka.topic_prefix,
+        "blobs": kafka.blobs,
         "gateway": gateway_url,
     }
     (out / _ADDRESS).write_text(json.dumps(address), encoding="utf-8")
@@ -109,7 +110,9 @@ def _running(out: Path) -> KafkaSettings | None:
     except FileNotFoundError:
         return None
     settings = KafkaSettings(
-        bootstrap_servers=address["bootstrap_servers"], topic_prefix=address["topic_prefix"]
+        bootstrap_servers=address["bootstrap_servers"],
+        topic_prefix=address["topic_prefix"],
+        blobs=address.get("blobs"),
     )
     try:  # a killed run leaves its address behind
         find_cluster(settings, limit_s=_ANSWER_TIMEOUT_S)

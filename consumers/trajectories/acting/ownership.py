@@ -75,7 +75,14 @@ class Ownership:
         owner = f"{self._manager}.{self._assignments}"
         begun = []
         for number, (offset, progress) in partitions.items():
-            partition = Partition(number, progress, owner, next_request=offset, read_again_to=None)
+            partition = Partition(
+                number,
+                progress,
+                owner,
+                self._contexts.largest_trajectory,
+                next_request=offset,
+                read_again_to=None,
+            )
             takeover = Takeover(partition)
             self._partitions[number], self._takeovers[number] = partition, takeover
             self._actor.forget(number)  # commands of an earlier assignment

@@ -7,10 +7,12 @@ from consumers.trajectories.bus.echoes import Echoes
 from consumers.trajectories.bus.inbox import ManagerInbox
 from consumers.trajectories.bus.readers import Readers
 from consumers.trajectories.settings import ManagerSettings
+from infra.blobs.references import largest_trajectory
 from infra.kafka.client import TraceSend
 from infra.kafka.outage import Stopping
 from infra.kafka.producer import Producer
 from infra.telemetry.metrics import Metrics
+from schemas.topics import TRAJECTORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Connections:
     readers: Readers
     producer: Producer
     committer: Committer
+    largest_trajectory: int = TRAJECTORIES.max_record_bytes
+    """Most bytes of a trajectory with its tokens."""
 
 
 def connect(
@@ -44,7 +48,8 @@ def connect(
     readers = Readers(kafka, name, group, inbox, echoes, metrics, instance, stopping)
     producer = Producer(kafka, name, trace=trace)
     committer = Committer(kafka, member, producer, readers.requests, group, stopping, trace)
-    return Connections(inbox, echoes, readers, producer, committer)
+    largest = largest_trajectory(kafka)
+    return Connections(inbox, echoes, readers, producer, committer, largest)
 
 
 def close(connections: Connections) -> None:

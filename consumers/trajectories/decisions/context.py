@@ -10,6 +10,7 @@ from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.partition import Partition
 from infra.clock import now_ms
 from schemas.records import CommandAnswered, PolicyWeights, Record
+from schemas.topics import TRAJECTORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Contexts:
     renderer: Callable[[PolicyWeights], PromptRenderer]
     no_progress_ms: int
     clock: Callable[[], int] = now_ms
+    largest_trajectory: int = TRAJECTORIES.max_record_bytes
+    """Most bytes of a trajectory with its tokens."""
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""

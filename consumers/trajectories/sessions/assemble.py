@@ -18,13 +18,15 @@ _NOT_ASSEMBLED = "not_assembled"
 _BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
 
 
-def assembled(session: Session, partition: int) -> tuple[Trajectory, Exception | None]:
+def assembled(
+    session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
+) -> tuple[Trajectory, Exception | None]:
     """Return what `trajectory` returns; of a session that it raises an error for, the error also.
 
     The record has no tokens then, in every process that assembles it.
     """
     try:
-        return trajectory(session, partition), None
+        return trajectory(session, partition, limit), None
     except ENDS_PROCESS:
         raise
     except Exception as error:

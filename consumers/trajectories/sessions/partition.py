@@ -21,6 +21,7 @@ from consumers.trajectories.sessions.session import Session
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
+from schemas.topics import TRAJECTORIES
 
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
@@ -73,6 +74,8 @@ class Partition(LoggedPartition):
 
     progress: PartitionProgress = PartitionProgress()
     manager: str = ""
+    largest_trajectory: int = TRAJECTORIES.max_record_bytes
+    """Most bytes of a trajectory with its tokens."""
     owned: bool = False
     fenced: bool = False
     """True once a newer claim of another manager was read: that one acts from now on."""
@@ -154,7 +157,7 @@ class Partition(LoggedPartition):
 
         Returns the error if that was not possible: the trajectory has no tokens then.
         """
-        made, failure = assembled(session, self.number)
+        made, failure = assembled(session, self.number, self.largest_trajectory)
         turns = tuple(self.traced.get(session.session_id, {}).values())
         self.emitted.append(Emission(made, self.end(session), end_trace, turns))
         return failure

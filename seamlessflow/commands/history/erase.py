@@ -82,13 +82,16 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
+    from infra.blobs.references import blob_store, following
     from infra.settings import load
+    from schemas.codec import decode
     from seamlessflow.erasure.erasing import LogErasure, count_in_log, erase_from_log
     from seamlessflow.erasure.sieve import Sieve
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
 
     groups = tuple(load(TopicStateSettings).groups.values())
-    erasure = LogErasure(kafka, to, Sieve(asked, drop), groups)
+    sieve = Sieve(asked, drop, following(blob_store(kafka), decode))
+    erasure = LogErasure(kafka, to, sieve, groups)
     with _progress() as show:
         work = count_in_log if dry_run else erase_from_log
         return erasure, work(erasure, show)
@@ -106,6 +109,8 @@ def _delete(erasure: "LogErasure", done: "LogErased", yes: bool) -> None:
             raise typer.Exit(1)
     delete_old(erasure, done)
     typer.echo(f"deleted {len(done.deleted)} topics of the prefix {prefix!r}")
+    if done.blobs_deleted:
+        typer.echo(f"deleted {done.blobs_deleted} blobs of erased records")
 
 
 def _trained(trained: Path | None, out: Path | None) -> list[Path]:

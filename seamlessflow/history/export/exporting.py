@@ -13,6 +13,7 @@ from consumers.history.selection import Range, SessionSelection
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
+from infra.blobs.references import largest_trajectory
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 from infra.kafka.start.cluster import find_cluster
@@ -140,7 +141,7 @@ class _PartitionExport:
                 yield from self._exported(session)
 
     def _exported(self, session: Session) -> Iterator[tuple[str, Row]]:
-        made, _ = assembled(session, self._number)
+        made, _ = assembled(session, self._number, largest_trajectory(self._kafka))
         if not self._job.selection.chooses(made):
             return
         one = ExportedSession(session, made, self._cluster, self._kafka.topic_prefix)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from consumers.trajectories.sessions.session import Session
 from schemas.records import SessionClosed, Trajectory, TrajectoryNode
 
+TOO_LARGE = "too_large"
 _STATUS, _CAUSE = "aborted", "infrastructure"
 
 
@@ -72,9 +73,9 @@ def too_large(whole: Trajectory, size: int) -> Trajectory:
         spans=(),
         nodes=(),
         status=_STATUS,
-        reason=f"too_large: {size} bytes",
+        reason=f"{TOO_LARGE}: {size} bytes",
         cause=_CAUSE,
-        masked_tokens=Counter({"too_large": sum(map(_sampled, whole.nodes))}),
+        masked_tokens=Counter({TOO_LARGE: sum(map(_sampled, whole.nodes))}),
     )
 
 

@@ -55,7 +55,7 @@ def test_a_record_whose_key_is_not_utf8_is_garbage() -> None:
     assert found is not None
     assert found.key is None
     assert isinstance(found.record, Unreadable)
-    assert found.record.newer is None
+    assert found.record.missed is None
     assert "utf-8" in found.record.error
 
 
@@ -63,9 +63,9 @@ def test_a_record_of_a_newer_release_names_its_place_and_fingerprint() -> None:
     found = received(b"\xc3\x01" + bytes(8) + b"body", b"\xff")
     assert found is not None
     assert isinstance(found.record, Unreadable)
-    assert isinstance(found.record.newer, NewerRelease)
+    assert isinstance(found.record.missed, NewerRelease)
     for fact in ("control[0]@7", "0000000000000000", "upgrade"):
-        assert fact in str(found.record.newer)
+        assert fact in str(found.record.missed)
 
 
 def test_a_tombstone_is_no_record() -> None:
