@@ -12,6 +12,7 @@ from consumers.replay.merge import Merged, MergeJob, merge
 from consumers.replay.targets import PARTS
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
+from infra.process import collect_seldom
 
 _SHOWN_EVERY_S = 0.2
 _shared: Any = None
@@ -35,6 +36,7 @@ def merge_on(
     Raises what `merge` raises, and `MergeStopped`.
     """
     if processes == 1:
+        collect_seldom()
         merged = Merged()
         for part in parts(job):
             merged.add(merge(part, count, stopping))
@@ -88,6 +90,7 @@ def _begin(*shared: Any) -> None:
     """Begin a process of the pool; the first process alone obeys an interrupt."""
     global _shared
     _shared = shared
+    collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

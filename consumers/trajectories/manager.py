@@ -9,7 +9,6 @@ A round waits for the inbox only: sending queues records, and transactions run o
 thread. The exception is a rebalance, which waits for the transaction in progress.
 """
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from consumers.trajectories.settings import ManagerSection
 from infra.clock import now_ms
 from infra.errors import MemberReplaced
 from infra.kafka.client import Received
-from infra.process import ready
+from infra.process import collect_seldom, ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
 from schemas.records import ManagerStarted, PolicyWeights, Record
@@ -39,8 +38,6 @@ from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0
-_GC_THRESHOLDS = (50_000, 20, 100)
-"""Sessions live long and hold no cycles; the default thresholds halve the speed of a rebuild."""
 _OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
 
 
@@ -97,7 +94,7 @@ class Manager:
         record that Kafka did not take, and Kafka's own errors; the process then ends and another
         member takes over.
         """
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_seldom()
         self._connections.readers.read_fleet_to_end()
         self._outbox.announce(self._succession.announcement(self._clock()))
         self._ownership.join()

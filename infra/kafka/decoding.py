@@ -7,20 +7,21 @@ from confluent_kafka import Message
 
 from infra.blobs.store import BlobUnavailable
 from infra.errors import NewerRelease
-from infra.kafka.client import Received
+from infra.kafka.client import Partition, Received
 from infra.kafka.unreadable import Raw, Unreadable
 from schemas.codec import UndecodableRecord, UnknownSchema
 from schemas.records import Record
 
 
-def decoded(message: Message, prefix: str, decode: Callable[[bytes], Record]) -> Received | None:
-    """Return the record of a message, an `Unreadable` for garbage; None for a tombstone.
+def decoded(
+    message: Message, place: Partition, decode: Callable[[bytes], Record]
+) -> Received | None:
+    """Return the record of a message from there, an `Unreadable` for garbage; None for a tombstone.
 
     Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
     of headers are not decoded here. A `Raw` record has its key itself.
     """
-    value, topic = message.value(), str(message.topic()).removeprefix(prefix)
-    partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+    value, (topic, partition), offset = message.value(), place, message.offset() or 0
     if value is None:
         return None
     key: str | None = None

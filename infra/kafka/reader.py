@@ -132,9 +132,9 @@ class Reader:
             if error is not None:
                 self._fault(error, message)
                 continue
-            topic = str(message.topic()).removeprefix(self._prefix)
-            self._next[topic, message.partition() or 0] = (message.offset() or 0) + 1
-            if (item := decoded(message, self._prefix, self._decode)) is not None:
+            place = str(message.topic()).removeprefix(self._prefix), message.partition() or 0
+            self._next[place] = (message.offset() or 0) + 1
+            if (item := decoded(message, place, self._decode)) is not None:
                 received.append(item)
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)

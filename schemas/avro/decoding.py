@@ -5,16 +5,24 @@ Invalid bytes raise `ValueError`, and the end of the bytes `IndexError` or `EOFE
 decodes the same, but walks the schema for each record and takes about twice as long.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from struct import Struct
 from typing import Any
 
 from schemas.avro.forms import Forms
 from schemas.records import RECORDS
+from schemas.registry import Schema
 
 Decode = Callable[[bytes, int], tuple[Any, int]]
+_Fields = tuple[tuple[str, Decode], ...]
+_RUNS_KEPT, _RUN_BYTES = 4, 65_536
+"""Values of a run of fields that are kept, and the most bytes of one."""
 _LONGEST = 1 << 64
-_MOST_BYTES = 10
+_PLACES = range(7, 70, 7)
+"""Places of the further bytes of a number."""
+_ONE = 2
+"""Number 1 in zigzag form."""
 _eight_bytes = Struct("<d").unpack_from
 
 
@@ -32,18 +40,57 @@ def whole(decode: Decode, begin: int, data: bytes) -> Any:
     return value
 
 
-def _record_decoder(name: str, fields: Mapping[str, Decode]) -> Decode:
-    """Return a decoder of instances of the class `name`, whose attributes are the fields."""
-    kind = RECORDS[name]
-    decoders = tuple(fields.items())
+def _record_decoder(schema: Schema, fields: Mapping[str, Decode]) -> Decode:
+    """Return a decoder of instances of the record's class, whose attributes are the fields."""
+    kind, parts = RECORDS[schema["name"]], _parts(schema, fields)
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         # The constructor of a frozen dataclass is slower: it sets each field by a call.
         record: Any = object.__new__(kind)
         values = vars(record)
-        for field, decode_field in decoders:
-            values[field], at = decode_field(data, at)
+        for single, decode_run in parts:
+            for field, decode_field in single:
+                values[field], at = decode_field(data, at)
+            if decode_run is not None:
+                run, at = decode_run(data, at)
+                values.update(run)
         return record, at
+
+    return decode
+
+
+def _parts(schema: Schema, fields: Mapping[str, Decode]) -> Sequence[tuple[_Fields, Decode | None]]:
+    """Return the fields in order: some that are decoded one by one, and a run that recurs."""
+    parts: list[tuple[_Fields, Decode | None]] = []
+    single: _Fields = ()
+    recurring = {field["name"] for field in schema["fields"] if field.get("recurring")}
+    for recurs, run in groupby(fields.items(), lambda field: field[0] in recurring):
+        if recurs:
+            parts.append((single, _run_decoder(tuple(run))))
+            single = ()
+        else:
+            single = tuple(run)
+    return (*parts, (single, None))
+
+
+def _run_decoder(fields: _Fields) -> Decode:
+    """Return a decoder of fields to a dictionary, which keeps the last values that it decoded.
+
+    Bytes that begin with all that a run took before are that run again: no value of Avro's form is
+    the beginning of another.
+    """
+    known: list[tuple[bytes, Mapping[str, Any]]] = []
+
+    def decode(data: bytes, at: int) -> tuple[Mapping[str, Any], int]:
+        for written, values in known:
+            if data.startswith(written, at):
+                return values, at + len(written)
+        values, begin = {}, at
+        for field, decode_field in fields:
+            values[field], at = decode_field(data, at)
+        if at - begin <= _RUN_BYTES:
+            known[:] = [(data[begin:at], values), *known[: _RUNS_KEPT - 1]]
+        return values, at
 
     return decode
 
@@ -66,7 +113,13 @@ def _array_decoder(decode_item: Decode) -> Decode:
     def decode(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         if not data[at]:
             return (), at + 1
-        items: list[Any] = []
+        if data[at] == _ONE:
+            item, at = decode_item(data, at + 1)
+            if not data[at]:
+                return (item,), at + 1
+            items = [item]
+        else:
+            items = []
         while True:
             count, at = _block(data, at)
             if not count:
@@ -110,23 +163,26 @@ def _block(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number in zigzag form with seven bits in each byte, lowest first."""
+    """Return a number in zigzag form."""
     written = data[at]
-    at += 1
     if written > 0x7F:
-        written, at = _continued(data, at, written & 0x7F)
-    return (written >> 1) ^ -(written & 1), at
+        written, at = _continued(data, at)
+        return (written >> 1) ^ -(written & 1), at
+    return (written >> 1) ^ -(written & 1), at + 1
 
 
-def _continued(data: bytes, at: int, written: int) -> tuple[int, int]:
-    for place in range(1, _MOST_BYTES):
-        more = data[at]
+def _continued(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number with seven bits in each of its several bytes, lowest first."""
+    written = data[at] & 0x7F
+    for bits in _PLACES:
         at += 1
-        written |= (more & 0x7F) << 7 * place
-        if more <= 0x7F:
+        more = data[at]
+        if more < 0x80:
+            written |= more << bits
             if written >= _LONGEST:
                 break
-            return written, at
+            return written, at + 1
+        written |= (more & 0x7F) << bits
     raise ValueError(f"the number that ends at byte {at} does not fit in 64 bits")
 
 
@@ -141,12 +197,13 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
     written = data[at]
-    at += 1
     if written > 0x7F:
-        written, at = _continued(data, at, written & 0x7F)
-    end = at + ((written >> 1) ^ -(written & 1))
-    if not at <= end <= len(data):
-        raise EOFError(f"bytes from {at} to {end} of {len(data)}")
+        written, at = _continued(data, at)
+    else:
+        at += 1
+    end = at + (written >> 1)
+    if written & 1 or end > len(data):
+        raise EOFError(f"bytes from {at} to {end} of {len(data)}, or of a negative length")
     return data[at:end], end
 
 

@@ -35,8 +35,8 @@ def earlier_encoders(release: str, raw: Mapping[str, Schema]) -> Forms[Encode]:
         if field.get("droppable")
     }
 
-    def record(name: str, encoders: Mapping[str, Encode]) -> Encode:
-        encode = ENCODERS.record(name, encoders)
+    def record(schema: Schema, encoders: Mapping[str, Encode]) -> Encode:
+        name, encode = schema["name"], ENCODERS.record(schema, encoders)
         lacking = [
             (field.name, _default(field))
             for field in fields(RECORDS[name])  # type: ignore[arg-type]

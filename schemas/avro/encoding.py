@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Any
 
 from schemas.avro.forms import Forms
+from schemas.registry import Schema
 
 Encode = Callable[[Any], bytes]
 _LONGEST = 1 << 63
@@ -17,7 +18,7 @@ _SHORT = 4096
 _eight_bytes = Struct("<d").pack
 
 
-def _record_encoder(_: str, fields: Mapping[str, Encode]) -> Encode:
+def _record_encoder(_: Schema, fields: Mapping[str, Encode]) -> Encode:
     """Return an encoder of instances whose attributes are the fields."""
     encoders = tuple(fields.items())
 

@@ -22,8 +22,8 @@ class Forms(Generic[T]):
     """Called with the branch numbers of null and of the other type, and the other's function."""
     array: Callable[[T], T]
     map: Callable[[T], T]
-    record: Callable[[str, Mapping[str, T]], T]
-    """Called with the record's name and the functions of its fields, in order."""
+    record: Callable[[Schema, Mapping[str, T]], T]
+    """Called with the record's schema and the functions of its fields, in order."""
 
     def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
         """Return the function of every record by its name."""
@@ -42,9 +42,9 @@ class Forms(Generic[T]):
         if isinstance(avro, str):
             return self.primitives.get(avro) or known[avro]
         if avro["type"] == "record":
-            name, fields = avro["name"], avro["fields"]
-            made = self.record(name, {one["name"]: self._of(one["type"], known) for one in fields})
-            known[f"{NAMESPACE}.{name}"] = made
+            fields = {one["name"]: self._of(one["type"], known) for one in avro["fields"]}
+            made = self.record(avro, fields)
+            known[f"{NAMESPACE}.{avro['name']}"] = made
             return made
         if avro["type"] == "array":
             return self.array(self._of(avro["items"], known))

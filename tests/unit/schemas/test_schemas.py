@@ -1,6 +1,7 @@
 """The schemas: dataclasses match them, nothing released ever becomes unreadable."""
 
 import contextlib
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from schemas.registry import (
     self_contained,
 )
 from schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS
+from tests.builders.records.sessions import dispatched
 
 RAW = raw_schemas()
 HEADERS = [b"\xc3\x01" + bytes.fromhex(name) for known in history().values() for name in known]
@@ -150,6 +152,7 @@ def test_a_record_whose_schema_is_unknown_is_not_taken_for_garbage() -> None:
         assert not isinstance(other.value, UnknownSchema)
 
 
+DISPATCHED = dispatched()
 FULL = encode(
     Sampling(temperature=0.5, seed=2**40, stop=("a", "b" * 100), logit_bias={"1": 1.0, "2": 2.0})
 )
@@ -159,6 +162,23 @@ FULL = encode(
 def test_a_cut_record_is_refused(length: int) -> None:
     with pytest.raises(UndecodableRecord):
         decode(FULL[:length])
+
+
+def test_a_record_cut_within_fields_that_recur_is_refused() -> None:
+    """Also when the whole fields were read before, and are known by their bytes."""
+    whole = encode(DISPATCHED)
+    assert decode(whole) == decode(whole) == DISPATCHED
+
+    for length in range(10, len(whole)):
+        with pytest.raises(UndecodableRecord):
+            decode(whole[:length])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "w", "w" * 200]), st.integers(-1, 300))))
+def test_fields_that_recur_are_read_as_they_are_written(values: list[tuple[str, int]]) -> None:
+    for worker, slot in values:
+        one = replace(DISPATCHED, worker=worker, slot=slot)
+        assert decode(encode(one)) == one
 
 
 def test_more_than_a_record_is_refused() -> None:

@@ -19,7 +19,7 @@ def received(
     value: bytes | None, key: bytes | None = None, headers: list[Header] | None = None
 ) -> Received | None:
     message = Message(
-        topic="mine.control",
+        topic="control",
         partition=0,
         offset=7,
         value=value,
@@ -27,7 +27,7 @@ def received(
         headers=headers,  # type: ignore[arg-type]
         timestamp=(1, 5),
     )
-    return decoded(message, "mine.", decode)
+    return decoded(message, ("control", 0), decode)
 
 
 VALUES = st.one_of(st.binary(), st.binary().map(lambda tail: encode(LOST)[:12] + tail))
