@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from infra.blobs.references import reference
+from infra.blobs.store import BlobUnavailable
 from infra.errors import NewerRelease
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Raw
@@ -48,7 +49,8 @@ class Sieve:
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
         """Return the record of the copy, or None for one that is erased; count it.
 
-        `topic` has no prefix. Raises `NewerRelease`, and `BlobUnavailable` of `whole`.
+        `topic` has no prefix. Raises `NewerRelease`, and `BlobUnavailable` of a storage that
+        does not answer.
         """
         raw = item.record
         if not isinstance(raw, Raw):  # the name of a header is not UTF-8: no client can copy it
@@ -61,6 +63,10 @@ class Sieve:
                 raise NewerRelease(topic, item.partition, item.offset, what) from error
             return self._undecodable(raw, counts)
         except UndecodableRecord:
+            return self._undecodable(raw, counts)
+        except BlobUnavailable as error:
+            if not error.lasting:
+                raise
             return self._undecodable(raw, counts)
         kept = self._decoded(record, raw, counts)
         if kept is None and (found := reference(raw.value)) is not None:

@@ -1,7 +1,11 @@
 """Records that are about erased sessions, and those that the copy gets."""
 
+from pathlib import Path
+
 import pytest
 
+from infra.blobs.references import following, referred
+from infra.blobs.store import FsspecStore
 from infra.errors import NewerRelease
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Raw
@@ -71,6 +75,26 @@ def test_blobs_of_erased_records_are_named() -> None:
     array = tensor(data=None, uri="file:///blob")
     raw, counts = kept(encode(replies.delta(session_id="a", tensors=(array,))), "a")
     assert raw is None and counts.blobs == {"file:///blob"}
+
+
+def test_a_blob_is_searched_and_listed_if_its_record_is_erased(tmp_path: Path) -> None:
+    store = FsspecStore(tmp_path.as_uri())
+    made = referred(store, encode(sessions.opened(session_id="session-1")))
+    whole = following(store, decode)
+
+    for asked, stored in (("session-1", {made.sha256}), ("session-2", set[str]())):
+        counts = TopicErasure()
+        raw = Sieve(ErasedSessions.of([asked]), whole=whole).kept(
+            "sessions", item(encode(made)), counts
+        )
+        assert (raw is None, counts.stored) == (bool(stored), stored)
+
+    store.remove(made.sha256)
+    counts = TopicErasure()
+    sieve = Sieve(ErasedSessions.of(["session-1"]), whole=whole)
+    assert sieve.kept("sessions", item(encode(made), b"session-1"), counts) is None
+    assert sieve.kept("sessions", item(encode(made)), counts) is not None
+    assert (counts.erased, counts.undecodable) == (1, 1)
 
 
 def test_a_record_of_a_newer_release_ends_the_erasure_but_for_dead_letters() -> None:
