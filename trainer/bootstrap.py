@@ -26,8 +26,6 @@ from infra.worker.roles import new_incarnation
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from trainer.backends.fsdp_backend import FsdpBackend
 from trainer.backends.torch_backend import TorchBackend
-from trainer.data.advantages import ESTIMATORS
-from trainer.data.batch import BatchRules
 from trainer.follower import Follower
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
@@ -44,6 +42,7 @@ from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import BatchLimits, Dataloader
 from trainer.steps.first_weights import announce, first_weights
+from trainer.steps.inputs import batch_rules
 from trainer.steps.one_step import StepRunner
 from trainer.steps.publication import Publication
 from trainer.steps.reports import Reports
@@ -74,7 +73,7 @@ def build(
 
     Settings that cannot work are refused before anything is announced.
     """
-    rules, publication = _rules(settings), Publication(settings)
+    rules, publication = batch_rules(settings), Publication(settings)
     publication.check_rendering()
     cluster = find_cluster(settings.kafka, (CONTROL, FLEET, TRAJECTORIES), stopping)
     log = f"{cluster.id}/{settings.kafka.topic_prefix}"
@@ -185,13 +184,6 @@ def _process(
 
 def _client_id(settings: TrainerSettings) -> str:
     return f"trainer-{settings.trainer.worker}"
-
-
-def _rules(settings: TrainerSettings) -> BatchRules:
-    trainer = settings.trainer
-    estimator = ESTIMATORS[trainer.advantage]
-    filters = {str(name): action for name, action in trainer.filters.items()}
-    return BatchRules(estimator, filters, trainer.on_stale, settings.run.lag)
 
 
 def _log_resume(resume: Resume) -> None:

@@ -7,7 +7,7 @@ on the host. N counts the trained tokens of a micro-batch.
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -21,7 +21,14 @@ from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
 from trainer.backends.model import DTYPES, load_model, recompute_activations, write_model
 from trainer.backends.older_weights import OlderWeights
-from trainer.backends.optimizer_state import full, gathered, load_state, move_state, save_state
+from trainer.backends.optimizer_state import (
+    Files,
+    full,
+    gathered,
+    load_state,
+    move_state,
+    save_state,
+)
 from trainer.backends.token_sums import TokenSums
 from trainer.data.packing import MicroBatch
 from trainer.settings import Dtype, TrainerSection
@@ -73,6 +80,11 @@ class TorchBackend:
         return self._settings.weights_dtype or self._settings.dtype
 
     @property
+    def _first_scale(self) -> float:
+        """Return the factor of the loss with which a gradient is computed first."""
+        return _LARGEST_SCALE if self._settings.compute == "float16" else 1.0
+
+    @property
     def machine(self) -> Machine:
         name = (
             torch.cuda.get_device_name(self._device)
@@ -84,18 +96,27 @@ class TorchBackend:
     def train(self, step: StepInput) -> dict[str, float]:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))
 
-    def gradient(self, step: StepInput) -> dict[str, Tensor]:
-        """Return the step's gradient by parameter, before clipping, without an update."""
+    def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
+        """Yield the gradient so far, by parameter, after each micro-batch of a step.
+
+        Before clipping, and without an update.
+        """
         total = sum(len(batch) for batch in step.micro_batches)
-        for batch in step.micro_batches:
-            self._backward(batch, total, step.version, TokenSums())
-        found = {
-            name: parameter.grad.clone()
-            for name, parameter in self._parameters.items()
-            if parameter.grad is not None
-        }
-        self._optimizer.zero_grad(set_to_none=True)
-        return found
+        scale = self._first_scale
+        try:
+            for batch in step.micro_batches:
+                self._backward(batch, total, step.version, TokenSums(), scale)
+                yield {
+                    name: parameter.grad / scale
+                    for name, parameter in self._parameters.items()
+                    if parameter.grad is not None
+                }
+        finally:
+            self._optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> Files:
+        """Return weights, optimizer and random state, on the host."""
+        return gathered(self._model, self._optimizer)
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
@@ -107,7 +128,7 @@ class TorchBackend:
         write_model(self._model, self._whole_weights(), self.dtype, directory)
 
     def save(self, directory: Path) -> None:
-        save_state(directory, gathered(self._model, self._optimizer))
+        save_state(directory, self.state())
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:
@@ -159,7 +180,7 @@ class TorchBackend:
         Where that overflows, they are computed again with a smaller scale: no step is lost, and
         none depends on what was computed before it, so a resumed run repeats it.
         """
-        scale = _LARGEST_SCALE if self._settings.compute == "float16" else 1.0
+        scale = self._first_scale
         while True:
             sums = TokenSums()
             for batch in step.micro_batches:

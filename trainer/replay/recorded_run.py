@@ -29,6 +29,8 @@ class RecordedStep:
     """Its groups and sessions; None if it was skipped."""
     trains: int
     """Version of the weights that it trained."""
+    lineage: str
+    """Lineage that executed it; of a skipped one that of the step before."""
     tensors_hash: str = ""
     """Hash of the tensors that it made; empty if it was skipped."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -39,7 +41,7 @@ class RecordedRun:
     """The steps behind the newest weights, and the state of `control` that dates their tokens."""
 
     lineages: Sequence[r.LineageStarted]
-    """Those of its steps, the oldest first; all with the same settings."""
+    """Those of its steps, the oldest first, each with its settings."""
     first_hash: str
     """Hash of the initial weights' tensors."""
     steps: Sequence[RecordedStep]
@@ -78,25 +80,26 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
             case r.StepCompleted():
                 completed[record.lineage, record.step] = record
     kept = surviving(commits)
-    of_steps = _settled(kept, lineages)
+    of_steps = _of_steps(kept, lineages)
     first = published.get(min(published, default=0))
     steps: list[RecordedStep] = []
-    version = first.version if first else 0
+    version, lineage = (first.version if first else 0), kept[0].lineage
     for number in range(kept[-1].step + 1):
         commit = next((one for one in kept if one.step == number), None)
-        if commit is None and number not in skipped:
-            raise RunNotRepeatable(f"step {number} is not recorded")
         if commit is None:
-            steps.append(RecordedStep(number, None, version))
+            if number not in skipped:
+                raise RunNotRepeatable(f"step {number} is not recorded")
+            steps.append(RecordedStep(number, None, version, lineage))
             continue
-        groups = {group.group_id: group.sessions for group in commit.groups}
-        weights = published.get(commit.version)
-        done = completed.get((commit.lineage, number))
+        lineage = commit.lineage
+        members = {group.group_id: group.sessions for group in commit.groups}
+        weights, done = published.get(commit.version), completed.get((lineage, number))
         steps.append(
             RecordedStep(
                 number,
-                Commit(number, commit.version, commit.lineage, groups),
+                Commit(number, commit.version, lineage, members),
                 version,
+                lineage,
                 weights.tensors_hash if weights else "",
                 done.metrics if done else {},
             )
@@ -105,10 +108,10 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
     return RecordedRun(of_steps, first.tensors_hash if first else "", steps, state)
 
 
-def _settled(
+def _of_steps(
     kept: Sequence[r.StepCommitted], lineages: Mapping[str, r.LineageStarted]
 ) -> list[r.LineageStarted]:
-    """Return the lineages of the steps, after checking that all have the same settings."""
+    """Return the lineages of the steps, after checking that their settings are recorded."""
     if not kept:
         raise RunNotRepeatable("no step of it is committed")
     names = list(dict.fromkeys(one.lineage for one in kept))
@@ -120,11 +123,4 @@ def _settled(
     first = lineages[names[0]]
     if first.step:
         raise RunNotRepeatable(f"its first lineage began with step {first.step}, not with 0")
-    for name in names[1:]:
-        other = lineages[name]
-        if (other.settings, other.ranks) != (first.settings, first.ranks):
-            raise RunNotRepeatable(
-                f"it was resumed with other settings at step {other.step} (lineage {name}); steps "
-                "of several settings are not repeated"
-            )
     return [lineages[name] for name in names]

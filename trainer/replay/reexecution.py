@@ -8,21 +8,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from infra.kafka.client import Received
 from infra.weights.tensors import tensor_hashes, tensors_hash
 from schemas.records import Trajectory
-from trainer.backends.backend import Backend
-from trainer.data.advantages import ESTIMATORS
-from trainer.data.batch import Batch, BatchRules
+from trainer.backends.backend import Backend, StepInput
+from trainer.data.batch import Batch
 from trainer.recovery.resume import Origin, Resume
 from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
-from trainer.steps.inputs import step_input
+from trainer.steps.inputs import batch_rules, step_input
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Backend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,24 @@ class RepeatedStep:
         return self.recorded.commit is None or self.tensors_hash == self.recorded.tensors_hash
 
 
-class Reexecution:
-    """The steps of a run, executed on a back end that holds the initial weights."""
+class Reexecution(Generic[B]):
+    """The steps of a run, executed on a back end that holds the initial weights.
 
-    def __init__(self, settings: TrainerSettings, run: RecordedRun, backend: Backend) -> None:
-        self._settings, self._run, self._backend = settings, run, backend
+    A lineage that has other settings goes on with them, as the resumed trainer did.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, TrainerSettings],
+        run: RecordedRun,
+        open_backend: Callable[[TrainerSettings], B],
+    ) -> None:
+        """`settings`: those of each lineage. `open_backend` returns one with the initial model."""
+        self._of_lineage, self._run, self._open = settings, run, open_backend
+        self._lineage = run.steps[0].lineage
+        self._settings = settings[self._lineage]
+        self.backend = open_backend(self._settings)
+        """The holder of the weights; a new one after each change of the trainer's settings."""
         again = {one.step: one.commit for one in run.steps}
         fixed = {
             name: of
@@ -52,16 +65,11 @@ class Reexecution:
             for name, of in commit.groups.items()
         }
         resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
-        filters = {str(name): action for name, action in settings.trainer.filters.items()}
-        rules = BatchRules(
-            ESTIMATORS[settings.trainer.advantage],
-            filters,
-            settings.trainer.on_stale,
-            settings.run.lag,
-        )
-        limits = BatchLimits(settings.run.groups_per_step, settings.run.lag, 0, settings.window)
-        policy = settings.run.policy
-        self._loader = Dataloader(resume, run.control_state, policy, rules, limits, 0)
+        first = self._settings
+        limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
+        self._control_state = run.control_state
+        rules, policy = batch_rules(first), first.run.policy
+        self._loader = Dataloader(resume, self._control_state, policy, rules, limits, 0)
         self._wanted = set(run.sessions())
         self._trained = 0
 
@@ -75,11 +83,23 @@ class Reexecution:
         `received`: all records of `trajectories`. Raises `RunNotRepeatable` for a session that is
         not among them, and the errors of the back end.
         """
-        self._backend.load(None, self._run.steps[0].trains)
-        self._backend.acquire()
+        self.backend.load(None, self._run.steps[0].trains)
+        self.backend.acquire()
         for recorded in self._run.steps[:until]:
             batch = self._batch(recorded, received)
-            yield RepeatedStep(recorded, "") if batch is None else self._repeated(recorded, batch)
+            if batch is None:
+                yield self._skipped(recorded)
+            else:
+                yield self._repeated(recorded, batch)
+
+    def begin(self, received: Iterator[Received], number: int) -> StepInput | None:
+        """Return the input of the step behind those that `run` executed; None if it was skipped.
+
+        Raises what `run` raises.
+        """
+        recorded = self._run.steps[number]
+        batch = self._batch(recorded, received)
+        return None if batch is None else self._input(recorded, batch)
 
     def tensors(self) -> Mapping[str, str]:
         """Return the hash of each tensor of the weights in memory, by name."""
@@ -87,6 +107,7 @@ class Reexecution:
 
     def _batch(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
         """Return the batch of a step, or None if it was skipped; read until it is complete."""
+        self._go_on(recorded)
         while True:
             found, _ = self._loader.next_batch(recorded.step, 0)
             if found is not None:
@@ -108,17 +129,40 @@ class Reexecution:
         shown = ", ".join(gone[:3])
         return f"{len(gone)} sessions of step {recorded.step} are not on the topic: {shown}"
 
+    def _skipped(self, recorded: RecordedStep) -> RepeatedStep:
+        # As the lineage counted it: its record may stand in another one, behind other weights.
+        self._control_state.steps_of[recorded.trains] = recorded.step + 1
+        return RepeatedStep(recorded, "")
+
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:
-        remembered = self._backend.remembered()
-        step = step_input(self._settings, batch, recorded.trains, self._trained, remembered)
-        metrics = dict(self._backend.train(step))
+        metrics = dict(self.backend.train(self._input(recorded, batch)))
         self._loader.consumed(batch)
         self._trained += 1
         if recorded.commit is not None:
-            self._backend.remember(recorded.commit.version)
+            self.backend.remember(recorded.commit.version)
         return RepeatedStep(recorded, self._hash(tensors_hash), metrics)
+
+    def _input(self, recorded: RecordedStep, batch: Batch) -> StepInput:
+        remembered = self.backend.remembered()
+        return step_input(self._settings, batch, recorded.trains, self._trained, remembered)
+
+    def _go_on(self, recorded: RecordedStep) -> None:
+        """Take over the settings of the step's lineage."""
+        if recorded.lineage == self._lineage:
+            return
+        before, self._lineage = self._settings, recorded.lineage
+        self._settings = self._of_lineage[recorded.lineage]
+        self._loader.rules = batch_rules(self._settings)
+        if self._settings.trainer == before.trainer:
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            self.backend.save(Path(directory))
+            self.backend.release()
+            self.backend = self._open(self._settings)
+            self.backend.load(Path(directory), recorded.trains)
+        self.backend.acquire()
 
     def _hash(self, hashed: Callable[[Path], T]) -> T:
         with tempfile.TemporaryDirectory() as directory:
-            self._backend.write_weights(Path(directory))
+            self.backend.write_weights(Path(directory))
             return hashed(Path(directory))

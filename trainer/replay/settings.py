@@ -1,6 +1,6 @@
 """Settings of a recorded run, with values replaced for an ablation. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -45,6 +45,25 @@ def recorded_settings(
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise SettingsRejected("--set", f"{place}: {first['msg']}") from error
+
+
+def changed_settings(before: LineageStarted, after: LineageStarted) -> Mapping[str, str]:
+    """Return the settings in which two lineages differ, by path, as `old -> new`."""
+    old, new = (dict(_flat("", orjson.loads(one.settings))) for one in (before, after))
+    return {
+        name: f"{old.get(name)} -> {new.get(name)}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    }
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the settings within a section, each with its path."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for name, inner in value.items():
+        yield from _flat(f"{path}.{name}" if path else name, inner)
 
 
 def _replace(sections: dict[str, Any], option: str) -> None:

@@ -72,7 +72,8 @@ class Dataloader:
     _resume: Resume
     _control_state: ControlState
     _policy: str
-    _rules: BatchRules
+    rules: BatchRules
+    """Rules of batches; a re-execution sets them anew where a lineage has others."""
     _limits: BatchLimits
     _added_ms: int
     """Time of the newest session; of the start before the first one."""
@@ -107,7 +108,7 @@ class Dataloader:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
         # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
         full = self.ready >= self._limits.window
-        return not full or step in self._resume.again or self._rules.on_stale == "wait"
+        return not full or step in self._resume.again or self.rules.on_stale == "wait"
 
     def add(
         self,
@@ -158,7 +159,7 @@ class Dataloader:
             return self._recorded(step, clock), []
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
-        selection = select(self._grouping.ready.values(), self._limits.groups, clock, self._rules)
+        selection = select(self._grouping.ready.values(), self._limits.groups, clock, self.rules)
         dropped = [self._give_up(one, now_ms) for one in selection.dropped]
         full = len(selection.chosen) == self._limits.groups
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
@@ -204,7 +205,7 @@ class Dataloader:
         found = [group for group in groups if group is not None]
         if len(found) < len(groups):
             return None
-        return Batch(step, tuple(prepare(group, clock, self._rules) for group in found))
+        return Batch(step, tuple(prepare(group, clock, self.rules) for group in found))
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""
@@ -214,8 +215,8 @@ class Dataloader:
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
     def _waits(self, clock: StepClock, now_ms: int) -> bool:
-        under_way, limit = self._control_state.under_way, self._rules.max_staleness
-        return self._rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
+        under_way, limit = self._control_state.under_way, self.rules.max_staleness
+        return self.rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
 
     def _unused_rewards(self, trajectory: Trajectory, now_ms: int) -> Records:
         """Return a warning at the first session with rewards of turns: no estimator uses them."""

@@ -1,4 +1,4 @@
-"""Input of an optimizer step: from its batch to what the back end computes with. Pure.
+"""Input of an optimizer step: the rules of its batch, and what the back end computes with. Pure.
 
 The same for a step that is executed again: it depends on settings, batch and versions alone.
 """
@@ -8,11 +8,20 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from trainer.backends.backend import StepInput
-from trainer.data.batch import Batch
+from trainer.data.advantages import ESTIMATORS
+from trainer.data.batch import Batch, BatchRules
 from trainer.data.chains import Chain
 from trainer.data.packing import MicroBatch, pack
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
+
+
+def batch_rules(settings: TrainerSettings) -> BatchRules:
+    """Return the rules by which groups become a batch."""
+    trainer = settings.trainer
+    filters = {str(name): action for name, action in trainer.filters.items()}
+    estimator = ESTIMATORS[trainer.advantage]
+    return BatchRules(estimator, filters, trainer.on_stale, settings.run.lag)
 
 
 def step_input(

@@ -141,6 +141,13 @@ def train(
     until: Annotated[
         int | None, typer.Option(min=1, help="Steps to execute; default: all.")
     ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(min=0, help="End in this step, from 0, before its update; needs --tensors."),
+    ] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(min=0, help="End after this micro-batch of --step, from 0.")
+    ] = None,
     tensors: Annotated[
         Path | None,
         typer.Option(help="File of each tensor's hash at the end: written, or compared with."),
@@ -156,7 +163,17 @@ def train(
     """
     from seamlessflow.history.training.command import TrainOptions, run_training_again
 
-    changes = tuple(replaced or ())
     run_training_again(
-        TrainOptions(out, policy, changes, until, tensors, weights, picture, as_json)
+        TrainOptions(
+            out=out,
+            policy=policy,
+            replaced=tuple(replaced or ()),
+            until=until,
+            step=step,
+            micro_batch=micro_batch,
+            tensors=tensors,
+            weights=weights,
+            picture=picture,
+            as_json=as_json,
+        )
     )

@@ -1,11 +1,11 @@
 """Training of a recorded run again, from the steps on `control` and the recorded trajectories."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 
 from infra.errors import SettingsRejected
+from infra.kafka.client import Received
 from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -15,18 +15,18 @@ from schemas.topics import CONTROL, TRAJECTORIES
 from trainer.backends.backend import Machine
 from trainer.backends.torch_backend import TorchBackend
 from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, recorded_run
-from trainer.replay.reexecution import Reexecution, RepeatedStep
-from trainer.replay.settings import recorded_settings
+from trainer.replay.reexecution import Reexecution
+from trainer.replay.settings import changed_settings, recorded_settings
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingAgain:
     """A recorded run, ready to be executed again."""
 
-    kafka: KafkaSettings
     run: RecordedRun
-    steps: Reexecution
-    backend: TorchBackend
+    steps: Reexecution[TorchBackend]
+    received: Iterator[Received]
+    """Records of `trajectories`, read as far as the steps need them."""
     ablation: bool
     """True if settings are replaced, so that equal tensors are not to be expected."""
     first_hash: str
@@ -35,23 +35,27 @@ class TrainingAgain:
     @property
     def machine_differs(self) -> str:
         """Sentence about what computes otherwise than recorded; empty if nothing does."""
-        now = self.backend.machine
-        changes = {
-            f"{name} {getattr(now, name)}, recorded {getattr(then, name)}": None
-            for then in map(recorded_machine, self.run.lineages)
-            for name in ("device", "threads", "torch")
-            if getattr(now, name) != getattr(then, name)
-        }
-        if (ranks := self.run.lineages[0].ranks) > 1:
-            changes[f"1 rank, recorded {ranks}"] = None
+        now = self.steps.backend.machine
+        changes: dict[str, None] = {}
+        for lineage in self.run.lineages:
+            then = recorded_machine(lineage)
+            changes |= {
+                f"{name} {getattr(now, name)}, recorded {getattr(then, name)}": None
+                for name in ("device", "torch")
+                if getattr(now, name) != getattr(then, name)
+            }
+            if lineage.ranks > 1:
+                changes[f"1 rank, recorded {lineage.ranks}"] = None
         return "; ".join(changes)
 
-    def repeated(
-        self, skipped: Skipped, until: int | None, stopping: Stopping
-    ) -> Iterator[RepeatedStep]:
-        """Yield the steps, executed one after the other; see `Reexecution.run`."""
-        received = read_topic(self.kafka, TRAJECTORIES, skipped, stopping=stopping)
-        return self.steps.run(received, until)
+    @property
+    def resumptions(self) -> Sequence[str]:
+        """Sentences about the lineages that went on with other settings than the one before."""
+        return [
+            f"resumed at step {after.step} with {len(changes)} other settings: {_listed(changes)}"
+            for before, after in pairwise(self.run.lineages)
+            if (changes := changed_settings(before, after))
+        ]
 
 
 def training_again(
@@ -70,18 +74,19 @@ def training_again(
         for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)
     ]
     run = recorded_run(_policy(policy, [record for _, record in log]), log)
-    settings = recorded_settings(run.lineages[0], kafka, replaced)
-    model = settings.policy.model
+    settings = {one.lineage: recorded_settings(one, kafka, replaced) for one in run.lineages}
+    model = settings[run.lineages[0].lineage].policy.model
     if not model.is_dir():
         raise RunNotRepeatable(f"the initial model {model} is not there")
-    backend = TorchBackend(model, settings.trainer)
-    steps = Reexecution(settings, run, backend)
+    # Later lineages went on from a checkpoint, whatever initial model they named.
+    steps = Reexecution(settings, run, lambda own: TorchBackend(model, own.trainer))
     found = steps.first_weights()
     if run.first_hash and found != run.first_hash and not replaced:
         raise RunNotRepeatable(
             f"{model} has other tensors ({found}) than the run ({run.first_hash})"
         )
-    return TrainingAgain(kafka, run, steps, backend, bool(replaced), found)
+    received = read_topic(kafka, TRAJECTORIES, skipped, stopping=stopping)
+    return TrainingAgain(run, steps, received, bool(replaced), found)
 
 
 def recorded_machine(lineage: LineageStarted) -> Machine:
@@ -89,23 +94,9 @@ def recorded_machine(lineage: LineageStarted) -> Machine:
     return Machine(lineage.device, lineage.threads, lineage.torch)
 
 
-def known_tensors(path: Path) -> Mapping[str, str] | None:
-    """Return the hashes of tensors in a file, or None if it is new.
-
-    Raises `SettingsRejected` for another kind of file.
-    """
-    if not path.exists():
-        return None
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as error:
-        raise SettingsRejected("--tensors", f"{path}: {error}") from error
-
-
-def first_difference(known: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
-    """Return the first tensor, in the order of names, that differs; None if all are equal."""
-    names = sorted(known.keys() | tensors.keys())
-    return next((name for name in names if known.get(name) != tensors.get(name)), None)
+def _listed(changes: Mapping[str, str], most: int = 5) -> str:
+    shown = [f"{name} {change}" for name, change in list(changes.items())[:most]]
+    return ", ".join([*shown, *(["..."] if len(changes) > most else [])])
 
 
 def _policy(asked: str | None, log: Sequence[Record]) -> str:

@@ -12,16 +12,19 @@ from rich.console import Console
 
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
-from seamlessflow.history.training.again import (
-    TrainingAgain,
+from seamlessflow.history.training.again import TrainingAgain, training_again
+from seamlessflow.history.training.tensor_files import (
+    compared,
     first_difference,
+    known_step,
     known_tensors,
-    training_again,
+    write_step,
 )
 from seamlessflow.history.training.view import COMPARED, outcome_lines, step_line, steps_json
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from trainer.replay.reexecution import RepeatedStep
+from trainer.replay.step_tensors import step_tensors
 
 _INTERRUPTED = 130
 
@@ -35,6 +38,10 @@ class TrainOptions:
     replaced: tuple[str, ...]
     until: int | None
     """Step before which it ends."""
+    step: int | None
+    """Step in which it ends, before the update, to look at its tensors."""
+    micro_batch: int | None
+    """Micro-batch of it after which it ends; the last if it is None."""
     tensors: Path | None
     weights: Path | None
     picture: Path | None
@@ -47,9 +54,9 @@ def run_training_again(options: TrainOptions) -> None:
     Raises `typer.Exit` if tensors differ on the kind of machine that is recorded.
     """
     console = Console(stderr=options.as_json, highlight=False, soft_wrap=True)
-    if options.weights is not None and options.weights.exists():
-        raise SettingsRejected("--weights", f"{options.weights} is there")
-    known = known_tensors(options.tensors) if options.tensors else None
+    _check(options)
+    one_step = options.step is not None
+    known = known_tensors(options.tensors) if options.tensors and not one_step else None
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
             skipped = Skipped()
@@ -58,8 +65,13 @@ def run_training_again(options: TrainOptions) -> None:
             )
             if again.machine_differs:
                 console.print(f"another machine: {again.machine_differs}; tensors may differ")
-            steps = _executed(console, again, skipped, options, stop)
-            _write(console, again, steps, options, known)
+            for line in again.resumptions:
+                console.print(line)
+            steps = _executed(console, again, options, stop)
+            if options.step is not None:
+                _inspect(console, again, options, options.step)
+            else:
+                _write(console, again, steps, options, known)
     except Interrupted:
         console.print("stopped as asked; nothing was kept")
         sys.exit(_INTERRUPTED)
@@ -72,15 +84,51 @@ def run_training_again(options: TrainOptions) -> None:
         raise typer.Exit(ExitStatus.LASTING)
 
 
+def _check(options: TrainOptions) -> None:
+    """Raise `SettingsRejected` for options that contradict each other."""
+    if options.weights is not None and options.weights.exists():
+        raise SettingsRejected("--weights", f"{options.weights} is there")
+    if options.micro_batch is not None and options.step is None:
+        raise SettingsRejected("--micro-batch", "needs --step")
+    if options.step is None:
+        return
+    if options.tensors is None:
+        raise SettingsRejected("--step", "needs --tensors, the file to write or to compare with")
+    if options.until is not None or options.weights is not None or options.picture is not None:
+        raise SettingsRejected("--step", "excludes --until, --weights and --picture")
+
+
 def _executed(
-    console: Console, again: TrainingAgain, skipped: Skipped, options: TrainOptions, stop: Stop
+    console: Console, again: TrainingAgain, options: TrainOptions, stop: Stop
 ) -> list[RepeatedStep]:
     steps = []
-    for step in again.repeated(skipped, options.until, lambda: stop.asked):
+    until = options.until if options.step is None else options.step
+    for step in again.steps.run(again.received, until):
         console.print(step_line(step, again.ablation))
         steps.append(step)
         stop.check()
     return steps
+
+
+def _inspect(console: Console, again: TrainingAgain, options: TrainOptions, number: int) -> None:
+    """Execute a step up to a micro-batch; write its tensors or compare them with those there."""
+    path = options.tensors
+    if path is None:
+        return
+    known = known_step(path)
+    if number >= len(again.run.steps):
+        raise SettingsRejected("--step", f"the run has {len(again.run.steps)}, counted from 0")
+    step = again.steps.begin(again.received, number)
+    if step is None or not step.micro_batches:
+        raise SettingsRejected("--step", f"step {number} trained nothing")
+    found = step_tensors(again.steps.backend, step, number, options.micro_batch)
+    if known is not None:
+        console.print(compared(path, known, found))
+        return
+    write_step(path, found)
+    last, count = found.micro_batch, len(step.micro_batches)
+    console.print(f"wrote {len(found.hashes)} tensors of step {number}: {path}")
+    console.print(f"up to micro-batch {last} of {count}, counted from 0")
 
 
 def _write(
@@ -102,7 +150,7 @@ def _write(
             console.print(f"the first tensor that differs from {options.tensors}: {differs}")
     if options.weights is not None:
         options.weights.mkdir(parents=True)
-        again.backend.write_weights(options.weights)
+        again.steps.backend.write_weights(options.weights)
         console.print(f"weights: {options.weights}")
     if options.picture is not None:
         _plot(options.picture, steps, options)

@@ -1,18 +1,20 @@
 """The optimizer steps of a recorded run, executed again from a real broker."""
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
-from infra.settings import KafkaSettings
+from infra.settings import ENV_PREFIX, KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.__main__ import app
-from tests.builders.own_topics import small
+from tests.builders.own_topics import own_topics, small
 from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
@@ -26,35 +28,46 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["replay", "train", *arguments])
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return write_tiny(tmp_path / "model")
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    broker: KafkaSettings, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaSettings]:
+    """Yield a cluster with a run of two steps that went on with other settings."""
+    data = tmp_path_factory.mktemp("data")
+    with own_topics(broker) as kafka, pytest.MonkeyPatch.context() as variables:
+        for name, value in environment(kafka, model, data, RUN__STEPS=2).items():
+            variables.setenv(name, value)
+        train_twice(kafka, model, variables)
+        yield kafka
 
 
 @pytest.fixture
-def log(
-    kafka: KafkaSettings, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> KafkaSettings:
-    """Return a cluster with a run that was stopped once, which the environment names."""
+def log(recorded: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """Return the cluster, which the environment names; it has no other settings."""
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX) and "KAFKA" not in name:
+            monkeypatch.delenv(name)
+    return recorded
+
+
+def train_twice(kafka: KafkaSettings, model: Path, variables: pytest.MonkeyPatch) -> None:
     create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
     record_sessions(kafka, bandit(model, 4 * STEPS, 6))
-    settings = environment(kafka, model, tmp_path / "data", RUN__STEPS=STEPS)
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
     scheduler = ScriptedScheduler(kafka)
     try:
-        first = RunningTrainer(TrainerSettings())
-        scheduler.wait_for_count(r.StepCompleted, 2)
-        first.stop()
         RunningTrainer(TrainerSettings()).join()
-        scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+        variables.setenv("SEAMLESSFLOW_RUN__STEPS", str(STEPS))
+        variables.setenv("SEAMLESSFLOW_TRAINER__OPTIMIZER__LR", "0.01")
+        RunningTrainer(TrainerSettings()).join()
+        scheduler.wait_for_count(r.RunFinished, 2)
         assert len(scheduler.of(r.LineageStarted)) == 2
     finally:
         scheduler.close()
-    for name in settings:
-        if "KAFKA" not in name:
-            monkeypatch.delenv(name)
-    return kafka
 
 
 def test_steps_executed_again_make_the_same_tensors(log: KafkaSettings, tmp_path: Path) -> None:
@@ -67,6 +80,8 @@ def test_steps_executed_again_make_the_same_tensors(log: KafkaSettings, tmp_path
     for one in steps:
         assert one["metrics"]["loss"] == one["recorded_metrics"]["loss"]
     assert len(orjson.loads(tensors.read_bytes())) > 1
+    changed = f"run.steps 2 -> {STEPS}, trainer.optimizer.lr 0.02 -> 0.01"
+    assert f"resumed at step 2 with 2 other settings: {changed}" in answer.stderr
 
     changes = ["--set", "trainer.loss.name=tis", "--set", "trainer.optimizer.lr=0.5"]
     picture, weights = tmp_path / "other.png", tmp_path / "other"
@@ -83,25 +98,31 @@ def test_steps_executed_again_make_the_same_tensors(log: KafkaSettings, tmp_path
     assert "name" in str(wrong.exception)
 
 
-def test_a_run_that_lacks_something_is_refused_by_its_name(log: KafkaSettings, model: Path) -> None:
-    producer = Producer(log, "test")
-    lost = r.StepCommitted(
-        at_ms=0,
-        step=STEPS,
-        lineage="unknown",
-        version=99,
-        groups=(r.StepGroup(group_id="g", sessions=("gone",)),),
-    )
-    producer.send(CONTROL.name, lost)
-    producer.flush(30)
-    assert "settings of lineage unknown are not recorded" in str(run().exception)
-    producer.close()
+def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
+    log: KafkaSettings, tmp_path: Path
+) -> None:
+    budget = ["--set", "trainer.micro_batch_tokens=24"]
+    clipped = [f"--set=trainer.loss.clip_{side}=0.0001" for side in ("low", "high")]
+    for last, name in (("1", "hashes.json"), ("0", "values.safetensors")):
+        place = ["--step", "1", "--micro-batch", last, "--tensors", str(tmp_path / name), *budget]
+        wrote = run(*place)
+        assert wrote.exit_code == 0, wrote.output
+        assert f"up to micro-batch {last} of" in wrote.output
+        assert "tensors are those of" in run(*place).output
+        other = run(*place, *clipped)
+        assert "the first: gradient of model.norm.weight after micro-batch" in other.output
+    assert "numbers by at most" in other.output
+    wrong = run(*place[:2], "--micro-batch", "99", *place[4:])
+    assert "--micro-batch: step 1 has" in str(wrong.exception)
+    assert "of step 1, micro-batch 0" in str(run("--step", "0", *place[2:]).exception)
+    assert "needs --tensors" in str(run("--step", "1").exception)
 
 
-def test_another_initial_model_is_refused(log: KafkaSettings, model: Path) -> None:
+def test_another_initial_model_is_refused(log: KafkaSettings, model: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    shutil.move(model, kept)
+    assert "is not there" in str(run().exception)
     write_tiny(model, seed=7)
     assert "has other tensors" in str(run().exception)
-    for path in model.iterdir():
-        path.unlink()
-    model.rmdir()
-    assert "is not there" in str(run().exception)
+    shutil.rmtree(model)
+    shutil.move(kept, model)

@@ -65,6 +65,11 @@ def test_a_run_that_cannot_be_repeated_says_why() -> None:
         read(*step(1, "a", 1))
     with pytest.raises(RunNotRepeatable, match="began with step 7"):
         read(lineage("b", step=7), *step(7, "b", 1))
-    other = lineage("b", parent_lineage="a", step=1, settings=b'{"run":1}')
-    with pytest.raises(RunNotRepeatable, match="other settings at step 1"):
-        read(*step(0, "a", 1), other, *step(1, "b", 2, parent="a"))
+
+
+def test_each_step_has_the_lineage_whose_settings_it_was_trained_with() -> None:
+    other = lineage("b", parent_lineage="a", step=1, settings=b'{"run":1}', ranks=2)
+    skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
+    run = read(*step(0, "a", 1), skipped, other, *step(2, "b", 2, parent="a"))
+    assert [(one.step, one.lineage) for one in run.steps] == [(0, "a"), (1, "a"), (2, "b")]
+    assert [one.settings for one in run.lineages] == [b"{}", b'{"run":1}']

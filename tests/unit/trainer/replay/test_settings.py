@@ -1,5 +1,7 @@
 """Settings of a recorded run."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -7,7 +9,7 @@ from infra.errors import SettingsRejected
 from infra.settings import KafkaSettings
 from schemas.records import LineageStarted
 from trainer.recovery.lineage import SECTIONS
-from trainer.replay.settings import recorded_settings
+from trainer.replay.settings import changed_settings, recorded_settings
 from trainer.settings import TrainerSettings
 
 
@@ -47,3 +49,17 @@ def test_a_setting_is_replaced_by_its_path() -> None:
 def test_a_setting_that_is_none_is_refused_with_the_nearest(option: str, message: str) -> None:
     with pytest.raises(SettingsRejected, match=message):
         recorded_settings(lineage(), KafkaSettings(), [option])
+
+
+def test_settings_in_which_lineages_differ_are_named_by_their_paths() -> None:
+    before = lineage()
+    sections = orjson.loads(before.settings)
+    sections["trainer"]["optimizer"]["lr"] = 0.5
+    sections["run"]["steps"] = 7
+    after = replace(before, lineage="b", settings=orjson.dumps(sections))
+    steps, lr = TrainerSettings().run.steps, TrainerSettings().trainer.optimizer.lr
+    assert changed_settings(before, after) == {
+        "run.steps": f"{steps} -> 7",
+        "trainer.optimizer.lr": f"{lr} -> 0.5",
+    }
+    assert changed_settings(before, replace(before, lineage="b")) == {}
