@@ -45,6 +45,12 @@ class Fault:
         return f"{self.kind} {self.process} after {self.moment.__name__} number {self.count}"
 
     @property
+    def what(self) -> str:
+        """Kind of fault and of process."""
+        of = next((of for of, other in OTHERS.items() if other == self.process), self.process)
+        return f"{self.kind} {of}"
+
+    @property
     def worker(self) -> str | None:
         """Id of the worker whose process this is; None for any other process."""
         family, _, worker = self.process.partition("-")

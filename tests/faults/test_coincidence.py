@@ -26,7 +26,7 @@ from tests.faults.faults import MANAGER, MOVING_WORKER, OTHERS, SCHEDULER
 from tests.faults.faulty_run import FaultyRun, faulty_run
 from tests.faults.log_watch import FEW, PARTITIONS
 
-pytestmark = [pytest.mark.kafka, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 LIMIT_S = 90.0
 COMMITTED_S = 0.5
 POLL_S = 0.02

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ import pytest
 from infra.broker.broker import Broker
 from seamlessflow.auditing.audit import audit
 from tests.faults.replicated_system import ReplicatedSystem, replicated_system
+from tests.faults.tally import Tally
 from tests.waiting import until
 
 Inject = Callable[[Broker], Callable[[], object]]
@@ -42,14 +44,19 @@ def pid_of(broker: Broker) -> int:
     return broker.pid
 
 
-def lead_elsewhere(system: ReplicatedSystem, fault: Inject) -> None:
-    """Inject the fault into the leader in mid-stream, and end its session before it is mended."""
+def lead_elsewhere(system: ReplicatedSystem, fault: Inject) -> float:
+    """Inject the fault into the leader in mid-stream, and end its session before it is mended.
+
+    Returns the seconds from the fault to the session's trajectory.
+    """
     with ThreadPoolExecutor(1) as calls:
         session, text = system.begin(calls)
         leader = system.leader()
+        began_s = time.monotonic()
         mend = fault(leader)
         try:
             system.end(session, text)
+            took_s = time.monotonic() - began_s
             assert system.leader() is not leader
         finally:
             mend()
@@ -57,6 +64,7 @@ def lead_elsewhere(system: ReplicatedSystem, fault: Inject) -> None:
     report = audit(system.system.kafka)
     assert report.clean, report.violations
     assert report.result("sessions").checked == len(system.finished)
+    return took_s
 
 
 @pytest.mark.parametrize("fault", [kill, freeze])
@@ -68,6 +76,10 @@ def test_a_turn_goes_on_although_the_leader_of_its_partition_goes_in_mid_stream(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", [kill, freeze])
-def test_leaders_go_one_after_the_other(system: ReplicatedSystem, fault: Inject) -> None:
+def test_leaders_go_one_after_the_other(
+    system: ReplicatedSystem, fault: Inject, say: Callable[[str], None]
+) -> None:
+    tally = Tally()
     for _ in range(AGAIN):
-        lead_elsewhere(system, fault)
+        tally.add(f"{fault.__name__} leader", lead_elsewhere(system, fault))
+        say(tally.lines()[0])

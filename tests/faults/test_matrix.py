@@ -1,9 +1,7 @@
 """Faults of each process of a run under load, one by one and in pairs; an audit after each."""
 
 import random
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,27 +9,20 @@ from tests.faults.driver import Driver
 from tests.faults.faults import one_of_each, pair
 from tests.faults.faulty_run import faulty_run
 
-pytestmark = [pytest.mark.kafka, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PAIRS = 10
 AGAIN = 20
 
 
 @pytest.fixture(scope="module")
 def driver(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+    tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]
 ) -> Iterator[Driver]:
-    capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
     with faulty_run(tmp_path_factory.mktemp("faulty")) as run:
-        driver = Driver(run, partial(_write, capture))
+        driver = Driver(run, say)
         driver.start()
         yield driver
         driver.finish()
-
-
-def _write(capture: Any, line: str) -> None:
-    """Show the line at once: a soak takes an hour."""
-    with capture.global_and_fixture_disabled():
-        print(f"\n{line}", end="", flush=True)
 
 
 def test_each_process_is_killed_and_frozen_and_nothing_is_lost(
@@ -46,6 +37,7 @@ def test_faults_that_coincide_in_pairs_lose_nothing(driver: Driver, rng: random.
         driver.hit(pair(rng))
 
 
+@pytest.mark.soak
 def test_all_processes_are_killed_and_frozen_again_and_again(
     driver: Driver, rng: random.Random
 ) -> None:
