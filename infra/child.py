@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from os import getpid
 from pathlib import Path
+from signal import SIGABRT
 
 from infra.cores import share_cores
 
@@ -73,6 +74,14 @@ class ChildProcess:
     def ask_to_end(self) -> None:
         """Send SIGTERM."""
         self._process.terminate()
+
+    def abort(self) -> None:
+        """Send SIGABRT: a process of this project prints where its threads stand, and ends."""
+        self._process.send_signal(SIGABRT)
+
+    def force_to_end(self) -> None:
+        """Send SIGKILL and do not wait."""
+        self._process.kill()
 
     def kill(self) -> None:
         """End it by force, and wait until it has ended."""

@@ -4,11 +4,14 @@ SIGTERM or SIGINT sets the stop event that `main` waits for; the same signal onc
 process at once. The exit status (`infra.errors.ExitStatus`) says if another start may help: an
 error of `main` or of a thread that this project does not know ends with a traceback and status 1,
 its own errors with status 75 (passing) or 78 (lasting). Lasting faults, errors before `ready`, and
-Kafka being away while the process ends are printed as one line without a traceback. Called by every
-`__main__.py`.
+Kafka being away while the process ends are printed as one line without a traceback.
+
+A supervisor that asks for signs of life gets them (`infra/life_signs.py`). It ends a process that
+gives none with SIGABRT, which prints where each thread stands. Called by every `__main__.py`.
 """
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -19,6 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from infra import life_signs
 from infra.cores import share_cores
 from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
 
@@ -50,7 +54,7 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
     async def until_stopped() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with _handled(lambda: loop.call_soon_threadsafe(stop.set)):
+        with _handled(lambda: loop.call_soon_threadsafe(stop.set)), life_signs.of_loop():
             await main(stop)
 
     _set_up_logging()
@@ -68,7 +72,7 @@ def run_sync(main: SyncMain, finite: bool = False) -> None:
     stop = threading.Event()
     _set_up_logging()
     share_cores()
-    with _explained(), _thread_failures(), _handled(stop.set):
+    with _explained(), _thread_failures(), _handled(stop.set), life_signs.of_threads():
         main(stop)
     if finite and stop.is_set():
         raise SystemExit(ExitStatus.PASSING)
@@ -82,6 +86,7 @@ def ready(log: logging.Logger, message: str, *facts: object) -> None:
 
 def _set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr)
+    faulthandler.enable()
     logging.getLogger("httpx").setLevel(logging.WARNING)  # otherwise one line for each call
 
 

@@ -519,6 +519,11 @@ class ProgressStalled(Record):
     what: str
     detail: str
     since_ms: int
+    process: str = ""
+    topic: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    deadline_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ class BrokerSection(Section):
 
 
 class RestartsSection(Section):
-    """Restarts of processes that end by themselves."""
+    """Restarts of processes that end by themselves, or that stand still."""
 
     most: int = Field(
         5,
@@ -62,6 +62,12 @@ class RestartsSection(Section):
         description="Seconds before the first restart; each further pause is twice as long",
     )
     longest_pause_s: float = Field(30, ge=0, description="Longest of these pauses, in seconds")
+    frozen_s: float = Field(
+        60,
+        ge=0,
+        description="Seconds without a sign of life after which a process is ended by force; 0: "
+        "never, as for a debugger in an agent",
+    )
 
 
 class RunConfig(BaseSettings):
@@ -121,7 +127,7 @@ class RunConfig(BaseSettings):
     )
     restarts: RestartsSection = Field(
         default_factory=RestartsSection,
-        description="When a process that ended by itself is started again",
+        description="When a process that ended by itself, or stands still, is started again",
     )
     start_timeout_s: float = Field(
         180, gt=0, description="Seconds after which all processes must be ready"

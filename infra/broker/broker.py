@@ -143,6 +143,11 @@ class Broker:
         if self._temporary:
             self._storage.remove()
 
+    def force_to_end(self) -> None:
+        """Send SIGKILL to the Java process and do not wait; `start` starts it again."""
+        if self._process is not None:
+            self._process.force_to_end()
+
     def tail(self) -> str:
         """Return the last lines that it logged since it was started."""
         return self._process.tail() if self._process else ""

@@ -53,10 +53,11 @@ class ChildSpec:
 class Child(ChildProcess):
     """A started process of a run."""
 
-    def __init__(self, spec: ChildSpec, log_file: Path) -> None:
+    def __init__(self, spec: ChildSpec, log_file: Path, added: Mapping[str, str]) -> None:
+        """Start it, with variables `added` to its environment."""
         self.spec = spec
         command = [sys.executable, "-m", spec.module, *spec.arguments]
-        super().__init__(command, log_file, spec.environment)
+        super().__init__(command, log_file, {**spec.environment, **added})
 
     @property
     def failed(self) -> bool:

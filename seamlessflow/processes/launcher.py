@@ -2,8 +2,9 @@
 
 Every process runs as `python -m module` with its settings in its environment and a log file of its
 own. One that ends by itself is started again, with its gang if it belongs to one, or the run ends
-with an error that shows the end of its log (`supervisor.py`). Leaving the launcher, a context
-manager, ends the processes that still run, the last started first.
+with an error that shows the end of its log (`supervisor.py`). One that stands still is ended by
+force (`watchdog.py`), and then like any other. Leaving the launcher, a context manager, ends the
+processes that still run, the last started first.
 """
 
 import logging
@@ -17,8 +18,10 @@ from infra.broker.broker import Broker
 from infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
 from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
 from seamlessflow.processes.memory import peak_rss_mb
+from seamlessflow.processes.silence import Act
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
+from seamlessflow.processes.watchdog import StandsStill, Watchdog
 
 _log = logging.getLogger(__name__)
 BROKER = "broker"
@@ -50,6 +53,9 @@ class Launcher:
         self._broker: Broker | None = None
         self._peaks: dict[str, float] = {}
         self._last_measured_s = 0.0
+        self._watchdog = Watchdog(supervisor.frozen_s)
+        self._ended_by_force: dict[str, str] = {}
+        self._report: Callable[[StandsStill], object] = lambda still: None
         log_dir.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -64,6 +70,7 @@ class Launcher:
         # Usually none is left: this is for an error before the orderly stop.
         for name in reversed(list(self._children)):
             self.end([name])
+        self._watchdog.close()
 
     @property
     def running(self) -> Mapping[str, Child]:
@@ -83,20 +90,28 @@ class Launcher:
         """Start a process; return at once."""
         if spec.name in self._children:
             raise ValueError(f"{spec.name} runs already")
-        child = Child(spec, self._log_dir / f"{spec.name}.log")
+        added = self._watchdog.watch(spec.name)
+        child = Child(spec, self._log_dir / f"{spec.name}.log", added)
         self._children[spec.name] = child
         return child
 
     def watch(self, broker: Broker) -> None:
         """Also watch the embedded broker, which is started on its data and port again."""
         self._broker = broker
+        self._watchdog.watch_broker(BROKER, broker.settings)
+
+    def report_to(self, report: Callable[[StandsStill], object]) -> None:
+        """Call `report` with each process that stands still, before it is ended."""
+        self._report = report
 
     def check(self) -> None:
-        """Start again what ended by itself and is due.
+        """End by force what stands still; start again what ended and is due.
 
         Raises `ChildEnded` if the run cannot go on without it, and `Interrupted` if asked to stop.
         """
         self._stop.check()
+        for still in self._watchdog.look(self._runs):
+            self._end_by_force(still)
         for child in list(self._children.values()):
             # One of a gang may have ended with another, and was taken out with it.
             if child.failed and child.spec.name in self._children:
@@ -137,6 +152,7 @@ class Launcher:
         found = {name: self._children.pop(name, None) for name in names}
         for name in found:
             self._supervisor.forget(name)
+            self._watchdog.forget(name)
         ending = {name: child for name, child in found.items() if child and child.running}
         for name, child in ending.items():
             self._note(name, peak_rss_mb(child.pid))
@@ -151,9 +167,10 @@ class Launcher:
     def _ended(self, child: Child) -> None:
         """Plan to start a child and its gang again. Raises `ChildEnded`."""
         spec, status = child.spec, child.exit_status or 0
-        part = EndedPart(spec.name, status, child.log_file, child.tail())
+        before = self._ended_by_force.pop(spec.name, "")
+        part = EndedPart(spec.name, status, child.log_file, child.tail(), before)
         if not spec.supervised:
-            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail)
+            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, before)
         specs = [one.spec for one in self._children.values() if _together(one.spec, spec)]
         self.end([one.name for one in specs])
         self._supervisor.ended(part, lambda: [self.start(one) for one in specs])
@@ -174,7 +191,26 @@ class Launcher:
                 tail = f"{error.log_tail}\nnot started: {error.reason}".lstrip()
                 self._broker_ended(broker, ExitStatus.UNEXPECTED, tail)
 
-        self._supervisor.ended(EndedPart(BROKER, status, broker.log_file, tail), start)
+        before = self._ended_by_force.pop(BROKER, "")
+        self._supervisor.ended(EndedPart(BROKER, status, broker.log_file, tail, before), start)
+
+    def _runs(self, name: str) -> bool:
+        if name == BROKER:
+            return self._broker is not None and self._broker.running
+        return name in self._children and self._children[name].running
+
+    def _end_by_force(self, still: StandsStill) -> None:
+        if still.act is Act.ABORT:
+            _log.warning("%s %s: ended by force", still.name, still)
+            self._ended_by_force[still.name] = str(still)
+            self._report(still)
+        if still.name == BROKER:
+            if self._broker is not None:
+                self._broker.force_to_end()
+        elif still.act is Act.ABORT:
+            self._children[still.name].abort()
+        else:
+            self._children[still.name].force_to_end()
 
     def _pids(self) -> Mapping[str, int]:
         pids = {name: child.pid for name, child in self._children.items()}

@@ -25,6 +25,13 @@ class EndedPart:
     exit_status: int
     log_file: Path
     log_tail: str
+    before: str = ""
+    """What it did before it was ended, if it was the launcher that ended it."""
+
+    def __str__(self) -> str:
+        """Return how it ended, as the beginning of a sentence."""
+        done = f"{self.before} and " if self.before else ""
+        return f"{self.name} {done}{description(self.exit_status)}"
 
 
 class Supervisor:
@@ -35,6 +42,11 @@ class Supervisor:
         self._notice = notice
         self._restarts_s: dict[str, list[float]] = defaultdict(list)
         self._due: dict[str, tuple[float, Callable[[], object]]] = {}
+
+    @property
+    def frozen_s(self) -> float:
+        """Seconds without a sign of life after which a process is ended by force."""
+        return self._limits.frozen_s
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -51,9 +63,8 @@ class Supervisor:
         restarts_s = self._restarts_s.get(part.name, [])
         decision = after_end(part.exit_status, restarts_s, now_s, limits)
         if isinstance(decision, EndRun):
-            raise ChildEnded(
-                part.name, part.exit_status, part.log_file, part.log_tail, decision.reason
-            )
+            reason = f"{part.before}, {decision.reason}" if part.before else decision.reason
+            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, reason)
         self._restarts_s[part.name].append(now_s)
         self._due[part.name] = (now_s + decision.pause_s, start)
         again = f"restart {decision.number} of at most {limits.most} in {limits.within_s:g} s"
@@ -71,7 +82,7 @@ class Supervisor:
         self._due.pop(name, None)
 
     def _report(self, part: EndedPart, plan: str) -> None:
-        line = f"{part.name} {description(part.exit_status)}; {plan}"
+        line = f"{part}; {plan}"
         words = part.log_tail.splitlines()
         cause = f": {words[-1].strip()}" if words and part.exit_status > 0 else ""
         self._notice(f"{line}{cause}")

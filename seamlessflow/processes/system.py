@@ -28,6 +28,7 @@ from seamlessflow.processes.specs import (
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer
 from seamlessflow.watching.progress import RunProgress
+from seamlessflow.watching.stall_reports import StallReports, frozen
 
 _LOADED_TIMEOUT_S = 60.0
 
@@ -66,7 +67,10 @@ class System:
     def running(self) -> Iterator[None]:
         """Start all processes but scheduler and trainers; on leaving, stop all of them in order."""
         try:
-            with self._observer:
+            with self._observer, StallReports(self.kafka) as reports:
+                self._launcher.report_to(
+                    lambda still: reports.send(frozen(still.name, still.limit_s, now_ms()))
+                )
                 for spec in self._first_specs():
                     self._launcher.start(spec)
                 write_address(self._config.out, self.kafka, self._specs.gateway_url)

@@ -30,6 +30,25 @@ signal.sigwait([signal.SIGUSR1])
     "fails": "raise SystemExit('the disk is full')",
     "misled": "import sys; print('wrong setting', file=sys.stderr); sys.exit(78)",
     "succeeds": "print('done')",
+    "blocks": """
+from infra.process import run
+async def main(stop):
+    import asyncio, time
+    print("waiting", flush=True)
+    await asyncio.sleep(0.5)
+    stuck_here()
+def stuck_here():
+    import time
+    time.sleep(3600)
+run(main)
+""",
+    "lives": """
+from infra.process import run_sync
+def main(stop):
+    print("waiting", flush=True)
+    stop.wait()
+run_sync(main)
+""",
     "launches": """
 import os, sys
 from pathlib import Path
@@ -130,6 +149,27 @@ def test_a_supervised_process_that_is_killed_starts_again_and_the_user_reads_it(
     (notice,) = notices(programs)
     assert notice.startswith("waits was ended by signal 9 (Killed); it starts again in 0 s")
     assert notice in (programs / "logs" / "waits.log").read_text()
+
+
+def test_a_frozen_process_is_reported_ended_and_started_again(programs: Path) -> None:
+    with launcher_of(programs, frozen_s=1) as launcher:
+        still: list[str] = []
+        launcher.report_to(lambda found: still.append(f"{found.name} {found}"))
+        pid = started(launcher, spec(programs, "lives", supervised=True))
+        started(launcher, spec(programs, "lives", "another", supervised=True))
+        os.kill(pid, signal.SIGSTOP)
+        launcher.wait_for("another life", lambda: other(launcher, "lives", pid), LIMIT_S)
+    (notice,) = notices(programs)
+    assert still == ["lives gave no sign of life for 1 s"]
+    assert notice.startswith(f"{still[0]} and was ended by signal 9 (Killed); it starts again")
+
+
+def test_a_process_whose_event_loop_is_blocked_says_where_and_starts_again(programs: Path) -> None:
+    with launcher_of(programs, frozen_s=1) as launcher:
+        pid = started(launcher, spec(programs, "blocks", supervised=True))
+        launcher.wait_for("another life", lambda: other(launcher, "blocks", pid), LIMIT_S)
+    assert "was ended by signal 6 (Aborted)" in notices(programs)[0]
+    assert "in stuck_here" in (programs / "logs" / "blocks.log").read_text()
 
 
 def test_a_process_that_fails_again_and_again_ends_the_run(programs: Path) -> None:

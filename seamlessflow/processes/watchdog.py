@@ -1,0 +1,145 @@
+"""Watchdog of the processes of a run: notices those that run and give no sign of life.
+
+A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
+a thread. `silence.py` decides, the launcher acts.
+"""
+
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.kafka.bounds import BoundsLookup
+from infra.life_signs import DEADLINE, SOCKET
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL
+from seamlessflow.processes.silence import Act, Silence
+
+_US = 1_000_000
+_ASK_EVERY_S = 1.0
+_ANSWER_S = 2.0
+_LONGEST_SIGN_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StandsStill:
+    """A process that gave no sign of life for `limit_s`."""
+
+    name: str
+    act: Act
+    limit_s: float
+
+    def __str__(self) -> str:
+        return f"gave no sign of life for {self.limit_s:g} s"
+
+
+class SignSocket:
+    """Socket on which one child gives its signs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(str(path))
+
+    def signed(self) -> bool:
+        """Return whether a sign came since the last call."""
+        came = False
+        try:
+            while True:
+                self._socket.recv(_LONGEST_SIGN_BYTES)
+                came = True
+        except BlockingIOError:
+            return came
+
+    def close(self) -> None:
+        """Close the socket and remove its file."""
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+
+class BrokerSigns:
+    """Answers of the broker, asked for by a thread."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._answered = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="broker watch", daemon=True)
+        self._thread.start()
+
+    def signed(self) -> bool:
+        """Return whether an answer came since the last call."""
+        came = self._answered.is_set()
+        self._answered.clear()
+        return came
+
+    def close(self) -> None:
+        """End the thread, which may wait for an answer."""
+        self._ending.set()
+        self._thread.join(2 * _ANSWER_S)
+
+    def _ask(self) -> None:
+        lookup = BoundsLookup(self._kafka)
+        while not self._ending.wait(_ASK_EVERY_S):
+            if lookup.bounds([(CONTROL.name, 0)], _ANSWER_S):
+                self._answered.set()
+        lookup.close()
+
+
+class Watchdog:
+    """Silences by the name of their process; `limit_s` 0: none is watched. Used from one thread."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._directory = Path(tempfile.mkdtemp(prefix="seamlessflow-")) if limit_s else None
+        self._opened = 0
+        self._signs: dict[str, SignSocket | BrokerSigns] = {}
+        self._silences: dict[str, Silence] = {}
+
+    def watch(self, name: str) -> Mapping[str, str]:
+        """Watch a process that starts; return what its environment needs for it."""
+        self.forget(name)
+        if self._directory is None:
+            return {}
+        self._opened += 1
+        path = self._directory / str(self._opened)
+        self._signs[name] = SignSocket(path)
+        return {SOCKET: str(path), DEADLINE: str(round(self._limit_s * _US))}
+
+    def watch_broker(self, name: str, kafka: KafkaSettings) -> None:
+        """Watch the embedded broker; again from its first answer after each start."""
+        self.forget(name)
+        if self._directory is not None:
+            self._signs[name] = BrokerSigns(kafka)
+
+    def forget(self, name: str) -> None:
+        """Watch a process no more."""
+        self._silences.pop(name, None)
+        if signs := self._signs.pop(name, None):
+            signs.close()
+
+    def look(self, runs: Callable[[str], bool]) -> list[StandsStill]:
+        """Return the processes among those that run which must be ended now."""
+        now_s, found = time.monotonic(), []
+        for name, signs in self._signs.items():
+            if not runs(name):
+                self._silences.pop(name, None)
+                continue
+            before = self._silences.get(name, Silence())
+            after = before.after_look(signs.signed(), now_s)
+            self._silences[name] = after
+            if (act := after.act(before, self._limit_s)) is not Act.NOTHING:
+                found.append(StandsStill(name, act, self._limit_s))
+        return found
+
+    def close(self) -> None:
+        """Watch nothing more."""
+        for name in list(self._signs):
+            self.forget(name)
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
