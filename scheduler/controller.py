@@ -24,6 +24,7 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from scheduler.decisions import strategies
 from scheduler.decisions.decide import Outgoing, Rules, decide, finished
+from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state import state
@@ -32,13 +33,14 @@ from scheduler.tasks.file import read as read_tasks
 from schemas import records as r
 from schemas.records import Record
 from schemas.releases import this_release
-from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
+from schemas.topics import CONTROL, FLEET, PROMPTS, REQUESTS, TASKS, fleet_key
 
 _TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
 TICK_S = 0.1
 """Time after which the scheduler decides even without a record, since deadlines pass too."""
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
+_STALLS = "seamlessflow_scheduler_stalls_total"
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +70,7 @@ class Controller:
     name: str
     _metrics: Metrics
     _letters: DeadLetters
+    _groups: GroupWatch
     epoch: int = 0
     _snapshot_due: float = 0.0
 
@@ -82,6 +85,7 @@ class Controller:
             return
         while not stopped() and not finished(self._journal.view.state, self._settings):
             self._journal.poll(TICK_S)
+            self._journal.note_looks(self._groups.take())
             self._producer.check()
             # Before deciding: readers would ignore a decision of an epoch that is over.
             self._check_claim()
@@ -129,6 +133,9 @@ class Controller:
         for topic, record in decided:
             self._producer.send(topic, record, key=_key(topic, record))
             self._metrics.counter(_DECISIONS, type=type(record).__name__).inc()
+            if isinstance(record, r.ProgressStalled):
+                waited_for = record.topic or record.process
+                self._metrics.counter(_STALLS, waited_for=waited_for).inc()
             if topic == CONTROL.name:
                 control.append(record)
                 _log.log(_level(record), "%s", record)
@@ -186,13 +193,19 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
         letters = DeadLetters(settings.kafka, producer, stopping, held=True)
         reader = Reader(settings.kafka, name, bury=letters.bury, folds=True, stopping=stopping)
         metrics.watch(reader)
+        watched = settings.scheduler
+        groups = GroupWatch(
+            settings.kafka,
+            {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
+        )
         try:
             journal = Journal(settings.kafka, reader, clock)
             controller = Controller(
-                settings, rules, producer, journal, clock, name, metrics, letters
+                settings, rules, producer, journal, clock, name, metrics, letters, groups
             )
             controller.run(stopping)
         finally:
+            groups.close()
             reader.close()
     finally:
         producer.close()

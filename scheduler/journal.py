@@ -18,8 +18,9 @@ from infra.kafka.outage import Stopping, never
 from infra.settings import KafkaSettings
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.decide import View
-from scheduler.state import fleet, state
+from scheduler.state import fleet, state, unread
 from scheduler.state.state import Decision
+from scheduler.state.unread import GroupLook
 from schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
 from schemas.topics import CONTROL, FLEET
 
@@ -119,6 +120,12 @@ class Journal:
         for task in tasks:
             known[task.group_id] = {**known.get(task.group_id, {}), task.sample: task.attempt}
         self.view = replace(self.view, issued=known)
+
+    def note_looks(self, looks: Iterable[GroupLook]) -> None:
+        """Fold in looks at Kafka consumer groups."""
+        for look in looks:
+            seen = unread.apply(self.view.unread, look, self._clock())
+            self.view = replace(self.view, unread=seen)
 
     @property
     def complete(self) -> bool:

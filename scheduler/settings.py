@@ -74,6 +74,20 @@ class SchedulerSection(Section):
     stall_s: float = Field(
         300, gt=0, description="Seconds without progress after which ProgressStalled is written"
     )
+    unread_s: float = Field(
+        30,
+        gt=0,
+        description="Seconds that records of a topic wait without a reader until ProgressStalled "
+        "is written",
+    )
+    manager_group: str = Field(
+        "trajectory-managers",
+        description="Kafka consumer group of the managers (manager.group), whose lag is watched",
+    )
+    agents_group: str = Field(
+        "agents",
+        description="Kafka consumer group of the agents (agents.group), whose lag is watched",
+    )
     standby_s: float = Field(
         0,
         ge=0,

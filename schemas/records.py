@@ -272,6 +272,7 @@ class GatewayHeartbeat(Record):
     in_flight: int
     at_ms: int
     release: str = ""
+    ending: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

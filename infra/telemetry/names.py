@@ -156,8 +156,17 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_scheduler_decisions_total": MetricSpec(
         "counter", "{record}", "Records the scheduler wrote, by type", ("type",)
     ),
+    "seamlessflow_scheduler_stalls_total": MetricSpec(
+        "counter",
+        "{stall}",
+        "Stalls the scheduler reported, by the topic or process that it waits for",
+        ("waited_for",),
+    ),
     "seamlessflow_agents_tasks_total": MetricSpec(
         "counter", "{task}", "Tasks that ended, by how their agent ended", ("ending",)
+    ),
+    "seamlessflow_agents_left_total": MetricSpec(
+        "counter", "{agent}", "Agents that were told to end and went on"
     ),
     "seamlessflow_audit_rounds_total": MetricSpec(
         "counter", "{round}", "Times that an audit read all that was new and judged it"

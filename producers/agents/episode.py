@@ -32,12 +32,12 @@ from producers.agents.harness.agent import Agent
 from producers.agents.harness.command import TRY_AGAIN, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession, SharedHttpClient
+from producers.agents.leftovers import END_GRACE_S, Leftovers
 from producers.agents.settings import AgentsSection
 from schemas.identity import session_id
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
-_STOP_GRACE_S = 5.0
 _CLOSE_MARGIN_S = 600.0
 """Time in which Kafka or a manager may be away at the end of a session."""
 _ALL_OF_ITS_TIME = 0.9
@@ -58,6 +58,7 @@ class Episodes:
         threads: Executor,
         telemetry: Telemetry,
         metrics: Metrics,
+        leftovers: Leftovers,
     ) -> None:
         self._settings = settings
         self._rules = EndingRules(
@@ -69,6 +70,7 @@ class Episodes:
         self._threads = threads
         self._telemetry = telemetry
         self._metrics = metrics
+        self._leftovers = leftovers
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[asyncio.Task[object]] = set()
 
@@ -171,7 +173,11 @@ class Episodes:
             await asyncio.wait({running}, timeout=limit_s)
             if not running.done():
                 running.cancel()
-                await asyncio.wait({running}, timeout=_STOP_GRACE_S)
+                self._leftovers.watch(
+                    session.session_id,
+                    lambda: not running.done() or self._agent.goes_on(session),
+                )
+                await asyncio.wait({running}, timeout=END_GRACE_S)
                 return AgentTimedOut(limit_s, late)
         finally:
             self._running.discard(running)

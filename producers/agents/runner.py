@@ -8,7 +8,6 @@ next owner of their tasks.
 import asyncio
 import logging
 import os
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 from infra.kafka.start.cluster import find_cluster
@@ -22,6 +21,8 @@ from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
 from producers.agents.harness.command import Command
 from producers.agents.harness.loading import load_callable
+from producers.agents.harness.threads import CallThreads
+from producers.agents.leftovers import Leftovers
 from producers.agents.settings import AgentsSection, AgentsSettings
 from producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
 from schemas.topics import TASKS
@@ -40,15 +41,22 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     """
     for library in _LOG_EVERY_CALL:
         logging.getLogger(library).setLevel(logging.WARNING)
-    threads = ThreadPoolExecutor(settings.agents.concurrency, "agent")
+    threads = CallThreads()
     name = f"agents-{os.getpid()}"
     prefix, metrics = settings.kafka.topic_prefix, Metrics()
     traces = telemetry(settings.telemetry, "agents", name, prefix)
     output = MetricsOutput(settings, metrics, "agents", name)
-    episodes = _episodes(settings.agents, threads, traces, metrics)
-    await asyncio.to_thread(find_cluster, settings.kafka, [TASKS], stop.is_set)
     capacity = AgentCapacity(settings.agents.concurrency)
-    running = _RunningEpisodes(episodes, capacity, stop)
+    running = _RunningEpisodes(capacity, stop)
+    leftovers = Leftovers(
+        name,
+        settings.agents.concurrency,
+        report=lambda report: feed.report(report),
+        give_up=running.give_up,
+        metrics=metrics,
+    )
+    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers)
+    await asyncio.to_thread(find_cluster, settings.kafka, [TASKS], stop.is_set)
     loop = asyncio.get_running_loop()
     drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
@@ -57,15 +65,16 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         settings.agents.group,
         capacity,
         metrics,
-        start=lambda started: loop.call_soon_threadsafe(running.start, started),
-        drain=lambda: asyncio.run_coroutine_threadsafe(running.drain(drain_s), loop).result(),
+        start=lambda started: loop.call_soon_threadsafe(running.start, episodes, started),
+        drain=lambda: asyncio.run_coroutine_threadsafe(
+            running.drain(episodes, drain_s), loop
+        ).result(),
     )
     feed.begin()
     ready(_log, "running agents, at most %d at once", settings.agents.concurrency)
     await stop.wait()
     await asyncio.to_thread(feed.end)  # joins the feed's thread: not in the event loop
     await episodes.close()
-    threads.shutdown(wait=False, cancel_futures=True)
     await asyncio.to_thread(traces.close)
     await asyncio.to_thread(output.close)
     if running.failure is not None:
@@ -73,15 +82,20 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
 
 
 def _episodes(
-    settings: AgentsSection, threads: Executor, traces: Telemetry, metrics: Metrics
+    settings: AgentsSection,
+    threads: CallThreads,
+    traces: Telemetry,
+    metrics: Metrics,
+    leftovers: Leftovers,
 ) -> Episodes:
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    return Episodes(settings, _agent(settings, threads), judge, gateway, threads, traces, metrics)
+    agent = _agent(settings, threads)
+    return Episodes(settings, agent, judge, gateway, threads, traces, metrics, leftovers)
 
 
-def _agent(settings: AgentsSection, threads: Executor) -> Agent:
+def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:
     if settings.command:
         return CommandAgent(Command(settings.command, os.environ))
     return CallableAgent(load_callable(settings.callable), threads)
@@ -90,24 +104,27 @@ def _agent(settings: AgentsSection, threads: Executor) -> Agent:
 class _RunningEpisodes:
     """Episodes under way."""
 
-    def __init__(self, episodes: Episodes, capacity: AgentCapacity, stop: asyncio.Event) -> None:
-        self._episodes = episodes
+    def __init__(self, capacity: AgentCapacity, stop: asyncio.Event) -> None:
         self._capacity = capacity
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = stop
         self.failure: BaseException | None = None
         """Exception of an episode, or None if there was none; it ends the process."""
 
-    def start(self, started: StartedTask) -> None:
-        episode = self._episodes.run(started.task, started.left_behind)
+    def give_up(self, error: BaseException) -> None:
+        self.failure = error
+        self._stop.set()
+
+    def start(self, episodes: Episodes, started: StartedTask) -> None:
+        episode = episodes.run(started.task, started.left_behind)
         running = asyncio.get_running_loop().create_task(episode)
         self._tasks.add(running)
         running.add_done_callback(partial(self._done, started.place))
 
-    async def drain(self, drain_s: float) -> None:
+    async def drain(self, episodes: Episodes, drain_s: float) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=drain_s)
-        self._episodes.stop_agents()
+        episodes.stop_agents()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_S)
         if self._tasks:
@@ -123,5 +140,4 @@ class _RunningEpisodes:
         if error is None:
             self._capacity.release(place)
         else:
-            self.failure = error
-            self._stop.set()
+            self.give_up(error)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import KafkaUnavailable
+from infra.errors import DeliveryFailed, KafkaUnavailable
 from infra.kafka.client import Partition
 from infra.kafka.dead_letters import DeadLetters
 from infra.kafka.outage import WITHOUT_LIMIT
@@ -22,8 +22,8 @@ from infra.kafka.start.group import membership
 from infra.settings import KafkaSettings
 from infra.telemetry.metrics import Metrics
 from producers.agents.backlog import Backlog, Place, Progress, place_of
-from schemas.records import Task
-from schemas.topics import TASKS
+from schemas.records import ProgressStalled, Task
+from schemas.topics import CONTROL, TASKS
 
 _CLIENT_ID = "agents"
 _READ_AHEAD = 1_000
@@ -105,12 +105,18 @@ class TaskFeed:
         self._assigned: list[Partition] = []
         self._changed: set[Partition] = set()
         self._committed_s = 0.0
+        self._writer: Producer | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="task feed")
 
     def begin(self) -> None:
         """Join the Kafka consumer group and start tasks until `end`."""
         self._thread.start()
+
+    def report(self, report: ProgressStalled) -> None:
+        """Write a report to `control`; the feed goes on if Kafka does not take it."""
+        if self._writer is not None:
+            self._writer.send(CONTROL.name, report, on_delivery=_log_lost)
 
     def end(self) -> None:
         """Start no more tasks, drain, leave the Kafka consumer group, and wait for all of it.
@@ -121,7 +127,7 @@ class TaskFeed:
         self._thread.join()
 
     def _serve(self) -> None:
-        letters = Producer(self._settings, f"{_CLIENT_ID}-dead-letters")
+        letters = self._writer = Producer(self._settings, f"{_CLIENT_ID}-dead-letters")
         # While all agents are busy the feed does not poll; Kafka must not take that for a failure.
         options: dict[str, Any] = {"max.poll.interval.ms": _LONGEST_WAIT_MS}
         options |= membership(self._settings, self._group, TASKS, None, self._ended.is_set)
@@ -155,6 +161,7 @@ class TaskFeed:
             self._backlog.end(self._capacity.take_ended())
             self._hand_over(reader, self._backlog.leave())
             reader.close()
+            self._writer = None
             letters.close()
 
     def _read(self, reader: Reader) -> None:
@@ -221,3 +228,8 @@ class TaskFeed:
 
     def _commit(self, reader: Reader, progress: Mapping[Partition, Progress]) -> None:
         reader.commit({one: (made.ended, str(made.begun)) for one, made in progress.items()})
+
+
+def _log_lost(error: DeliveryFailed | None, _: int) -> None:
+    if error is not None:
+        _log.warning("a report did not reach the log: %s", error)

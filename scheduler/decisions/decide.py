@@ -7,15 +7,16 @@ decides the same thing twice. Called by `scheduler/controller.py` and the simula
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.decisions import assignments, membership, pacing, stalls, waste
+from scheduler.decisions import absences, assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.snapshot import snapshot
 from scheduler.decisions.strategies import Strategy
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State
+from scheduler.state.unread import UnreadTopics
 from scheduler.tasks.source import TaskSource
-from schemas.records import Record
+from schemas.records import ProgressStalled, Record
 from schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
 
@@ -34,7 +35,7 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class View:
     """The inputs of a decision that change: the folds of the topics, the tasks that this scheduler
-    has issued, and its contact with Kafka.
+    has issued, its contact with Kafka, and the topics whose readers are behind.
     """
 
     state: State = field(default_factory=State)
@@ -42,6 +43,7 @@ class View:
     issued: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Newest attempt by group and sample. Not part of `State`: `tasks` is never read back."""
     contact: Contact = field(default_factory=Contact)
+    unread: UnreadTopics = field(default_factory=dict)
 
 
 Outgoing = tuple[str, Record]
@@ -65,13 +67,19 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
         *((CONTROL.name, record) for record in members),
         *roles,
         *_groups(view, rules, now_ms),
-        *((CONTROL.name, record) for record in stalls.stalled(state, rules.settings, now_ms)),
+        *((CONTROL.name, record) for record in _stalls(view, rules.settings, now_ms)),
     ]
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
     """Return True if the run has made all its steps."""
     return state.finished_steps >= settings.run.steps
+
+
+def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
+    state = view.state
+    absent = absences.absent(state, view.fleet, view.unread, view.contact, settings, now_ms)
+    return stalls.unreported(state, [*stalls.stalled(state, settings, now_ms), *absent])
 
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:

@@ -1,24 +1,42 @@
-"""Reports of work that should progress and does not: one `ProgressStalled` for each stall. Pure.
+"""Reports of work that should progress and does not. Pure.
 
 The stall `refill` is reported at once: no credit is left to replace dropped groups, so only the
 trainer can go on, by training with the ready groups or by skipping the step. Called by
 `scheduler/decisions/decide.py`.
 """
 
+from collections.abc import Iterable
+
 from scheduler.decisions import pacing
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.state import State
 from schemas.records import ProgressStalled
 
+REFILL = "refill"
+_WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "train"}
+"""Kind of process that each stall waits for."""
+
 
 def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """Return the stalls that were not reported yet."""
+    """Return the present stalls, also those that were reported before."""
     found = [*_training(state, settings, now_ms), *_rollout(state, settings, now_ms)]
+    deadline_ms = milliseconds(settings.scheduler.stall_s)
     return [
-        ProgressStalled(at_ms=now_ms, what=what, detail=detail, since_ms=since_ms)
+        ProgressStalled(
+            at_ms=now_ms,
+            what=what,
+            detail=detail,
+            since_ms=since_ms,
+            process=_WAITED_FOR[what],
+            deadline_ms=0 if what == REFILL else deadline_ms,
+        )
         for what, detail, since_ms in found
-        if state.stalled.get(what) != since_ms
     ]
+
+
+def unreported(state: State, found: Iterable[ProgressStalled]) -> list[ProgressStalled]:
+    """Return the stalls that were not reported yet: one report for each begin."""
+    return [one for one in found if state.stalled.get(one.what) != one.since_ms]
 
 
 def _training(state: State, settings: SchedulerSettings, now_ms: int) -> list[tuple[str, str, int]]:
@@ -46,5 +64,5 @@ def _rollout(state: State, settings: SchedulerSettings, now_ms: int) -> list[tup
     spent = pacing.withheld(state, settings, now_ms) > 0
     if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
-        return [("refill", detail, ledger.moved_ms)]
+        return [(REFILL, detail, ledger.moved_ms)]
     return []

@@ -31,6 +31,8 @@ class Fleet:
 
     heartbeats: Mapping[tuple[str, str], LatestHeartbeat] = field(default_factory=dict)
     policies: frozenset[str] = frozenset()
+    gateways: Mapping[str, int] = field(default_factory=dict)
+    """Time of the last heartbeat of each gateway that did not end in order."""
 
     def hardware(self, worker: str) -> Mapping[str, float]:
         """Return the figures of the worker's device that one of its processes sent last."""
@@ -44,6 +46,10 @@ def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:
     match record:
         case WorkerHeartbeat():
             return _latest(fleet, record, now_ms)
+        case r.GatewayHeartbeat(gateway=name):
+            others = {other: seen for other, seen in fleet.gateways.items() if other != name}
+            seen = {} if record.ending else {name: min(now_ms, record.at_ms)}
+            return replace(fleet, gateways={**others, **seen})
         case r.PolicyWeights():
             return replace(fleet, policies=fleet.policies | {record.policy})
     return fleet

@@ -75,12 +75,13 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             buries=(PROMPTS,),
             names=("rollout-",),
         ),
-        AGENTS: Access(reads=(TASKS,), buries=(TASKS,), joins=(agents_group,)),
+        AGENTS: Access(reads=(TASKS,), writes=(CONTROL,), buries=(TASKS,), joins=(agents_group,)),
         SCHEDULER: Access(
             reads=(CONTROL, FLEET),
             writes=(CONTROL, FLEET, TASKS),
             buries=(CONTROL, FLEET),
-            describes=(PROMPTS,),
+            describes=(PROMPTS, REQUESTS),
+            looks_up=(manager_group, agents_group),
             names=("scheduler-",),
         ),
         TRAINER: Access(

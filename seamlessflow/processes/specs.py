@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 
 from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
+from scheduler.settings import SchedulerSection
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.processes.child import ChildSpec
 
@@ -82,7 +83,7 @@ class ProcessSpecs:
             "scheduler",
             run=config.run,
             finite=True,
-            scheduler=config.scheduler,
+            scheduler=self._scheduling,
             pacing=config.pacing,
             evaluation=config.evaluation,
         )
@@ -95,8 +96,14 @@ class ProcessSpecs:
             "scheduler",
             # One step more than the run has, or it would end with the last step.
             run=_updated(config.run, steps=config.run.steps + 1),
-            scheduler=config.scheduler,
+            scheduler=self._scheduling,
         )
+
+    @property
+    def _scheduling(self) -> SchedulerSection:
+        config = self._config
+        groups = {"manager_group": config.manager.group, "agents_group": config.agents.group}
+        return _updated(config.scheduler, **groups)
 
     def agents(self) -> ChildSpec:
         """Return the agents process."""

@@ -1,11 +1,10 @@
 """Watchdog of the processes of a run: notices those that run and give no sign of life.
 
-A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
+A child sends signs to a socket of its own (`infra/supervision/`). The embedded broker is asked by
 a thread. `silence.py` decides, the launcher acts.
 """
 
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -14,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.kafka.bounds import BoundsLookup
-from infra.life_signs import DEADLINE, SOCKET
 from infra.settings import KafkaSettings
+from infra.supervision.life_signs import DEADLINE, SOCKET
+from infra.supervision.sign_socket import SignSocket
 from schemas.topics import CONTROL
 from seamlessflow.processes.silence import Act, Silence
 
 _US = 1_000_000
 _ASK_EVERY_S = 1.0
 _ANSWER_S = 2.0
-_LONGEST_SIGN_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +34,6 @@ class StandsStill:
 
     def __str__(self) -> str:
         return f"gave no sign of life for {self.limit_s:g} s"
-
-
-class SignSocket:
-    """Socket on which one child gives its signs."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self._socket.bind(str(path))
-
-    def signed(self) -> bool:
-        """Return whether a sign came since the last call."""
-        came = False
-        try:
-            while True:
-                self._socket.recv(_LONGEST_SIGN_BYTES)
-                came = True
-        except BlockingIOError:
-            return came
-
-    def close(self) -> None:
-        """Close the socket and remove its file."""
-        self._socket.close()
-        self._path.unlink(missing_ok=True)
 
 
 class BrokerSigns:

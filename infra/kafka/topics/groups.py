@@ -1,10 +1,10 @@
 """Kafka consumer groups as they are on the cluster: their members, and what each reads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.kafka.client import Partition, client, client_options
@@ -44,21 +44,45 @@ class GroupLookup:
         Raises `KafkaRefused` if the user may not describe it, and `KafkaUnavailable`.
         """
         name = self._settings.topic_prefix + group
+        describe = self._admin.describe_consumer_groups
+        found = self._answer(name, lambda: describe([name], request_timeout=limit_s), limit_s)
+        if found is None:
+            return FoundGroup("unknown", ())
+        members = [self._member(member) for member in found.members]
+        return FoundGroup(found.state.name.lower().replace("_", " "), members)
+
+    def committed(self, group: str, limit_s: float) -> Mapping[Partition, int]:
+        """Return the offsets that a group has committed, without partitions that have none.
+
+        Raises what `find` raises.
+        """
+        prefix = self._settings.topic_prefix
+        asked = [ConsumerGroupTopicPartitions(prefix + group)]
+        offsets = self._admin.list_consumer_group_offsets
+        found = self._answer(
+            prefix + group, lambda: offsets(asked, request_timeout=limit_s), limit_s
+        )
+        places = [] if found is None else found.topic_partitions
+        return {
+            (place.topic.removeprefix(prefix), place.partition): place.offset
+            for place in places
+            if place.error is None and place.offset >= 0
+        }
+
+    def _answer(self, name: str, ask: Callable[[], Mapping[str, Any]], limit_s: float) -> Any:
+        """Return the answer about a group, or None if there is no such group."""
         outage = Outage(self._settings, never, limit_s)
         while True:
-            asked = self._admin.describe_consumer_groups([name], request_timeout=limit_s)
+            asked = ask()
             try:
-                found = asked[name].result()
-                break
+                return asked[name].result()
             except KafkaException as error:
                 reason = error.args[0]
                 if reason.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return FoundGroup("unknown", ())
+                    return None
                 # Its text alone may be empty.
                 text = f"group {name}: {KafkaError(reason.code()).str()}"
                 outage.endure(KafkaError(reason.code(), text))
-        members = [self._member(member) for member in found.members]
-        return FoundGroup(found.state.name.lower().replace("_", " "), members)
 
     def _member(self, member: Any) -> GroupMember:
         prefix = self._settings.topic_prefix

@@ -3,7 +3,6 @@
 `episode.py` starts, watches and stops them.
 """
 
-from concurrent.futures import Executor
 from typing import Protocol
 
 import orjson
@@ -11,6 +10,7 @@ import orjson
 from producers.agents.harness.command import Command, CommandFailed
 from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession
+from producers.agents.harness.threads import CallThreads
 
 
 class Agent(Protocol):
@@ -22,16 +22,22 @@ class Agent(Protocol):
         Cancelling stops the agent, unless it is a sync callable.
         """
 
+    def goes_on(self, session: AgentSession) -> bool:
+        """Return whether a thread of the session's agent still runs."""
+
 
 class CallableAgent:
     """Agent that is a function, called as `function(task, session)`."""
 
-    def __init__(self, function: Callback, threads: Executor) -> None:
+    def __init__(self, function: Callback, threads: CallThreads) -> None:
         self._function = function
         self._threads = threads
 
     async def run(self, payload: bytes, session: AgentSession) -> object:
         return await invoke(self._function, self._threads, orjson.loads(payload), session)
+
+    def goes_on(self, session: AgentSession) -> bool:
+        return self._threads.runs_with(session)
 
 
 class CommandAgent:
@@ -53,3 +59,6 @@ class CommandAgent:
         except orjson.JSONDecodeError:
             return None
         return value if isinstance(value, dict | int | float) else None
+
+    def goes_on(self, session: AgentSession) -> bool:
+        return False

@@ -13,7 +13,8 @@ release uses them, and the trainer warns of it once. An exception ends the sessi
 
 An async agent shares one event loop with all others and must not block it. A sync agent runs in a
 thread of its own, which Python cannot stop: at its time limit its session is closed, and the
-gateway refuses its further calls.
+gateway refuses its further calls. An agent that goes on is reported (`ProgressStalled`), and once
+as many do as `agents.concurrency` allows, the process ends with status 75, to be started again.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ could not be written gets 503 at once.
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import xxhash
@@ -115,8 +116,10 @@ class Link:
             await asyncio.sleep(_HEARTBEAT_S)
 
     def close(self) -> None:
-        """Stop the reader and write all queued commands."""
+        """Stop the reader, write all queued commands, and that this gateway ends in order."""
         self._reply_reader.close()
+        with suppress(WrittenReleaseLacks):  # without it the gateway looks as if it were frozen
+            self._send_heartbeat(ending=True)
         self._producer.close(self._settings.kafka_timeout_s)
 
     @property
@@ -191,7 +194,7 @@ class Link:
             refusal = _unreachable(str(error))
             self._loop.call_soon_threadsafe(expected.inbox.put, refusal)
 
-    def _send_heartbeat(self) -> None:
+    def _send_heartbeat(self, ending: bool = False) -> None:
         heartbeat = GatewayHeartbeat(
             gateway=self.instance,
             partition=self.address.partition,
@@ -199,6 +202,7 @@ class Link:
             in_flight=len(self._pending),
             at_ms=now_ms(),
             release=this_release().version,
+            ending=ending,
         )
         self._producer.send(
             FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._on_heartbeat_delivery

@@ -1,7 +1,6 @@
 """One task, run against a scripted gateway."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
@@ -10,6 +9,8 @@ from producers.agents.episode import Episodes
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent
 from producers.agents.harness.loading import Callback
+from producers.agents.harness.threads import CallThreads
+from producers.agents.leftovers import Leftovers
 from producers.agents.settings import AgentsSection
 from schemas.records import Task
 from tests.builders.records.tasks import task
@@ -23,7 +24,7 @@ from tests.integration.agents.scripted_gateway import (
 SESSION = "run-7.2.1"
 
 
-THREADS = ThreadPoolExecutor(4)
+THREADS = CallThreads()
 
 
 NO_TRACES = telemetry(TelemetrySettings(), "agents", "test")
@@ -55,7 +56,9 @@ def run(
     async def main() -> ScriptedGateway:
         async with ScriptedGateway(answering).serving() as gateway:
             client = GatewayClient(gateway.url, "admin", section.call_limit_s)
-            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES, Metrics())
+            metrics = Metrics()
+            left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
+            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES, metrics, left)
             try:
                 await episodes.run(task or a_task())
             finally:

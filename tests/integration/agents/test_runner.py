@@ -10,8 +10,12 @@ from itertools import count, islice
 from pathlib import Path
 
 from infra.errors import ExitStatus
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
-from schemas.topics import TASKS
+from schemas.records import ProgressStalled
+from schemas.topics import CONTROL, TASKS
 from tests.builders.garbage import append_newer, buried, litter
 from tests.integration.agents import agents_process
 from tests.integration.agents.agents_process import (
@@ -32,6 +36,12 @@ from tests.integration.agents.scripted_gateway import ScriptedGateway, on_uvloop
 WAITS_BUT_THE_FIRST = """
 async def run(task, session):
     await asyncio.sleep(0 if task["n"] == 0 else 600)
+    return 1.0
+"""
+NEVER_RETURNS_AT_FIRST = """
+def run(task, session):
+    if task["n"] < 2:
+        threading.Event().wait()
     return 1.0
 """
 
@@ -103,6 +113,37 @@ def test_processes_come_and_go_and_every_task_is_run_once(
         return [*opened(first), *opened(second)]
 
     assert sorted(map(str, on_uvloop(main()))) == sorted(f"{name}.0.0" for name in issued)
+
+
+def test_agents_that_never_return_hold_no_other_up_are_reported_and_replaced_in_the_end(
+    kafka: KafkaSettings, tasks: Callable[[int], None], tmp_path: Path
+) -> None:
+    """Holds invariant I8."""
+    (tmp_path / "my_agent.py").write_text("import threading\n\n" + NEVER_RETURNS_AT_FIRST)
+    create_topics(kafka, [CONTROL])
+    tasks(4)
+
+    async def main() -> tuple[ScriptedGateway, int | None]:
+        async with ScriptedGateway().serving() as gateway:
+            limits = {"CONCURRENCY": "2", "TIME_LIMIT_S": "1"}
+            added = {f"SEAMLESSFLOW_AGENTS__{name}": limit for name, limit in limits.items()}
+            process = subprocess.Popen(
+                [sys.executable, "-m", "producers.agents"],
+                cwd=tmp_path,
+                env={**environment(kafka, gateway.url), **added},
+            )
+            await until(lambda: len(closed(gateway)) == 4)
+            return gateway, await asyncio.to_thread(process.wait, LIMIT_S)
+
+    gateway, status = on_uvloop(main())
+    assert sorted(closed(gateway)) == [("complete", "policy")] * 2 + [("timeout", "policy")] * 2
+    assert status == ExitStatus.PASSING
+    told = [item.record for item in read_topic(kafka, CONTROL, Skipped())]
+    assert all(isinstance(one, ProgressStalled) and one.what == "agent" for one in told)
+    assert sorted(one.detail.split()[3] for one in told if isinstance(one, ProgressStalled)) == [
+        "run-1.0.0",
+        "run-1.1.0",
+    ]
 
 
 def test_the_process_ends_in_order_when_asked(

@@ -1,6 +1,6 @@
 """Stalls: each is reported once."""
 
-from scheduler.decisions.stalls import stalled
+from scheduler.decisions.stalls import stalled, unreported
 from scheduler.settings import SchedulerSection
 from scheduler.state.state import State, apply
 from schemas.records import Record
@@ -63,6 +63,14 @@ def test_an_exhausted_refill_is_reported_at_once() -> None:
 
 def test_a_stall_that_was_reported_is_not_reported_again() -> None:
     state = fold(*BEGUN, control.batch_ready(at_ms=5))
-    (reported,) = stalled(state, SETTINGS, 10_005)
+    (reported,) = unreported(state, stalled(state, SETTINGS, 10_005))
+    later = stalled(apply(state, reported), SETTINGS, 20_000)
 
-    assert not stalled(apply(state, reported), SETTINGS, 20_000)
+    assert [one.since_ms for one in later] == [5]
+    assert not unreported(apply(state, reported), later)
+
+
+def test_a_stall_names_the_process_that_is_waited_for_and_the_time_it_was_given() -> None:
+    (reported,) = stalled(fold(*BEGUN, control.batch_ready(at_ms=5)), SETTINGS, 10_005)
+
+    assert (reported.process, reported.deadline_ms) == ("train", 10_000)

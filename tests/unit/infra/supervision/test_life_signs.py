@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from infra.life_signs import DEADLINE, PROCESS, SIGN, SOCKET
+from infra.supervision.life_signs import DEADLINE, PROCESS, SIGN, SOCKET
 from tests.paths import ROOT
 from tests.waiting import until
 

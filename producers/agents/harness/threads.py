@@ -1,0 +1,47 @@
+"""Threads of sync callables: one for each call, so one that never returns holds no other up.
+
+A thread cannot be stopped. These do not keep the process from ending.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CallThreads(Executor):
+    """Executor without a limit of its own: at most as many calls run as episodes, and those left
+    behind by episodes that have ended (`leftovers.py`).
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[object, tuple[object, ...]] = {}
+
+    def submit(
+        self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs
+    ) -> Future[T]:
+        """Call the function in a new thread."""
+        call: Future[T] = Future()
+        call.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                result = function(*arguments, **named)
+            except BaseException as error:
+                del self._running[call]
+                call.set_exception(error)
+            else:
+                del self._running[call]
+                call.set_result(result)
+
+        self._running[call] = arguments
+        threading.Thread(target=run, name="agent", daemon=True).start()
+        return call
+
+    def runs_with(self, argument: object) -> bool:
+        """Return whether a call that has this argument still runs."""
+        running = list(self._running.values())
+        return any(argument is one for arguments in running for one in arguments)

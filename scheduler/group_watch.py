@@ -1,0 +1,75 @@
+"""Watch of the Kafka consumer groups that read for the run, in a thread of its own.
+
+The scheduler reads neither `requests` nor `tasks`; it asks Kafka every few seconds how far their
+readers are. Called by `scheduler/controller.py`.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+
+from infra.errors import KafkaRefused, KafkaUnavailable
+from infra.kafka.bounds import BoundsLookup
+from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.groups import GroupLookup
+from infra.settings import KafkaSettings
+from scheduler.state.unread import GroupLook
+
+EVERY_S = 5.0
+_ANSWER_S = 4.0
+_log = logging.getLogger(__name__)
+
+
+class GroupWatch:
+    """The thread, and the looks that it took."""
+
+    def __init__(self, settings: KafkaSettings, groups: Mapping[str, str]) -> None:
+        """Begin; `groups` are the Kafka consumer groups by the topic that they read."""
+        self._settings = settings
+        self._groups = groups
+        self._looks: SimpleQueue[GroupLook] = SimpleQueue()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="group watch", daemon=True)
+        self._thread.start()
+
+    def take(self) -> list[GroupLook]:
+        """Return the looks since the last call."""
+        taken = []
+        try:
+            while True:
+                taken.append(self._looks.get_nowait())
+        except Empty:
+            return taken
+
+    def close(self) -> None:
+        """End the thread; do not wait longer than for one answer."""
+        self._ending.set()
+        self._thread.join(_ANSWER_S)
+
+    def _run(self) -> None:
+        lookup, bounds = GroupLookup(self._settings), BoundsLookup(self._settings)
+        while not self._ending.wait(EVERY_S):
+            try:
+                self._look(lookup, bounds)
+            except KafkaUnavailable as error:
+                _log.debug("no look at the Kafka consumer groups: %s", error)
+            except KafkaRefused as error:
+                _log.warning("the readers of requests and tasks are not watched: %s", error)
+                break
+        bounds.close()
+
+    def _look(self, lookup: GroupLookup, bounds: BoundsLookup) -> None:
+        counts = partition_counts(self._settings, _ANSWER_S)
+        for topic, group in self._groups.items():
+            count = counts.get(self._settings.topic_prefix + topic, 0)
+            kept = bounds.bounds([(topic, number) for number in range(count)], _ANSWER_S)
+            # After the ends: what is read meanwhile is then no lag.
+            members = lookup.find(group, _ANSWER_S).members
+            committed = lookup.committed(group, _ANSWER_S)
+            behind = {}
+            for place, (start, end) in kept.items():
+                offset = max(start, committed.get(place, start))
+                behind[place[1]] = (offset, max(0, end - offset))
+            look = GroupLook(topic=topic, group=group, members=len(members), behind=behind)
+            self._looks.put(look)

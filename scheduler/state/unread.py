@@ -1,0 +1,60 @@
+"""The fold of looks at Kafka consumer groups: since when records wait for each of their readers.
+
+Called by `scheduler/journal.py` and tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """A Kafka consumer group as it is now, and how far it is behind on the topic that it reads."""
+
+    topic: str
+    group: str
+    members: int
+    behind: Mapping[int, tuple[int, int]]
+    """Offset of the next record to read and number of offsets behind it, by partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadPartition:
+    """Records of a partition that wait; nothing was read from `offset` on since `since_ms`."""
+
+    offset: int
+    lag: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadTopic:
+    """The newest look at a topic and its group."""
+
+    group: str
+    members: int
+    partitions: Mapping[int, UnreadPartition] = field(default_factory=dict)
+    """Those with records that wait, by number."""
+
+
+UnreadTopics = Mapping[str, UnreadTopic]
+"""By topic."""
+
+
+def apply(topics: UnreadTopics, look: GroupLook, now_ms: int) -> UnreadTopics:
+    """Return the topics after a look."""
+    before = topics.get(look.topic)
+    known = before.partitions if before else {}
+    waiting = {
+        number: UnreadPartition(
+            offset=offset, lag=lag, since_ms=_since_ms(known.get(number), offset, now_ms)
+        )
+        for number, (offset, lag) in look.behind.items()
+        if lag > 0
+    }
+    seen = UnreadTopic(group=look.group, members=look.members, partitions=waiting)
+    return {**topics, look.topic: seen}
+
+
+def _since_ms(known: UnreadPartition | None, offset: int, now_ms: int) -> int:
+    return known.since_ms if known is not None and known.offset == offset else now_ms
