@@ -13,7 +13,7 @@ _LONGEST_LOOK_S = 5.0
 
 
 class Act(Enum):
-    """What the launcher does with a process."""
+    """Act of the launcher on a process."""
 
     NOTHING = "nothing"
     ABORT = "abort"

@@ -26,7 +26,7 @@ class EndedPart:
     log_file: Path
     log_tail: str
     before: str = ""
-    """What it did before it was ended, if it was the launcher that ended it."""
+    """Its fault before the launcher ended it; empty if it ended by itself."""
 
     def __str__(self) -> str:
         """Return how it ended, as the beginning of a sentence."""

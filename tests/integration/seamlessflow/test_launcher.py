@@ -152,6 +152,7 @@ def test_a_supervised_process_that_is_killed_starts_again_and_the_user_reads_it(
 
 
 def test_a_frozen_process_is_reported_ended_and_started_again(programs: Path) -> None:
+    """Holds invariant I8."""
     with launcher_of(programs, frozen_s=1) as launcher:
         still: list[str] = []
         launcher.report_to(lambda found: still.append(f"{found.name} {found}"))

@@ -1,6 +1,6 @@
-"""What is waited for and does not come: each is reported with its place, its begin, its deadline.
+"""Gateways and readers that are waited for: each is reported with its place, begin and deadline.
 
-Each holds invariant I8.
+Holds invariant I8.
 """
 
 from scheduler.decisions.absences import absent
