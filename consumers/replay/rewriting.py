@@ -13,6 +13,7 @@ import xxhash
 from consumers.history.refold import Rewrite, unchanged
 from consumers.replay.rules import RECORDED, MergeRules
 from consumers.trajectories.sessions.session import Session
+from consumers.trajectories.sessions.tree import Node
 from schemas import records as r
 from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
@@ -69,10 +70,13 @@ class _Rewriting:
     def _prompt(self, session: Session, event: r.TurnStarted) -> bytes | None:
         """Return the recorded prompt; None if the fold will refuse the event.
 
-        Node ids are the same whatever the threads are, as every turn adds two nodes. How many
+        Node ids are the same whatever the threads are, as every turn adds two nodes and a fork
+        always the same. How many
         tokens stand before a node's own is not, so a place is found by its recorded depth.
         """
         depths = self._depths[session.opened.session_id]
+        if not depths:  # before the first turn the tree has only what a fork copied
+            depths += [_depth(session, node) for node in session.tree.nodes]
         parent, path, depth = event.parent_node, b"", 0
         if parent >= len(depths):
             return None
@@ -102,6 +106,10 @@ class _Rewriting:
             total = sum(weights[name] * value for name, value in values.items())
             # Behind the judgement, which it replaces if that is a return also.
             yield _assigned(event, Reward(value=total, source=_SOURCE), "return")
+
+
+def _depth(session: Session, node: Node) -> int:
+    return len(session.tree.path(node.parent, node.parent_end)) // TOKEN_BYTES
 
 
 def _given(rules: MergeRules, *names: str) -> Mapping[str, Any]:

@@ -8,7 +8,15 @@ from typing import Self
 
 from schemas.identity import session_id as session_of
 from schemas.identity import session_name
-from schemas.records import GroupDropped, GroupExpired, Record, SampleFailed, Task
+from schemas.records import (
+    ForkedPrefix,
+    GroupDropped,
+    GroupExpired,
+    Record,
+    SampleFailed,
+    Task,
+    Trajectory,
+)
 from schemas.topics import REPLIES, REQUESTS
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
@@ -42,6 +50,19 @@ class ErasedSessions:
         if not isinstance(named, str):
             return False
         return self.include(named) or (isinstance(record, _BY_NAME) and named in self._names)
+
+    def forked_by(self, record: Record) -> str:
+        """Return the session that the record says to hold a copy of an erased one, or nothing."""
+        if isinstance(record, Trajectory):
+            origin = record.fork
+        else:
+            fork: ForkedPrefix | None = getattr(record, "fork", None)
+            origin = None if fork is None else fork.origin
+        if origin is None or not self.include(origin.session_id):
+            return ""
+        if isinstance(record, Task):
+            return session_of(record.group_id, record.sample, record.attempt)
+        return str(record.session_id)  # type: ignore[attr-defined]
 
     def without_text(self, record: Record) -> Record | None:
         """Return a `control` record without the text of a failure; None if it has none of them."""

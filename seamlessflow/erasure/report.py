@@ -30,6 +30,11 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
         )
     if stored := set().union(*(counts.stored for counts in log.topics.values())):
         yield f"{len(stored):,} records of these sessions are blobs; --delete-old deletes them"
+    forks = sorted(set().union(*(counts.forks for counts in log.topics.values())))
+    for fork in forks[:_MOST_NAMED]:
+        yield f"! not erased: {fork} began with a copy of such a session: erase it too"
+    if len(forks) > _MOST_NAMED:
+        yield f"! not erased: {len(forks) - _MOST_NAMED} more that began so"
     for blob in sorted(set().union(*(counts.blobs for counts in log.topics.values()))):
         yield f"! not erased, delete it: {blob}"
     if files.first_version is not None:

@@ -33,6 +33,8 @@ class TopicErasure:
     """Places outside of the log that erased records refer to."""
     stored: set[str] = field(default_factory=set)
     """Blobs of erased records that were too large for their topic."""
+    forks: set[str] = field(default_factory=set)
+    """Sessions that are kept, and began with a copy of an erased one."""
     by_record: Counter[str] = field(default_factory=Counter)
     """Erased ones by type; `undecodable` those that had a session in their bytes."""
 
@@ -85,6 +87,8 @@ class Sieve:
             counts.emptied += 1
             raw = Raw(encode(emptied), raw.key)
         counts.naming += self.sessions.in_bytes(raw.key or b"", raw.value)
+        forked = self.sessions.forked_by(record)
+        counts.forks |= {forked} if forked else set()
         return raw
 
     def _undecodable(self, raw: Raw, counts: TopicErasure, copy: bool = True) -> Raw | None:

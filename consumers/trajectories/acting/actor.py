@@ -13,9 +13,9 @@ from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions import deadlines
-from consumers.trajectories.decisions.context import Contexts, Decision
+from consumers.trajectories.decisions.context import Contexts, Decision, refuse
 from consumers.trajectories.decisions.counting import count, not_counted
-from consumers.trajectories.decisions.decide import decide, refuse
+from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition
@@ -106,7 +106,7 @@ class Actor:
         event = received.record
         if answered(folded):
             # A retry gets the replies of its turn again, which must keep their bounds.
-            joined = isinstance(event, r.TurnJoined)
+            joined = isinstance(event, r.TurnJoined | r.TurnPlayedBack)
             self._reply(
                 received, folded, self._outbox.reply if joined else self._outbox.reply_merged
             )

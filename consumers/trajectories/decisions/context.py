@@ -1,14 +1,16 @@
 """The inputs of a decision (`Context`), where they come from (`Contexts`), and its outcome
-(`Decision`)."""
+(`Decision`), which may be a refusal (`refuse`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.ended import EndedSessions
 from consumers.trajectories.sessions.partition import Partition
 from infra.clock import now_ms
+from schemas import records as r
 from schemas.records import CommandAnswered, PolicyWeights, Record
 from schemas.topics import TRAJECTORIES
 
@@ -76,3 +78,21 @@ class Decision:
         """Append the events and prompts of `other`."""
         self.events += other.events
         self.prompts += other.prompts
+
+
+def refuse(
+    command: Command, context: Context, status: int, reason: str, detail: str
+) -> r.CommandRefused:
+    """Return the event that refuses a command; `reason` is for programs, `detail` for people."""
+    turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None
+    return r.CommandRefused(
+        session_id=command.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=command.command_id,
+        reply=command.reply,
+        turn_id=turn_id,
+        status=status,
+        reason=reason,
+        detail=detail,
+    )

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from consumers.trajectories.decisions import dispatch, repeats
 from consumers.trajectories.decisions.cancelling import cancel
-from consumers.trajectories.decisions.context import Context, Decision
+from consumers.trajectories.decisions.context import Context, Decision, refuse
 from consumers.trajectories.decisions.endings import ending
+from consumers.trajectories.decisions.forks.opening import FORK_REFUSED, fork_problem
+from consumers.trajectories.decisions.forks.playback import played_back
 from consumers.trajectories.decisions.retries import KeyReused, meant_turn
 from consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
 from consumers.trajectories.sessions.addressing import Command
@@ -101,24 +103,6 @@ def _reward_refusal(
     return None
 
 
-def refuse(
-    command: Command, context: Context, status: int, reason: str, detail: str
-) -> r.CommandRefused:
-    """Return the event that refuses a command; `reason` is for programs, `detail` for people."""
-    turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None
-    return r.CommandRefused(
-        session_id=command.session_id,
-        epoch=context.epoch,
-        at_ms=context.now_ms,
-        command_id=command.command_id,
-        reply=command.reply,
-        turn_id=turn_id,
-        status=status,
-        reason=reason,
-        detail=detail,
-    )
-
-
 def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
     """Open a session of the name that the request gives; the request is decided once it is open."""
     refusal = _unknown_policy(command, terms.policy, terms.policies, context)
@@ -176,7 +160,11 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         max_idle_ms=command.max_idle_ms,
         fold_version=FOLD_VERSION,
         idempotency_key=command.idempotency_key,
+        fork=command.fork,
     )
+    problem = fork_problem(event, context)
+    if problem is not None:
+        return Decision([refuse(command, context, problem.status, FORK_REFUSED, problem.detail)])
     return Decision([event])
 
 
@@ -191,6 +179,10 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
         return Decision([_join(joined, command, context)])
     policy = context.fleet.policies[session.policy_of(command.module)]
     try:
+        if session.playing_back:
+            played = played_back(session, command, policy, context)
+            if played is not None:
+                return played
         started, prompt = start(session, command, policy, context)
     except BadRequest as error:
         return Decision([refuse(command, context, 400, error.reason, str(error))])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from consumers.trajectories.decisions import dispatch
 from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, TurnState
 from schemas.records import CloseSession, SessionClosed, SessionFinalized
 
 TIME = "time"
@@ -31,6 +31,9 @@ def ending(session: Session, command: CloseSession) -> SessionEnding:
     status, cause = command.status, command.cause
     if status == "timeout":
         return SessionEnding(status, cause, TIME)
+    if session.playing_back and status == "complete":
+        # The agent ended before the chosen turn, so nothing of it is new.
+        return SessionEnding("aborted", "environment", "")
     limit = _limit(session)
     unjudged = cause == "environment" or (status == "complete" and not session.rewards)
     if not limit or not unjudged:
@@ -73,7 +76,8 @@ def given_up(session: Session, context: Context) -> Decision:
 
 def _limit(session: Session) -> str:
     # Without any completion the first prompt was too long, which is not the policy's doing.
-    return session.limit if session.ends else ""
+    done = any(turn.state is TurnState.COMPLETED for turn in session.sampled_turns)
+    return session.limit if done else ""
 
 
 def _truncated(limit: str) -> SessionEnding:

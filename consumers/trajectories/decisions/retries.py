@@ -81,4 +81,5 @@ def _gone_on_from(session: Session, turn_id: str) -> bool:
     return any(
         turn_id in (turn.started.parent_turn, turn.started.previous_turn)
         for turn in session.turns.values()
+        if not turn.forked or turn.played
     )

@@ -16,7 +16,12 @@ from consumers.trajectories.matching.chat import match
 from consumers.trajectories.matching.match import Match
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from consumers.trajectories.matching.raw import match_raw
-from consumers.trajectories.sessions.message_keys import Strictness, shape_key
+from consumers.trajectories.sessions.message_keys import (
+    Strictness,
+    chained,
+    message_key,
+    shape_key,
+)
 from consumers.trajectories.sessions.session import Session, TurnState
 from infra.rendering.settings import RendererError, with_template_args
 from schemas import records as r
@@ -43,6 +48,15 @@ def start(
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
     return _event(command, policy, context, found, sampling), found.prompt_ids
+
+
+def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -> bytes:
+    """Return the key of the request's whole history. Raises `BadRequest`."""
+    key, messages = _shape(command, policy), whole_history(session, command)
+    strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
+    for message in messages:
+        key = chained(key, message_key(message, strictness))
+    return key
 
 
 def record_bytes(started: r.TurnStarted) -> int:
@@ -117,9 +131,9 @@ def _event(
 def _match(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> Match:
-    shape = shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
+    shape = _shape(command, policy)
     strictness: Strictness = policy.strictness  # type: ignore[assignment]
-    messages = _whole_history(session, command)
+    messages = whole_history(session, command)
     try:
         renderer = context.renderer(with_template_args(policy, command.template_args))
         if command.raw:
@@ -134,6 +148,10 @@ def _match(
         raise BadRequest(str(error)) from error
 
 
+def _shape(command: r.RequestTurn, policy: PolicyWeights) -> bytes:
+    return shape_key(policy.policy, policy.tokenizer_hash, command.tools, command.template_args)
+
+
 def _opening(
     prompt: bytes, messages: Sequence[bytes], command: r.RequestTurn, renderer: PromptRenderer
 ) -> bytes:
@@ -143,7 +161,7 @@ def _opening(
     return renderer.forced_call(prompt, [orjson.loads(one) for one in messages], tools, name)
 
 
-def _whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
+def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
     """Return the request's messages, with those of `previous_turn` inserted in their place."""
     if command.previous_turn is None:
         return command.messages

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before
+from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before, fork_point
 from consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
@@ -49,6 +49,9 @@ def match(
     `named`: id of the turn that the request says it continues.
     """
     walk = _walk(session, messages, shape, strictness)
+    copied = fork_point(session, walk.history_key)
+    if copied is not None:
+        return copied
     offered = orjson.loads(tools) if tools else None
     detail = "no_history" if not session.turns else "edited_history"
     if walk.turns:

@@ -43,6 +43,26 @@ class Match:
         return replace(opened, parent_node=shared.node_id, parent_end=shared.length, suffix_ids=b"")
 
 
+def fork_point(session: Session, history_key: bytes) -> Match | None:
+    """Return the place behind a copied prompt if this is its history: nothing is rendered anew."""
+    fork = session.fork
+    if fork is None or fork.prompt_node == ROOT or fork.history_key != history_key:
+        return None
+    node = session.tree.nodes[fork.prompt_node]
+    return Match(
+        "same" if fork.parent_turn is None else "extend",
+        node.node_id,
+        node.length,
+        b"",
+        node.origin,
+        session.tree.path(node.node_id, node.length),
+        history_key,
+        fork.messages,
+        SAME_PROMPT,
+        parent_turn=fork.parent_turn,
+    )
+
+
 def asked_before(session: Session, history_key: bytes) -> bool:
     """Return True if an earlier turn had exactly this history."""
     return any(turn.started.history_key == history_key for turn in session.turns.values())
@@ -53,6 +73,6 @@ def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:
     if parent == ROOT:
         return None
     node = tree.nodes[parent]
-    if node.origin != "policy" and ids and node.ids[end * TOKEN_BYTES :] == ids:
+    if not node.sampled and ids and node.ids[end * TOKEN_BYTES :] == ids:
         return node
     return tree.prompt_behind(node, end, ids)

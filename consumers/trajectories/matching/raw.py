@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before
+from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before, fork_point
 from consumers.trajectories.matching.prompt_renderer import TextEncoder
 from consumers.trajectories.sessions.message_keys import chained, message_key
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
@@ -32,6 +32,9 @@ def match_raw(
     asked = orjson.loads(message)
     key = chained(shape, message_key(message, "exact"))
     text = asked.get("content")
+    copied = fork_point(session, key)
+    if copied is not None:
+        return copied
     if isinstance(text, str):
         extended = _extended(session, text, policy, key, encoder)
         if extended is not None:
@@ -127,7 +130,7 @@ def _given_ids(asked: dict[str, Any]) -> bytes:
 def _named(session: Session, found: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
     """Return the match as the extension of the turn that the ids begin with, if there is one."""
     place, end = found.parent_node, found.parent_end
-    while place != ROOT and session.tree.nodes[place].origin != "policy":
+    while place != ROOT and not session.tree.nodes[place].sampled:
         place, end = session.tree.nodes[place].parent, session.tree.nodes[place].parent_end
     if place == ROOT:
         return found

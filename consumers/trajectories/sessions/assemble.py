@@ -5,9 +5,10 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 
 from collections import Counter, defaultdict
 
+from consumers.trajectories.sessions.assembly.copied_node import copied_node
 from consumers.trajectories.sessions.assembly.tokenless import end_of, too_large, without_tokens
 from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
-from consumers.trajectories.sessions.tree import Node
+from consumers.trajectories.sessions.tree import FORKED, POLICY, Node
 from infra.errors import ENDS_PROCESS
 from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from schemas.topics import TRAJECTORIES
@@ -80,9 +81,9 @@ def _whole(session: Session, partition: int) -> Trajectory:
         creation_version=opened.creation_version,
         version_min=min(versions, default=None),
         version_max=max(versions, default=None),
-        turns=len(session.turns),
-        interrupted_turns=sum(turn.interruptions > 0 for turn in session.turns.values()),
-        match_rules=Counter(turn.started.match_rule for turn in session.turns.values()),
+        turns=len(session.sampled_turns),
+        interrupted_turns=sum(turn.interruptions > 0 for turn in session.sampled_turns),
+        match_rules=Counter(turn.started.match_rule for turn in session.sampled_turns),
         masked_tokens=_masked_tokens(nodes, masks, reasons),
         ignored_events=session.ignored,
         tokenizer_hash=opened.tokenizer_hash,
@@ -93,6 +94,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
         closed_at_ms=closed.at_ms,
         finalized_at_ms=finalized_at_ms,
         fold_version=opened.fold_version,
+        fork=None if opened.fork is None else opened.fork.origin,
     )
 
 
@@ -106,6 +108,8 @@ def masked_reasons(session: Session) -> dict[int, str]:
 
 
 def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[int]) -> str:
+    if turn.forked:
+        return FORKED
     if turn.state is not TurnState.COMPLETED:
         return str(turn.state)
     if not turn.prompt_confirmed:
@@ -159,7 +163,7 @@ def _abandoned(session: Session, left: set[int]) -> set[int]:
     policy that trains `all` siblings are never given up.
     """
     samples: defaultdict[tuple[int, int], list[Turn]] = defaultdict(list)
-    for turn in session.turns.values():
+    for turn in session.sampled_turns:
         if turn.state is TurnState.COMPLETED:
             samples[_position(session, turn)].append(turn)
     continued = _continued(session)
@@ -195,7 +199,7 @@ def _mask(node: Node, reason: str) -> bytes:
     mask = bytearray(node.length)
     # A span with two versions was sampled while weights were replaced; which one sampled which
     # token is not known.
-    if reason or node.origin != "policy" or not node.spans:
+    if reason or node.origin != POLICY or not node.spans:
         return bytes(mask)
     ends = [span.start for span in node.spans[1:]] + [node.length]
     for span, end in zip(node.spans, ends, strict=True):
@@ -245,8 +249,10 @@ def _node(
     turn_rewards: dict[str, float],
     left: set[int],
 ) -> TrajectoryNode:
-    turn = session.turns[node.turn_id]
-    sampled = node.origin == "policy"
+    turn = session.turns.get(node.turn_id)
+    sampled = node.origin == POLICY
+    if turn is None or turn.forked:
+        return copied_node(node, start, turn)
     return TrajectoryNode(
         node_id=node.node_id,
         parent=node.parent,
@@ -282,7 +288,7 @@ def _masked_tokens(nodes: list[Node], masks: list[bytes], reasons: dict[int, str
     counts: Counter[str] = Counter()
     for node, mask in zip(nodes, masks, strict=True):
         masked = node.length - mask.count(1)
-        if node.origin == "policy" and masked:
+        if node.origin == POLICY and masked:
             counts[reasons[node.node_id] or "inexact_version"] += masked
     return counts
 

@@ -9,7 +9,14 @@ import orjson
 import xxhash
 
 from consumers.trajectories.sessions.session import Session
-from schemas.records import AssignReward, CloseSession, OpenSession, Reward, SessionOpened
+from schemas.records import (
+    AssignReward,
+    CloseSession,
+    ForkedPrefix,
+    OpenSession,
+    Reward,
+    SessionOpened,
+)
 
 _OPENING = (
     "policy",
@@ -42,7 +49,15 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
     if opening.idempotency_key is None:
         return None
     chosen = {name: getattr(opening, name) for name in _OPENING}
+    if opening.fork is not None:
+        chosen["fork"] = _fork_identity(opening.fork)
     return _hash("open", opening.session_id, opening.idempotency_key, chosen)
+
+
+def _fork_identity(fork: ForkedPrefix) -> list[object]:
+    """Return what distinguishes forks; the session keeps this much of its own."""
+    appended = [message.hex() for message in fork.appended]
+    return [vars(fork.origin), fork.mode, fork.hash.hex(), appended]
 
 
 def reward_hash(reward: Reward, key: str | None) -> int:

@@ -13,25 +13,26 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from consumers.trajectories.sessions.calls import close_hash, reward_hash
+from consumers.trajectories.sessions.forks import playing_back
+from consumers.trajectories.sessions.forks.copying import copy_fork
 from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
-from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
+from consumers.trajectories.sessions.session import MANAGER_FAILED, Output, Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import add_spans, appended
 from infra.errors import ENDS_PROCESS
 from schemas import records as r
 from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
 """
-FOLDED_SINCE = "0.0.2"
+FOLDED_SINCE = "0.1.0"
 """First release whose managers know these rules; a manager cannot write for an older one."""
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason of refused and failed turns that did not fit into the context."""
 _ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused
-Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 
 class Folded(NamedTuple):
@@ -53,10 +54,13 @@ def apply(
 
     `strictness(policy)`: how later histories are compared with the messages that it sampled.
     """
+    begins = session is None
     if session is None:
-        return _open(event, offset)
+        if not isinstance(event, r.SessionOpened):
+            return Folded(None, isinstance(event, r.CommandRefused))
+        session = Session(event, offset, last_activity_ms=event.at_ms)
     try:
-        folded = _transition(session, event, offset, strictness)
+        folded = (_open if begins else _transition)(session, event, offset, strictness)
     except ENDS_PROCESS:
         raise
     except Exception as error:
@@ -66,11 +70,10 @@ def apply(
     return folded
 
 
-def _open(event: Record, offset: int) -> Folded:
-    if not isinstance(event, r.SessionOpened):
-        return Folded(None, isinstance(event, r.CommandRefused))
-    session = Session(event, offset, last_activity_ms=event.at_ms)
-    session.commands.add(event.command_id)
+def _open(session: Session, _: Record, __: int, strictness: Callable[[str], Strictness]) -> Folded:
+    session.commands.add(session.opened.command_id)
+    if session.opened.fork is not None:
+        copy_fork(session, session.opened.fork, strictness)
     return Folded(session, True)
 
 
@@ -94,6 +97,9 @@ def _transition(
             return _leave(session, event)
         case r.TurnJoined():
             return _join(session, event)
+        case r.TurnPlayedBack():
+            turn = playing_back.apply(session, event)
+            return Folded(session, turn is not None, turn)
         case r.RewardAssigned():
             return _reward(session, event)
         case r.SessionClosed():
@@ -146,7 +152,7 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
 
 def _output(session: Session, event: Output, strictness: Callable[[str], Strictness]) -> Folded:
     turn = session.running.get(event.turn_id)
-    if turn is None or not _sampled_by(turn, event):
+    if turn is None or not turn.sampled_by(event):
         return Folded(session, False, turn)
     node = session.tree.nodes[turn.node]
     size = len(event.token_ids)
@@ -185,7 +191,7 @@ def _fail(session: Session, event: r.TurnFailed) -> Folded:
     turn = session.running.get(event.turn_id)
     if turn is None:
         return Folded(session, False)
-    if event.epoch is None and not _sampled_by(turn, event):
+    if event.epoch is None and not turn.sampled_by(event):
         return Folded(session, False, turn)
     if event.reason == PROMPT_TOO_LONG:
         session.limit = "context"
@@ -277,15 +283,6 @@ def _finalize(session: Session, event: r.SessionFinalized, offset: int) -> Folde
 def judgement(reward: Reward) -> tuple[str, str, str | None]:
     """Return what a reward judges; a later reward for the same replaces it."""
     return reward.name, reward.scope, reward.turn_id
-
-
-def _sampled_by(turn: Turn, event: Output | r.TurnFailed) -> bool:
-    return (
-        turn.worker is not None
-        and event.dispatch == turn.dispatch
-        and event.worker == turn.worker
-        and event.incarnation == turn.incarnation
-    )
 
 
 def _end(session: Session, turn: Turn, state: TurnState) -> None:

@@ -29,7 +29,7 @@ def replies(event: Record, folded: Folded) -> list[Reply]:
             return _answered(event.reply, event.session_id, event.command_id)
         case r.SessionClosed():
             return _closed(event, folded)
-        case r.TurnJoined():
+        case r.TurnJoined() | r.TurnPlayedBack():
             return _joined(event, folded)
         case r.TurnProgressed() | r.TurnInterrupted():
             turn = folded.turn
@@ -113,7 +113,7 @@ def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
     return [*cut, *_answered(event.reply, event.session_id, event.command_id)]
 
 
-def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
+def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Reply]:
     turn, session = folded.turn, folded.session
     if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
         return _too_late(event, turn)  # ended between decision and this event
@@ -135,7 +135,7 @@ def _joined(event: r.TurnJoined, folded: Folded) -> list[Reply]:
     return [*answer, *chain.from_iterable(before)]
 
 
-def _too_late(event: r.TurnJoined, turn: Turn) -> list[Reply]:
+def _too_late(event: r.TurnJoined | r.TurnPlayedBack, turn: Turn) -> list[Reply]:
     return _to(
         event.reply,
         lambda gateway: r.CommandAnswered(

@@ -11,6 +11,8 @@ from schemas.records import (
     SessionClosed,
     SessionOpened,
     TokenTensor,
+    TurnCompleted,
+    TurnFailed,
     TurnInterrupted,
     TurnProgressed,
     TurnStarted,
@@ -18,6 +20,7 @@ from schemas.records import (
 
 MANAGER_FAILED = "manager_failed"
 """Reason of the `SessionClosed` by which a manager gives up a session that it cannot go on with."""
+Output = TurnProgressed | TurnInterrupted | TurnCompleted
 
 
 class TurnState(StrEnum):
@@ -58,6 +61,19 @@ class Turn:
     """Output so far of a running streamed turn, for retries that join it."""
     tensors: dict[str, TokenTensor] = field(default_factory=dict)
     """Further arrays, with a row for each token of the completion, by name."""
+    copied_from: str = ""
+    """Id of the recorded turn that a fork copied; empty for a turn that was sampled here."""
+    played: bool = False
+    """True once a request was answered with the copied turn."""
+
+    def sampled_by(self, event: Output | TurnFailed) -> bool:
+        """Return True if the worker that has the turn now wrote the event."""
+        return (
+            self.worker is not None
+            and event.dispatch == self.dispatch
+            and event.worker == self.worker
+            and event.incarnation == self.incarnation
+        )
 
     def limit_at(self, length: int) -> str:
         """Return the limit that ended a completion of this length, or an empty string."""
@@ -70,6 +86,27 @@ class Turn:
     def running(self) -> bool:
         """Return True if the turn has not ended."""
         return self.state is TurnState.RUNNING
+
+    @property
+    def forked(self) -> bool:
+        """Return True if the turn was copied from another session."""
+        return bool(self.copied_from)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlace:
+    """Place at which a forked session goes on behind its copied beginning."""
+
+    length: int
+    """Number of tokens of its last copied node."""
+    prompt_node: int = -1
+    """Node of the copied prompt; -1 if the session goes on behind an answer."""
+    history_key: bytes = b""
+    """Key of the copied prompt's history."""
+    parent_turn: str | None = None
+    messages: tuple[bytes, ...] = ()
+    """Messages of the prompt behind those of `parent_turn`."""
+    playback: bool = False
 
 
 @dataclass(slots=True)
@@ -99,10 +136,22 @@ class Session:
     closed: SessionClosed | None = None
     finalized_at_ms: int | None = None
     last_offset: int = -1
+    fork: ForkPlace | None = None
+    """Place behind the copied beginning; None if the session began without one."""
 
     def policy_of(self, module: str) -> str:
         """Return the policy that answers this module of the agent."""
         return self.opened.policies.get(module, self.opened.policy)
+
+    @property
+    def sampled_turns(self) -> list[Turn]:
+        """Return the turns that were begun here, without those that a fork copied."""
+        return [turn for turn in self.turns.values() if not turn.forked]
+
+    @property
+    def playing_back(self) -> bool:
+        """Return True until the agent of a fork has asked for the chosen turn."""
+        return self.fork is not None and self.fork.playback and not self.sampled_turns
 
     def history(self, turn: Turn) -> list[bytes]:
         """Return all messages of the turn's prompt, and its answer, in canonical JSON."""

@@ -14,6 +14,8 @@ from schemas.records import TokenTensor, VersionSpan
 from schemas.tokens import TOKEN_BYTES
 
 ROOT = -1
+POLICY, FORKED = "policy", "forked"
+"""Origins of sampled tokens: sampled in this session, or in the one that it was forked from."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,11 @@ class Node:
     def length(self) -> int:
         """Number of tokens."""
         return len(self.ids) // TOKEN_BYTES
+
+    @property
+    def sampled(self) -> bool:
+        """Return True for an answer, False for a part of a prompt."""
+        return self.origin in (POLICY, FORKED)
 
 
 class Tree:
@@ -63,7 +70,7 @@ class Tree:
         It may fork inside another prompt: one that was rendered anew begins where tokens differ.
         """
         for child in map(self.nodes.__getitem__, node.children):
-            if child.parent_end != end or child.origin == "policy":
+            if child.parent_end != end or child.sampled:
                 continue
             if child.ids == ids:
                 return child

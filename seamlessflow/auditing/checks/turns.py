@@ -110,6 +110,8 @@ class TurnsCheck:
                     worked_ms = self._owners.worked_ms(received.partition)
                     due_ms = worked_ms + record.deadline_ms - record.at_ms
                     session.turns[record.turn_id] = _AuditedTurn(place_of(received), due_ms)
+            case r.TurnPlayedBack():  # its answer was copied, so no worker completes it
+                self._completed.add((record.session_id, record.turn_id))
             case r.SessionClosed():
                 session.closed = True
                 for turn in session.turns.values():

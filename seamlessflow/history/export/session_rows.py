@@ -51,6 +51,7 @@ SESSIONS_TABLE = Table(
         "messages": Kind.TEXT,
         "turns": Kind.TEXT,
         "metadata": Kind.TEXT,
+        "forked_from": Kind.TEXT,
         "opened_at_ms": Kind.INTEGER,
         "closed_at_ms": Kind.INTEGER,
         "finalized_at_ms": Kind.INTEGER,
@@ -98,6 +99,7 @@ def session_row(one: ExportedSession) -> Mapping[str, Cell]:
         "messages": _messages(one.session),
         "turns": _text([_turn(turn) for turn in one.session.turns.values()]),
         "metadata": _text(dict(made.metadata)),
+        "forked_from": None if made.fork is None else _text(vars(made.fork)),
     }
 
 
@@ -112,6 +114,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     started = turn.started
     return {
         "turn_id": started.turn_id,
+        "copied_from": turn.copied_from or None,
         "parent_turn": started.parent_turn,
         "module": started.module,
         "policy": started.policy,

@@ -35,6 +35,8 @@ def _gist(record: Record, spell: Spell | None) -> str:
     match record:
         case r.SessionOpened():
             about = f", task {record.task_id}" if record.task_id else ""
+            if record.fork is not None:
+                about += f", forked from {record.fork.origin.session_id}"
             return f"{record.session_id}, policy {record.policy}, {record.purpose}{about}"
         case r.TurnStarted():
             return (

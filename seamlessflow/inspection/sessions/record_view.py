@@ -57,7 +57,7 @@ def _shown(name: str, value: Any, spell: Spell | None) -> str:
 
 def _bytes(name: str, value: bytes, spell: Spell | None) -> str:
     """Spell a field of bytes by the contract's naming: ids, log-probs, masks, hashes, JSON."""
-    if name.endswith(("_ids", "tokens")):
+    if name.endswith(("ids", "tokens")):
         ids = unpack(value)
         text = repr(spell(ids)) if spell else " ".join(map(str, ids))
         return _cut(f"{len(ids)} tokens: {text}")
@@ -66,7 +66,7 @@ def _bytes(name: str, value: bytes, spell: Spell | None) -> str:
         return f"{len(logprobs)} log-probs, mean {logprobs.mean():.3f}"
     if name == "loss_mask":
         return f"{sum(value)} of {len(value)} tokens may be trained"
-    if name.endswith(("_hash", "_key", "calls")):
+    if name.endswith(("hash", "_key", "calls")):
         return value.hex()
     if name == "data":
         return f"{len(value)} bytes"

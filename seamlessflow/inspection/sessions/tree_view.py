@@ -14,7 +14,7 @@ from rich.tree import Tree as RichTree
 
 from consumers.trajectories.sessions.assemble import masked_reasons, undelivered
 from consumers.trajectories.sessions.session import Session, Turn
-from consumers.trajectories.sessions.tree import Node
+from consumers.trajectories.sessions.tree import POLICY, Node
 from schemas.tokens import unpack
 from trainer.metrics.reasons import listed
 
@@ -35,8 +35,8 @@ def session_view(session: Session, spell: Spell | None, every_token: bool = Fals
     while places:
         node_id, above = places.pop()
         node = session.tree.nodes[node_id]
-        reason = reasons.get(node_id, "") if node.origin == "policy" else "given"
-        branch = above.add(_caption(node, turns[node_id], reason, node_id in left))
+        reason = reasons.get(node_id, "") if node.origin == POLICY else "given"
+        branch = above.add(_caption(node, turns.get(node_id), reason, node_id in left))
         if node.length:
             branch.add(_table(node, spell, reason) if every_token else _text(node, spell, reason))
         places += [(child, branch) for child in reversed(node.children)]
@@ -48,8 +48,12 @@ def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
     line = Text.assemble(
         (opened.session_id, "bold"),
         f"  policy {opened.policy}, {opened.purpose}, task {opened.task_id or '-'}, ",
-        f"group {opened.group_id or '-'}, {len(session.turns)} turns",
+        f"group {opened.group_id or '-'}, {len(session.sampled_turns)} turns",
     )
+    if opened.fork is not None:
+        origin, copied = opened.fork.origin, len(session.turns) - len(session.sampled_turns)
+        line.append(f", forked from {origin.session_id} behind the {origin.behind} of turn ")
+        line.append(f"{origin.turn_id} ({opened.fork.mode}, {copied} turns copied)")
     if closed is None:
         line.append(", open", style="cyan")
     else:
@@ -63,7 +67,8 @@ def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
         line.append(f", {reward.name}{about} {reward.value:g}", style="bold magenta")
     masked = Counter[str]()
     for node_id, reason in reasons.items():
-        masked[reason] += session.tree.nodes[node_id].length if reason else 0
+        node = session.tree.nodes[node_id]
+        masked[reason] += node.length if reason and node.origin == POLICY else 0
     if counts := {reason: count for reason, count in masked.most_common() if count}:
         line.append(f", not trained: {listed(counts)} tokens", style=_MASKED)
     if session.ignored:
@@ -72,8 +77,12 @@ def _headline(session: Session, reasons: Mapping[int, str]) -> Text:
     return line
 
 
-def _caption(node: Node, turn: Turn, reason: str, undelivered: bool) -> Text:
-    if node.origin != "policy":
+def _caption(node: Node, turn: Turn | None, reason: str, undelivered: bool) -> Text:
+    if turn is None or turn.forked:
+        copied = f"turn {turn.copied_from}" if turn else "the chosen prompt"
+        what = f"{node.origin}, {node.length} tokens, copied from {copied}"
+        return Text.assemble((f"node {node.node_id} ", "bold"), what)
+    if node.origin != POLICY:
         rule = turn.started.match_rule
         detail = f" ({turn.started.match_detail})" if turn.started.match_detail else ""
         behind = (

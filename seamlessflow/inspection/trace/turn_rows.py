@@ -22,8 +22,14 @@ def turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[
     ]
     taken = {started.command_id for started, _ in of_kind(records, r.TurnStarted)}
     taken |= {joined.command_id for joined, _ in of_kind(records, r.TurnJoined)}
+    played = list(of_kind(records, r.TurnPlayedBack))
+    taken |= {one.command_id for one, _ in played}
     asked = (pair for pair in of_kind(records, r.RequestTurn) if pair[0].command_id not in taken)
-    return begun + [[_not_begun(command, item, records)] for command, item in asked]
+    return [
+        *([_played_back(one, item, records)] for one, item in played),
+        *begun,
+        *([_not_begun(command, item, records)] for command, item in asked),
+    ]
 
 
 def _turn(
@@ -150,6 +156,14 @@ def _after(own: Sequence[Received], ended: Received | None, answered: Received |
         for left, item in of_kind(own, r.TurnUndelivered)
     ]
     return rows
+
+
+def _played_back(played: r.TurnPlayedBack, item: Received, records: Sequence[Received]) -> Row:
+    asks = of_kind(records, r.RequestTurn)
+    asked = next((at for one, at in asks if one.command_id == played.command_id), None)
+    ends = of_kind(records, r.ReplyFinished)
+    answered = next((at for one, at in ends if one.turn_id == played.turn_id), None)
+    return row("played back", asked, item, answered, detail=played.turn_id, depth=1)
 
 
 def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Received]) -> Row:

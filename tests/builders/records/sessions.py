@@ -71,6 +71,12 @@ undelivered = builder(
 joined = builder(
     r.TurnJoined(session_id=SESSION, epoch=1, at_ms=1, command_id="retry", turn_id="a"), "turn_id"
 )
+played_back = builder(
+    r.TurnPlayedBack(
+        session_id=SESSION, epoch=1, at_ms=1, command_id="ask", turn_id="a", body_hash=b""
+    ),
+    "turn_id",
+)
 closed = builder(
     r.SessionClosed(
         session_id=SESSION,

@@ -3,16 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
+from consumers.history.forking import RecordedOn, forked_prefix
 from consumers.trajectories.decisions.context import Context
 from consumers.trajectories.decisions.decide import decide
 from consumers.trajectories.sessions.addressing import Command
-from schemas import records as r
-from schemas.identity import tool_call_id
-from schemas.records import Record
-from tests.builders.records.commands import GATEWAY, open_session, request_turn
+from consumers.trajectories.sessions.message_keys import Strictness
+from schemas.identity import forked_turn_id, tool_call_id
+from schemas.records import ForkedPrefix, Record
+from tests.builders.records.commands import open_session, request_turn
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed
-from tests.builders.trajectories.decisions import context
+from tests.builders.trajectories.decisions import WEIGHTS, context, fleet_with
 from tests.builders.trajectories.session_builder import SessionBuilder
 
 ASKED = (message("system", "be brief"), message("user", "sum up the notes"))
@@ -21,9 +22,12 @@ ASKED = (message("system", "be brief"), message("user", "sum up the notes"))
 class Conversation(SessionBuilder):
     """A session whose events follow from commands, as a manager makes them."""
 
-    def __init__(self, session_id: str = "s", **opening: Any) -> None:
-        super().__init__()
+    def __init__(
+        self, session_id: str = "s", strictness: Strictness = "arguments", **opening: Any
+    ) -> None:
+        super().__init__(strictness)
         self.session_id = session_id
+        self._fleet = fleet_with("w", weights=replace(WEIGHTS, strictness=strictness))
         self.carry_out(open_session(session_id=session_id, **opening))
 
     def carry_out(self, command: Command, **around: Any) -> list[Record]:
@@ -46,8 +50,12 @@ class Conversation(SessionBuilder):
         self.apply(replace(end, prompt_length=length, prompt_hash=confirmed))
         return said
 
+    def copied(self, number: int) -> str:
+        """Return the id that the n-th copied turn has here."""
+        return forked_turn_id(self.session_id, number)
+
     def _context(self, **around: Any) -> Context:
-        return context(**around)
+        return context(self._fleet, **around)
 
 
 def calling(turn_id: str, name: str = "read") -> bytes:
@@ -74,6 +82,11 @@ def recorded() -> Conversation:
     return made
 
 
-def opening(fork: r.ForkedPrefix, session_id: str = "fork", **more: Any) -> r.OpenSession:
-    """Return the command that opens a session with this beginning."""
-    return open_session(session_id=session_id, fork=fork, reply=GATEWAY, **more)
+def recorded_prefix(turn_id: str = "c", **how: Any) -> ForkedPrefix:
+    """Return the beginning of the recorded session up to this turn; `how`: see `forked_prefix`."""
+    return forked_prefix(recorded().session, turn_id, RecordedOn(5), **how)
+
+
+def forked(turn_id: str = "c", **how: Any) -> Conversation:
+    """Return a session that begins so."""
+    return Conversation("fork", fork=recorded_prefix(turn_id, **how))

@@ -2,6 +2,7 @@
 
 from consumers.trajectories.sessions import fold
 from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas.records import Record, Trajectory
 from tests.builders.records.sessions import closed, finalized, opened, rewarded
@@ -10,7 +11,8 @@ from tests.builders.records.sessions import closed, finalized, opened, rewarded
 class SessionBuilder:
     """A session and, for each event applied to it, if the fold accepted it."""
 
-    def __init__(self) -> None:
+    def __init__(self, strictness: Strictness = "arguments") -> None:
+        self._strictness: Strictness = strictness
         self.accepted: list[bool] = []
         self.offset = 100
         """Of the next event on the log."""
@@ -18,7 +20,7 @@ class SessionBuilder:
 
     def apply(self, *events: Record) -> "SessionBuilder":
         for event in events:
-            folded = fold.apply(self._session, event, self.offset, lambda _: "arguments")
+            folded = fold.apply(self._session, event, self.offset, lambda _: self._strictness)
             self._session = folded.session
             self.accepted.append(folded.accepted)
             self.offset += 1

@@ -13,9 +13,11 @@ from consumers.replay.rules import RECORDED, MergeRules
 from consumers.trajectories.sessions.assemble import trajectory
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
+from schemas.forks import history, of_session
 from schemas.records import Record, Reward, Trajectory
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
+from tests.builders.trajectories.conversation import forked, recorded_prefix
 from tests.builders.trajectories.partition_log import log_of
 from tests.builders.trajectories.random_events import step
 
@@ -136,3 +138,16 @@ def test_the_return_counts_a_new_judgement_of_its_own_name_too() -> None:
 def test_a_judgement_replaces_the_recorded_reward_of_its_name() -> None:
     (found,) = one(MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})).rewards
     assert (found.name, found.value) == ("reward", 0.25)
+
+
+def test_threads_by_tokens_keep_what_a_fork_copied() -> None:
+    made = forked()
+    opened = sessions.opened(session_id="fork", fork=recorded_prefix())
+    started = [one for one in made.ask("new", *history(of_session(recorded_prefix(), "fork")))]
+    events = [opened, *started, sessions.closed(session_id="fork")]
+    log = [sessions.claimed(), *events, sessions.finalized(session_id="fork")]
+    (recorded,) = merged(log)
+    (threaded,) = merged(log, MergeRules(threads="tokens"))
+    assert prompts(threaded) == prompts(recorded)
+    assert trajectory(threaded, 5).tokens == trajectory(recorded, 5).tokens
+    assert threaded.turns["new"].started.prompt_hash

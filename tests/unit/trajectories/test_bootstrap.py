@@ -14,8 +14,8 @@ from tests.builders.records import sessions
 def test_a_manager_writes_for_releases_that_fold_by_its_rules() -> None:
     check_rules(None)
     check_rules(this_release().version)
-    with pytest.raises(SettingsRejected, match="rules 2 of the fold"):
-        check_rules("0.0.1")
+    with pytest.raises(SettingsRejected, match="rules 3 of the fold"):
+        check_rules("0.0.2")
 
 
 def test_each_release_that_a_manager_writes_for_can_hold_its_rules() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 from consumers.trajectories.sessions.session import Session
+from consumers.trajectories.sessions.tree import POLICY
 from schemas.records import SessionClosed, Trajectory, TrajectoryNode
 
 TOO_LARGE = "too_large"
@@ -60,6 +61,7 @@ def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
         closed_at_ms=closed.at_ms,
         finalized_at_ms=finalized_at_ms,
         fold_version=opened.fold_version,
+        fork=None if opened.fork is None else opened.fork.origin,
     )
 
 
@@ -80,4 +82,4 @@ def too_large(whole: Trajectory, size: int) -> Trajectory:
 
 
 def _sampled(node: TrajectoryNode) -> int:
-    return node.length if node.origin == "policy" else 0
+    return node.length if node.origin == POLICY else 0

@@ -16,6 +16,8 @@ from seamlessflow.erasure.sieve import Sieve, TopicErasure
 from tests.builders.records import commands, control, replies, sessions
 from tests.builders.records.replies import tensor
 from tests.builders.records.tasks import task
+from tests.builders.trajectories.conversation import forked, recorded_prefix
+from tests.builders.trajectories.session_builder import finished
 
 NEWER = MARKER + bytes(HEADER_BYTES)
 
@@ -101,3 +103,22 @@ def test_a_record_of_a_newer_release_ends_the_erasure_but_for_dead_letters() -> 
     with pytest.raises(NewerRelease):
         kept(NEWER, "a")
     assert kept(NEWER, "a", topic="sessions.dlq")[1].undecodable == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "named"),
+    [
+        (sessions.opened(session_id="f", fork=recorded_prefix()), "f"),
+        (task(group_id="g", sample=1, attempt=0, fork=recorded_prefix()), "g.1.0"),
+        (finished(forked()), "fork"),
+        (sessions.opened(session_id="f"), ""),
+    ],
+)
+def test_sessions_that_began_with_a_copy_of_an_erased_one_are_named(
+    record: Record, named: str
+) -> None:
+    copy, counts = kept(encode(record), "recorded")
+
+    assert copy is not None
+    assert counts.forks == ({named} if named else set())
+    assert kept(encode(record), "another")[1].forks == set()

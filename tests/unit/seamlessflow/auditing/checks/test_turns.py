@@ -112,3 +112,9 @@ def test_no_deadline_passes_in_an_outage() -> None:
     log.put(sessions.opened(session_id="t", at_ms=86_400_000)).settle()
 
     assert log.counts("turns") == (0, 1, 0, 0)
+
+
+def test_an_answer_that_was_played_back_needs_no_worker() -> None:
+    played = sessions.played_back("a")
+
+    assert AuditedLog().put(sessions.opened(), played, ANSWER).settle().report.clean

@@ -7,6 +7,7 @@ from schemas import records as r
 from seamlessflow.inspection.sessions.tree_view import session_view
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
+from tests.builders.trajectories.conversation import forked
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 
@@ -117,3 +118,11 @@ def test_another_sample_of_a_prompt_shows_no_empty_prompt() -> None:
 
     assert any("0 tokens, behind 2 tokens of node 0" in line for line in lines)
     assert all(lines)
+
+
+def test_a_fork_shows_where_it_came_from_and_the_tokens_it_copied() -> None:
+    text = shown(forked(), with_text=False)
+    assert "0 turns, forked from recorded behind the prompt of turn c (middle, 2 turns" in text
+    assert "node 1 forked, 3 tokens, copied from turn a" in text
+    assert "node 4 tool, 1 tokens, copied from the chosen prompt" in text
+    assert "not trained" not in text

@@ -1,0 +1,82 @@
+"""Check of a fork before a session begins with it. Pure."""
+
+from typing import NamedTuple
+
+from consumers.trajectories.decisions.context import Context
+from consumers.trajectories.sessions.forks.copying import copy_fork
+from consumers.trajectories.sessions.message_keys import Strictness
+from consumers.trajectories.sessions.session import Session
+from schemas import records as r
+from schemas.forks import MIDDLE, PLAYBACK
+from schemas.topics import SESSIONS
+
+FORK_REFUSED = "fork_refused"
+_ENVELOPE_BYTES = 65_536
+"""Room in a record for everything that `_record_bytes` does not count."""
+
+
+class ForkProblem(NamedTuple):
+    """HTTP status and explanation of the refusal of a fork."""
+
+    status: int
+    detail: str
+
+
+def fork_problem(opened: r.SessionOpened, context: Context) -> ForkProblem | None:
+    """Return the reason why no session can open so, or None if it can, also without a fork."""
+    fork = opened.fork
+    if fork is None:
+        return None
+    policy = context.fleet.policies[opened.policy]
+    if fork.tokenizer_hash != policy.tokenizer_hash:
+        detail = (
+            f"the recorded session has tokenizer and renderer {fork.tokenizer_hash}, "
+            f"policy {opened.policy!r} has {policy.tokenizer_hash}: the tokens differ"
+        )
+        return ForkProblem(409, detail)
+    if (problem := _other_policy(opened, fork)) is not None:
+        return problem
+    if fork.length >= policy.max_context:
+        detail = f"the fork has {fork.length} tokens, the context holds {policy.max_context}"
+        return ForkProblem(422, f"{detail} with the answer")
+    if (size := _record_bytes(fork)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
+        return ForkProblem(413, f"the fork takes {size} bytes on the log, which is too many")
+    return _contradiction(opened, fork, context)
+
+
+def _other_policy(opened: r.SessionOpened, fork: r.ForkedPrefix) -> ForkProblem | None:
+    prompts = [turn.prompt for turn in fork.turns] + ([fork.prompt] if fork.prompt else [])
+    for prompt in prompts:
+        answers = opened.policies.get(prompt.module, opened.policy)
+        if answers != prompt.policy:
+            detail = (
+                f"policy {prompt.policy!r} answered turn {prompt.turn_id} of module "
+                f"{prompt.module!r}, and here {answers!r} would"
+            )
+            return ForkProblem(409, detail)
+    return None
+
+
+def _contradiction(
+    opened: r.SessionOpened, fork: r.ForkedPrefix, context: Context
+) -> ForkProblem | None:
+    """Return the error that the fold would raise: copying is tried on a session of no use."""
+
+    def strictness(policy: str) -> Strictness:
+        return context.fleet.policies[policy].strictness  # type: ignore[return-value]
+
+    if fork.mode not in (MIDDLE, PLAYBACK) or (fork.prompt is None and not fork.turns):
+        return ForkProblem(422, f"a fork of mode {fork.mode!r} with {len(fork.turns)} turns")
+    try:
+        copy_fork(Session(opened, 0), fork, strictness)
+    except (ValueError, IndexError, KeyError) as error:
+        return ForkProblem(422, f"the fork contradicts itself: {error}")
+    return None
+
+
+def _record_bytes(fork: r.ForkedPrefix) -> int:
+    prompts = [turn.prompt for turn in fork.turns] + ([fork.prompt] if fork.prompt else [])
+    texts = [message for prompt in prompts for message in (*prompt.messages, prompt.tools or b"")]
+    texts += [*fork.appended, *(turn.message for turn in fork.turns)]
+    texts += [prompt.ids for prompt in prompts] + [turn.ids for turn in fork.turns]
+    return sum(map(len, texts))

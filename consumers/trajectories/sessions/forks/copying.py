@@ -1,0 +1,171 @@
+"""Copy of a recorded session's beginning into a new session. Pure; called by the fold.
+
+The copied turns are completed turns of the session, with ids of its own, which requests can extend;
+their sampled tokens have the origin `forked`, no log-probs and no version, and are never trained.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import xxhash
+
+from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
+from consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import FORKED, Node
+from schemas import records as r
+from schemas.forks import PLAYBACK, of_session
+from schemas.tokens import TOKEN_BYTES
+
+Strictnesses = Callable[[str], Strictness]
+_RULE = "forked"
+_BEGUN = r.Sampling()
+
+
+def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) -> None:
+    """Give a session without turns the beginning `fork`, and forget its content in `opened`.
+
+    Raises `ValueError` or `IndexError` if the prefix contradicts itself.
+    """
+    own = of_session(fork, session.session_id)
+    turns: list[Turn] = []
+    for recorded, copied in zip(fork.turns, own.turns, strict=True):
+        turn = _copied(session, copied, turns, strictness)
+        turn.copied_from = recorded.prompt.turn_id
+        turns.append(turn)
+        session.turns[turn.started.turn_id] = turn
+        end = chained(turn.started.history_key, _key(turn.message, copied.prompt, strictness))
+        session.ends.setdefault(end, []).append(turn.started.turn_id)
+    session.fork = _place(session, own, turns, strictness)
+    content_gone = replace(fork, turns=(), prompt=None)
+    session.opened = replace(session.opened, fork=content_gone)
+
+
+def _copied(
+    session: Session, copied: r.ForkedTurn, turns: list[Turn], strictness: Strictnesses
+) -> Turn:
+    prompt = _grow(session, copied.prompt, turns)
+    sampled = session.tree.grow(
+        prompt.node_id, prompt.length, FORKED, prompt.turn_id, session.first_offset
+    )
+    sampled.ids += _whole(copied.ids)
+    started = _started(session, copied.prompt, prompt, turns, strictness)
+    return Turn(
+        started,
+        prompt.node_id,
+        sampled.node_id,
+        [],
+        session.opened.at_ms,
+        TurnState.COMPLETED,
+        finish_reason=copied.finish_reason,
+        stop_sequence=copied.stop_sequence,
+        reasoning_tokens=copied.reasoning_tokens,
+        message=copied.message,
+    )
+
+
+def _started(
+    session: Session,
+    copied: r.ForkedPrompt,
+    prompt: Node,
+    turns: list[Turn],
+    strictness: Strictnesses,
+) -> r.TurnStarted:
+    opened = session.opened
+    path = session.tree.path(prompt.node_id, prompt.length)
+    return r.TurnStarted(
+        session_id=opened.session_id,
+        epoch=opened.epoch,
+        at_ms=opened.at_ms,
+        command_id=opened.command_id,
+        turn_id=copied.turn_id,
+        parent_node=prompt.parent,
+        parent_end=prompt.parent_end,
+        suffix_ids=b"",
+        suffix_origin=copied.origin,
+        prompt_length=len(path) // TOKEN_BYTES,
+        prompt_hash=xxhash.xxh3_128_digest(path),
+        match_rule=_RULE,
+        parent_turn=_parent_id(copied, turns),
+        new_messages=copied.messages,
+        history_key=_history_key(copied, turns, strictness),
+        tools=copied.tools,
+        sampling_requested=_BEGUN,
+        sampling_effective=_BEGUN,
+        behavior_exact=True,
+        policy=copied.policy,
+        module=copied.module,
+        own_messages=copied.own_messages,
+        raw=copied.raw,
+        stream=False,
+        deadline_ms=opened.at_ms,
+        body_hash=b"",
+    )
+
+
+def _place(
+    session: Session, fork: r.ForkedPrefix, turns: list[Turn], strictness: Strictnesses
+) -> ForkPlace:
+    """Return the place at which the session goes on; its tokens must be those of the prefix."""
+    if fork.prompt is None:
+        last = turns[-1]
+        node, place = session.tree.nodes[last.node], ForkPlace(session.tree.nodes[last.node].length)
+    else:
+        node = _grow(session, fork.prompt, turns)
+        place = ForkPlace(
+            node.length,
+            node.node_id,
+            _history_key(fork.prompt, turns, strictness),
+            _parent_id(fork.prompt, turns),
+            fork.prompt.messages,
+            playback=fork.mode == PLAYBACK,
+        )
+    path = session.tree.path(node.node_id, node.length)
+    if len(path) != fork.length * TOKEN_BYTES or xxhash.xxh3_128_digest(path) != fork.hash:
+        raise ValueError("the copied tokens are not those of the recorded prompt")
+    return place
+
+
+def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
+    """Add the prompt's tokens behind those that the tree has."""
+    tree, ids = session.tree, _whole(prompt.ids)
+    if prompt.parent < 0:
+        node_id, end, depth = tree.longest_common_prefix(ids)
+        ids = ids[depth * TOKEN_BYTES :]
+    else:
+        node_id, end = turns[prompt.parent].node, prompt.parent_end
+        if not tree.holds(node_id, end):
+            raise ValueError(f"{end} tokens of a turn with {tree.nodes[node_id].length} are kept")
+        same = tree.prompt_behind(tree.nodes[node_id], end, ids)
+        if same is not None:
+            node_id, end, ids = same.node_id, same.length, b""
+    grown = tree.grow(node_id, end, prompt.origin, prompt.turn_id, session.first_offset)
+    grown.ids += ids
+    return grown
+
+
+def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], strictness: Strictnesses) -> bytes:
+    """Return the key under which a request of these messages is found.
+
+    The recorded key, unless the ids in messages count: those are others here.
+    """
+    if prompt.parent < 0 or prompt.raw:
+        return prompt.history_key
+    parent = turns[prompt.parent]
+    key = chained(parent.started.history_key, _key(parent.message, prompt, strictness))
+    for message in prompt.messages:
+        key = chained(key, _key(message, prompt, strictness))
+    return key
+
+
+def _key(message: bytes, prompt: r.ForkedPrompt, strictness: Strictnesses) -> bytes:
+    return message_key(message, strictness(prompt.policy))
+
+
+def _parent_id(prompt: r.ForkedPrompt, turns: list[Turn]) -> str | None:
+    return turns[prompt.parent].started.turn_id if prompt.parent >= 0 else None
+
+
+def _whole(ids: bytes) -> bytes:
+    if len(ids) % TOKEN_BYTES:
+        raise ValueError(f"{len(ids)} bytes are no whole number of token ids")
+    return ids
