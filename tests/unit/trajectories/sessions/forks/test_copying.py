@@ -151,7 +151,7 @@ def test_the_copied_turns_are_found_by_any_strictness(strictness: Strictness) ->
 
 def test_a_repeated_call_opens_the_same_fork_and_no_other() -> None:
     def opening(fork: ForkedPrefix) -> SessionOpened:
-        return opened(fork=fork, idempotency_key="k")  # type: ignore[no-any-return]
+        return opened(fork=fork, idempotency_key="k")
 
     fork = forked_prefix(recorded().session, "c", RecordedOn(5))
     built = SessionBuilder().apply(opening(fork))
