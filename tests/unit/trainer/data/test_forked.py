@@ -1,4 +1,7 @@
-"""Training of forked sessions: what was copied is context, and only what is new is trained."""
+"""Training of forked sessions: what was copied is context, and only what is new is trained.
+
+Holds invariant I6.
+"""
 
 from dataclasses import replace
 
