@@ -241,6 +241,17 @@ class TransactionFailed(SeamlessFlowError):
         super().__init__(f"transaction of {transactional_id}: {reason}")
 
 
+class SpillUnreadable(SeamlessFlowError):
+    """The state of a spilled session cannot be read back; another start folds it from the log."""
+
+    lasting = False
+
+    def __init__(self, directory: str, reason: str) -> None:
+        self.directory = directory
+        self.reason = reason
+        super().__init__(f"cannot read back a session that was spilled to {directory}: {reason}")
+
+
 ENDS_PROCESS: tuple[type[Exception], ...] = (
     MemoryError,
     NewerRelease,
@@ -250,5 +261,6 @@ ENDS_PROCESS: tuple[type[Exception], ...] = (
     TransactionFailed,
     WrittenReleaseLacks,
     SettingsRejected,
+    SpillUnreadable,
 )
 """Errors that are never the fault of one record or session, and end the process wherever raised."""

@@ -1,8 +1,10 @@
 """Construction of a trajectory manager from its settings."""
 
 from collections.abc import Callable
+from pathlib import Path
 from uuid import uuid4
 
+from consumers.trajectories.acting.spill_file import SpillFile
 from consumers.trajectories.bus.connections import connect
 from consumers.trajectories.manager import Manager
 from consumers.trajectories.matching.renderers import Renderers
@@ -46,6 +48,7 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     prefix, groups = settings.kafka.topic_prefix, {REQUESTS.name: section.group}
     traces, metrics = telemetry(settings.telemetry, "manager", name, prefix, groups), Metrics()
     output = MetricsOutput(settings, metrics, "manager", name)
+    spilled = SpillFile(Path(settings.manager.spill_dir or settings.data_dir / "spilled"))
     try:
         manager = Manager(
             name,
@@ -54,9 +57,11 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
             Renderers(),
             traces,
             metrics,
+            spilled,
         )
         manager.run(stopping)
     finally:
+        spilled.close()
         traces.close()
         output.close()
 

@@ -18,6 +18,7 @@ from consumers.trajectories.acting.failures import Failures
 from consumers.trajectories.acting.ownership import Ownership
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
+from consumers.trajectories.acting.spilling import Spilling
 from consumers.trajectories.acting.succession import Succession
 from consumers.trajectories.bus.commit_schedule import CommitSchedule
 from consumers.trajectories.bus.connections import Connections, close
@@ -26,6 +27,7 @@ from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.decisions.fleet import RolloutFleet
 from consumers.trajectories.matching.renderers import Renderers
 from consumers.trajectories.sessions.partition import Partition
+from consumers.trajectories.sessions.spilled.open_sessions import SpillStore
 from consumers.trajectories.settings import ManagerSection
 from infra.clock import now_ms
 from infra.errors import MemberReplaced
@@ -38,7 +40,6 @@ from schemas.topics import REQUESTS, SESSIONS
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0
-_OPEN_SESSIONS = "seamlessflow_manager_open_sessions"
 
 
 class Manager:
@@ -55,6 +56,7 @@ class Manager:
         renderers: Renderers,
         traces: Telemetry,
         metrics: Metrics,
+        spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         no_progress_ms = int(settings.no_progress_s * 1000)
@@ -66,7 +68,6 @@ class Manager:
         self._renderers = renderers
         self._fleet = RolloutFleet()
         self._clock = clock
-        self._open_sessions = metrics.gauge(_OPEN_SESSIONS)
         largest = connections.largest_trajectory
         contexts = Contexts(self._fleet, renderers.of, no_progress_ms, clock, largest)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
@@ -84,6 +85,8 @@ class Manager:
         self._commit_schedule = CommitSchedule(
             self._partitions, connections, settings.commit_interval_s, metrics
         )
+        budget_bytes = int(settings.memory_mb * 1_000_000)
+        self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
 
     def run(self, stopping: Callable[[], bool]) -> None:
@@ -124,6 +127,7 @@ class Manager:
             self._receive(received)
         # Before the next wait: merging replies must not delay one.
         self._outbox.flush()
+        self._spilling.look()
 
     def _receive(self, received: Received) -> None:
         if received.topic == SESSIONS.name:
@@ -144,11 +148,11 @@ class Manager:
             self._placement.departed(departure)
 
     def _housekeeping(self) -> None:
-        """Remove silent workers, recount loads and update the gauge, once a second."""
+        """Remove silent workers, recount loads and update the gauges, once a second."""
         if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + _HOUSEKEEPING_EVERY_S
         for departure in self._fleet.expire(self._clock()):
             self._placement.departed(departure)
         self._placement.recount()
-        self._open_sessions.set(sum(len(one.sessions) for one in self._partitions.values()))
+        self._spilling.measure()

@@ -29,6 +29,17 @@ class ManagerSection(Section):
     commit_interval_s: float = Field(
         0.2, gt=0, description="Time between two commits of trajectories and offsets"
     )
+    memory_mb: float = Field(
+        512,
+        ge=0,
+        description="Memory that open sessions may take, as the manager estimates it; beyond that "
+        "the longest idle ones are spilled to a file. The process takes about 200 MB more",
+    )
+    spill_dir: str = Field(
+        "",
+        description="Directory of the file with spilled sessions, which should not be in memory; "
+        "default: `spilled` in the data directory. The file has no name and goes with the process",
+    )
 
 
 class ManagerSettings(ProcessSettings):

@@ -131,7 +131,16 @@ METRICS: Mapping[str, MetricSpec] = {
         ("about",),
     ),
     "seamlessflow_manager_open_sessions": MetricSpec(
-        "gauge", "{session}", "Sessions held in memory"
+        "gauge", "{session}", "Open sessions, in memory and spilled"
+    ),
+    "seamlessflow_manager_spilled_sessions": MetricSpec(
+        "gauge", "{session}", "Idle open sessions whose state is in the spill file"
+    ),
+    "seamlessflow_manager_spilled_bytes": MetricSpec(
+        "gauge", "By", "Size of the states in the spill file"
+    ),
+    "seamlessflow_manager_spill_reads_total": MetricSpec(
+        "counter", "{session}", "Spilled sessions read back into memory"
     ),
     "seamlessflow_rollout_turns_total": MetricSpec(
         "counter",

@@ -7,12 +7,11 @@ It calls the pure functions of `decisions` and gives their outcome to the outbox
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 
-from consumers.trajectories.acting.alarms import Alarms
+from consumers.trajectories.acting.due_sessions import DueSessions
 from consumers.trajectories.acting.failures import Failures, named
 from consumers.trajectories.acting.placement import Placement
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.bus.outbox import Outbox
-from consumers.trajectories.decisions import deadlines
 from consumers.trajectories.decisions.context import Contexts, Decision, refuse
 from consumers.trajectories.decisions.counting import count, not_counted
 from consumers.trajectories.decisions.decide import decide
@@ -29,8 +28,6 @@ from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import Record
 
-_LOOK_AGAIN_MS = 50
-"""Delay after which a missed deadline is decided again, while events are read back."""
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 
 
@@ -61,8 +58,7 @@ class Actor:
         self._outbox = outbox
         self._telemetry = telemetry
         self._metrics = metrics
-        self._request_ends = request_ends
-        self._alarms = Alarms()
+        self._due = DueSessions(partitions, contexts, outbox, request_ends, failures)
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
 
@@ -150,44 +146,28 @@ class Actor:
 
     def reconcile(self, partition: Partition) -> None:
         """Resume the running turns and set the alarms of all sessions, after a takeover."""
-        for session in list(partition.sessions.values()):
+        for session in partition.sessions.in_memory:
             with self._failures.guard(partition, session, "resume it"):
                 self._placement.resume(partition, session)
                 if session.finalized_at_ms is None:
-                    self._set_alarm(partition, session)
+                    self._due.expect(partition, session)
+        self._due.expect_spilled(partition)
 
     def handle_deadlines(self) -> None:
         """Decide all deadlines that have passed. Called once a round."""
         now = self._contexts.clock()
         self._placement.take_back_overdue(now)
-        for number, session_id in self._alarms.pop_due(now):
-            partition = self._partitions.get(number)
-            session = partition.sessions.get(session_id) if partition else None
-            if partition is not None and session is not None and partition.owned:
-                with self._failures.guard(partition, session, "decide its deadlines"):
-                    self._overdue_session(partition, session, now)
+        self._due.decide(now)
 
     def next_alarm_s(self) -> float:
         """Return the seconds until `handle_deadlines` has something to do, at most 1."""
-        times = (self._alarms.next_ms, self._placement.next_take_back_ms)
+        times = (self._due.next_ms, self._placement.next_take_back_ms)
         next_ms = min((time for time in times if time is not None), default=None)
         return (
             1.0
             if next_ms is None
             else min(1.0, max(0.0, (next_ms - self._contexts.clock()) / 1000))
         )
-
-    def _overdue_session(self, partition: Partition, session: Session, now: int) -> None:
-        due = deadlines.due_ms(session)
-        if due is None:
-            return
-        as_of = partition.may_pass_ms(now)
-        if due <= now and due > as_of:
-            self._request_ends.want()
-        elif due <= now and not partition.reading_back(session.session_id):
-            decision = deadlines.overdue(session, self._contexts.at(partition, as_of))
-            self._outbox.carry_out(partition, decision)
-        self._alarms.set(partition.number, session.session_id, max(due, now + _LOOK_AGAIN_MS))
 
     def _follow_up(
         self, partition: Partition, session: Session, received: Received, folded: Folded
@@ -210,7 +190,7 @@ class Actor:
         elif isinstance(event, r.TurnDispatched):
             self._dispatched(partition, session, event, folded)
         elif isinstance(event, _SETS_A_DEADLINE):
-            self._set_alarm(partition, session)
+            self._due.expect(partition, session)
 
     def _dispatched(
         self, partition: Partition, session: Session, event: r.TurnDispatched, folded: Folded
@@ -222,7 +202,7 @@ class Actor:
             self._placement.redispatch(partition, session, turn, "interrupted")
         elif not self._fleet.routable(event.worker, event.incarnation):
             self._placement.expect_hand_back(event.worker)
-        self._set_alarm(partition, session)
+        self._due.expect(partition, session)
 
     def _decide(self, partition: Partition, received: Received) -> None:
         command: Command = received.record  # type: ignore[assignment]
@@ -285,9 +265,6 @@ class Actor:
             self._decide(partition, commands.popleft())
         if not commands:
             del self._deferred[partition.number][name]
-
-    def _set_alarm(self, partition: Partition, session: Session) -> None:
-        self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
 
     def _count_event(self, event: Record, accepted: bool) -> None:
         kind, counted = type(event).__name__, "true" if accepted else "false"

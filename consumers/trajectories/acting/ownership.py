@@ -84,8 +84,8 @@ class Ownership:
                 read_again_to=None,
             )
             takeover = Takeover(partition)
+            self._forget(number)
             self._partitions[number], self._takeovers[number] = partition, takeover
-            self._actor.forget(number)  # commands of an earlier assignment
             # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
@@ -171,11 +171,17 @@ class Ownership:
     def _drop(self, numbers: list[int]) -> None:
         known = [number for number in numbers if number in self._partitions]
         for number in known:
-            del self._partitions[number]
-            self._takeovers.pop(number, None)
-            self._actor.forget(number)
+            self._forget(number)
         if known:
             self._readers.remove_sessions(known)
+
+    def _forget(self, number: int) -> None:
+        """Drop all that is known of a partition by an earlier assignment."""
+        partition = self._partitions.pop(number, None)
+        if partition is not None:
+            partition.sessions.clear()
+        self._takeovers.pop(number, None)
+        self._actor.forget(number)
 
     def _claimed(self, partition: Partition, claim: PartitionClaimed) -> None:
         if partition.fenced:
@@ -198,6 +204,7 @@ class Ownership:
                 self._actor.repeat_replies(partition, received, folded)
         for received, folded in takeover.failed:
             self._actor.end_failed(partition, received, folded)
+        partition.sessions.unpin()
         self._actor.reconcile(partition)
         for received in takeover.commands:
             self._actor.handle_command(partition, received)

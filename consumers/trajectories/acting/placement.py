@@ -136,14 +136,14 @@ class Placement:
         self._fleet.recount(
             (turn.worker, turn.incarnation)
             for partition in self._owned()
-            for session in partition.sessions.values()
+            for session in partition.sessions.in_memory
             for turn in session.running.values()
             if turn.worker is not None
         )
 
     def _take_back(self, worker: str, incarnation: str | None = None) -> None:
         for partition in self._owned():
-            for session in list(partition.sessions.values()):
+            for session in partition.sessions.in_memory:
                 for turn in list(session.running.values()):
                     if turn.worker == worker and incarnation in (None, turn.incarnation):
                         self.redispatch(partition, session, turn, "worker_lost")

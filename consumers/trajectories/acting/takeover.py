@@ -31,11 +31,13 @@ class Takeover:
         partition, session = self.partition, folded.session
         # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
+        name: str = getattr(received.record, "session_id", "")
         if answered(folded) and not covered:
-            name: str = getattr(received.record, "session_id", "")
             self.unanswered.setdefault(name, []).append((received, folded))
+            partition.sessions.pin(name)
         if folded.error is not None:
             self.failed.append((received, folded))
+            partition.sessions.pin(name)
         if session is not None and session.finalized_at_ms is not None and folded.accepted:
             if not partition.progress.known and partition.has_ended(session.session_id):
                 covered = True  # by a progress that the consumer group has lost

@@ -1,6 +1,6 @@
 """State of one partition of `sessions` that follows from its log alone: sessions and epoch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 
 from consumers.trajectories.sessions import fold
@@ -20,7 +20,7 @@ class LoggedPartition:
     epoch: int = field(default=-1, kw_only=True)
     position: int = field(default=0, kw_only=True)
     """Offset behind the last event."""
-    sessions: dict[str, Session] = field(default_factory=dict, kw_only=True)
+    sessions: MutableMapping[str, Session] = field(default_factory=dict, kw_only=True)
     """Sessions in the order in which they were opened, until the caller drops them."""
 
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:

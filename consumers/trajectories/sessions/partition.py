@@ -18,6 +18,7 @@ from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.message_keys import Strictness
 from consumers.trajectories.sessions.session import Session
+from consumers.trajectories.sessions.spilled.open_sessions import OpenSessions
 from schemas import records as r
 from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
@@ -72,6 +73,7 @@ class Emission(NamedTuple):
 class Partition(LoggedPartition):
     """State of one partition; `owned` once its own claim was read back as the first of an epoch."""
 
+    sessions: OpenSessions = field(default_factory=OpenSessions, kw_only=True)
     progress: PartitionProgress = PartitionProgress()
     manager: str = ""
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
@@ -115,6 +117,8 @@ class Partition(LoggedPartition):
         folded = super(Partition, self).apply(event, offset, strictness)
         if session_id is None or self.outdated(event):
             return folded
+        if folded.session is not None:
+            self.sessions.apply(folded.session, event)
         self._last_event_ms = getattr(event, "at_ms", self._last_event_ms)
         epoch: int | None = getattr(event, "epoch", None)
         if epoch is not None:
@@ -222,10 +226,7 @@ class Partition(LoggedPartition):
             # Old commands are still being read. The next owner may read them too, and must rebuild
             # from before their events to know that they were carried out.
             return self.progress.rebuild, self.progress.rebuild_epoch
-        oldest = next(iter(self.sessions.values()), None)
-        if oldest is None:
-            return self.position, self.epoch
-        return oldest.first_offset, oldest.opened.epoch
+        return self.sessions.oldest or (self.position, self.epoch)
 
     def _claim(self, event: r.PartitionClaimed) -> bool:
         if not super(Partition, self)._claim(event):

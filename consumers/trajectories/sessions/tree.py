@@ -44,12 +44,12 @@ class Node:
         return self.origin in (POLICY, FORKED)
 
 
+@dataclass(slots=True)
 class Tree:
     """All nodes of a session in log order."""
 
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.roots: list[int] = []
+    nodes: list[Node] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
 
     def grow(self, parent: int, parent_end: int, origin: str, turn_id: str, offset: int) -> Node:
         """Add an empty node behind the first `parent_end` tokens of `parent` and return it."""

@@ -23,6 +23,7 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from schemas.records import Record, Trajectory, TurnStarted
 from schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, TRAJECTORIES
+from tests.builders.trajectories.spilled_states import SpilledStates
 from tests.properties.choices import Choices
 from tests.properties.simulation.manager_doubles import (
     SteppedCommitter,
@@ -31,7 +32,6 @@ from tests.properties.simulation.manager_doubles import (
 )
 from tests.properties.simulation.topics import Sending, Topics
 
-_SETTINGS = ManagerSection(commit_interval_s=1e-9)
 _TELEMETRY = telemetry(TelemetrySettings(), "manager", "test")
 _METRICS = Metrics()
 
@@ -51,6 +51,8 @@ class Group:
 class SteppedManager(Manager):
     """The real manager with other connections."""
 
+    settings = ManagerSection(commit_interval_s=1e-9)
+
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
     ) -> None:
@@ -67,13 +69,15 @@ class SteppedManager(Manager):
         self.committer = SteppedCommitter(self.finish_commit)
         self._control = len(topics.records[CONTROL.name, 0])
         self._policies = 0
+        self.spilled = SpilledStates()
         super().__init__(
             name,
-            _SETTINGS,
+            self.settings,
             self._stepped(),
             SteppedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
             _TELEMETRY,
             _METRICS,
+            self.spilled,
             clock,
         )
         self.hear(len(topics.records[FLEET.name, 0]))

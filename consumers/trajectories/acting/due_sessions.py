@@ -1,0 +1,80 @@
+"""The deadlines of all sessions in owned partitions, and what follows once they have passed.
+
+A spilled session's earliest deadline is known without it, so it is read back only when it is due.
+Main thread only; no method blocks.
+"""
+
+from collections.abc import Mapping
+
+from consumers.trajectories.acting.alarms import Alarms
+from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.request_ends import RequestEnds
+from consumers.trajectories.bus.outbox import Outbox
+from consumers.trajectories.decisions import deadlines
+from consumers.trajectories.decisions.context import Contexts
+from consumers.trajectories.sessions.partition import Partition
+from consumers.trajectories.sessions.session import Session
+
+_LOOK_AGAIN_MS = 50
+"""Delay after which a missed deadline is decided again, while events are read back."""
+
+
+class DueSessions:
+    """Alarms of sessions, and the decisions when they ring."""
+
+    def __init__(
+        self,
+        partitions: Mapping[int, Partition],
+        contexts: Contexts,
+        outbox: Outbox,
+        request_ends: RequestEnds,
+        failures: Failures,
+    ) -> None:
+        self._partitions = partitions
+        self._contexts = contexts
+        self._outbox = outbox
+        self._request_ends = request_ends
+        self._failures = failures
+        self._alarms = Alarms()
+
+    @property
+    def next_ms(self) -> int | None:
+        """Time of the earliest alarm, or None if there is none."""
+        return self._alarms.next_ms
+
+    def expect(self, partition: Partition, session: Session) -> None:
+        """Set the alarm of a session."""
+        self._alarms.set(partition.number, session.session_id, deadlines.due_ms(session))
+
+    def expect_spilled(self, partition: Partition) -> None:
+        """Set the alarms of all spilled sessions of a partition."""
+        for session_id, spilled in partition.sessions.spilled.items():
+            self._alarms.set(partition.number, session_id, spilled.due_ms)
+
+    def decide(self, now: int) -> None:
+        """Decide all deadlines that have passed."""
+        for number, session_id in self._alarms.pop_due(now):
+            partition = self._partitions.get(number)
+            if partition is None or not partition.owned:
+                continue
+            due = partition.sessions.spilled_due_ms(session_id)
+            if due is not None and due > min(now, partition.may_pass_ms(now)):
+                self._wait_for(partition, session_id, due, now)
+            elif (session := partition.sessions.get(session_id)) is not None:
+                with self._failures.guard(partition, session, "decide its deadlines"):
+                    self._decide(partition, session, now)
+
+    def _decide(self, partition: Partition, session: Session, now: int) -> None:
+        due = deadlines.due_ms(session)
+        if due is None:
+            return
+        as_of = partition.may_pass_ms(now)
+        if due <= min(now, as_of) and not partition.reading_back(session.session_id):
+            decision = deadlines.overdue(session, self._contexts.at(partition, as_of))
+            self._outbox.carry_out(partition, decision)
+        self._wait_for(partition, session.session_id, due, now)
+
+    def _wait_for(self, partition: Partition, session_id: str, due: int, now: int) -> None:
+        if partition.may_pass_ms(now) < due <= now:
+            self._request_ends.want()
+        self._alarms.set(partition.number, session_id, max(due, now + _LOOK_AGAIN_MS))

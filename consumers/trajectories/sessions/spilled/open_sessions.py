@@ -1,0 +1,176 @@
+"""The open sessions of a partition: those in memory, and idle ones whose state is in a file.
+
+A spilled session comes back to memory, exactly as it was, with the next look at it; all that is
+known of it meanwhile is what owners ask of all sessions at once. `acting.Spilling` spills.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from consumers.trajectories.sessions.session import Session
+from consumers.trajectories.sessions.spilled.session_state import session_of, state_of
+from consumers.trajectories.sessions.spilled.weight import weight
+from schemas.records import Record
+
+
+class SpillStore(Protocol):
+    """States of spilled sessions, by numbers that the store gives them."""
+
+    count: int
+    """Number of states."""
+    held_bytes: int
+    """Their size."""
+    reads: int
+    """Number of states that were taken."""
+
+    def write(self, state: bytes) -> int:
+        """Keep a state and return its number. Raises `OSError` if there is no room for it."""
+
+    def take(self, number: int) -> bytes:
+        """Return and drop a state. Raises `SpillUnreadable`."""
+
+    def drop(self, number: int) -> None:
+        """Drop a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledSession:
+    """All that is known of a session without reading it back."""
+
+    number: int
+    store: SpillStore
+    weight: int
+    first_offset: int
+    epoch: int
+    """That of its opening."""
+    due_ms: int | None
+    """Its earliest deadline."""
+
+
+class OpenSessions(MutableMapping[str, Session]):
+    """Sessions by id, in the order in which they were opened. `[]` and `get` read back."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session | SpilledSession] = {}
+        self._weights: dict[str, int] = {}
+        """Estimated bytes of each session in memory."""
+        self._idle: dict[str, None] = {}
+        """Sessions in memory without a running turn, the longest untouched first."""
+        self._pinned: set[str] = set()
+        """Sessions that stay in memory, since events of them are still held."""
+        self.bytes_in_memory = 0
+
+    def __getitem__(self, session_id: str) -> Session:
+        found = self._sessions[session_id]
+        return found if isinstance(found, Session) else self._read_back(session_id, found)
+
+    def get(self, session_id: str, default: Session | None = None) -> Session | None:  # type: ignore[override]
+        """Return the session of this id, or `default`."""
+        found = self._sessions.get(session_id)
+        if isinstance(found, Session):
+            return found
+        return default if found is None else self._read_back(session_id, found)
+
+    def __setitem__(self, session_id: str, session: Session) -> None:
+        self._sessions[session_id] = session
+        self._weights[session_id] = 0
+
+    def __delitem__(self, session_id: str) -> None:
+        gone = self._sessions.pop(session_id)
+        if isinstance(gone, SpilledSession):
+            gone.store.drop(gone.number)
+        self._leave_memory(session_id)
+
+    def __contains__(self, session_id: object) -> bool:
+        return session_id in self._sessions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sessions)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def apply(self, session: Session, event: Record) -> None:
+        """Note that an event was applied to a session, which is in memory."""
+        session_id, more = session.session_id, weight(event)
+        self._weights[session_id] += more
+        self.bytes_in_memory += more
+        self._idle.pop(session_id, None)
+        if not session.running and session_id not in self._pinned:
+            self._idle[session_id] = None
+
+    def pin(self, session_id: str) -> None:
+        """Keep a session in memory until `unpin`."""
+        self._pinned.add(session_id)
+        self._idle.pop(session_id, None)
+
+    def unpin(self) -> None:
+        """Let all sessions be spilled that have no running turn."""
+        pinned, self._pinned = self._pinned, set()
+        for session_id in pinned:
+            session = self.get(session_id)
+            if session is not None and not session.running:
+                self._idle[session_id] = None
+
+    @property
+    def oldest(self) -> tuple[int, int] | None:
+        """First offset of the oldest session and the epoch of its opening, or None."""
+        for one in self._sessions.values():
+            epoch = one.epoch if isinstance(one, SpilledSession) else one.opened.epoch
+            return one.first_offset, epoch
+        return None
+
+    @property
+    def in_memory(self) -> list[Session]:
+        """The sessions in memory, among them all with a running turn."""
+        return [one for one in self._sessions.values() if isinstance(one, Session)]
+
+    @property
+    def spilled(self) -> dict[str, SpilledSession]:
+        """The others, by id."""
+        sessions = self._sessions.items()
+        return {name: one for name, one in sessions if isinstance(one, SpilledSession)}
+
+    def spilled_due_ms(self, session_id: str) -> int | None:
+        """Return the earliest deadline of a spilled session; None if it is in memory or unknown."""
+        found = self._sessions.get(session_id)
+        return found.due_ms if isinstance(found, SpilledSession) else None
+
+    def longest_idle(self) -> Session | None:
+        """Return the session in memory that was not touched for the longest time, or None."""
+        session_id = next(iter(self._idle), None)
+        found = None if session_id is None else self._sessions[session_id]
+        return found if isinstance(found, Session) else None
+
+    def spill(self, session: Session, due_ms: int | None, store: SpillStore) -> None:
+        """Write an idle session's state to `store` and forget the rest. Raises `OSError`."""
+        session_id = session.session_id
+        number = store.write(state_of(session))
+        self._sessions[session_id] = SpilledSession(
+            number,
+            store,
+            self._weights[session_id],
+            session.first_offset,
+            session.opened.epoch,
+            due_ms,
+        )
+        self._leave_memory(session_id)
+
+    def clear(self) -> None:
+        """Drop all sessions."""
+        for session_id in list(self):
+            del self[session_id]
+
+    def _read_back(self, session_id: str, spilled: SpilledSession) -> Session:
+        session = session_of(spilled.store.take(spilled.number))
+        self._sessions[session_id] = session
+        self._weights[session_id] = spilled.weight
+        self.bytes_in_memory += spilled.weight
+        if session_id not in self._pinned:
+            self._idle[session_id] = None
+        return session
+
+    def _leave_memory(self, session_id: str) -> None:
+        self.bytes_in_memory -= self._weights.pop(session_id, 0)
+        self._idle.pop(session_id, None)

@@ -1,0 +1,155 @@
+"""The state of an idle session as bytes, from which exactly the same session is made again. Pure.
+
+Records are in their Avro encoding, everything else is one JSON text; the bytes never leave the
+process that wrote them, so they have no version. A session with a running turn has no such form.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from struct import Struct, unpack_from
+from typing import Any
+
+import orjson
+
+from consumers.trajectories.sessions.fold import judgement
+from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.tree import Node, Tree
+from schemas.codec import decode, encode
+
+_length = Struct("<Q")
+_OF_SESSION = (
+    "first_offset",
+    "rewards_final",
+    "limit",
+    "last_activity_ms",
+    "failed",
+    "finalized_at_ms",
+    "last_offset",
+)
+_OF_TURN = (
+    "prompt_node",
+    "node",
+    "last_progress_ms",
+    "dispatch",
+    "worker",
+    "incarnation",
+    "slot",
+    "no_progress_ms",
+    "interruptions",
+    "prompt_confirmed",
+    "finish_reason",
+    "stop_sequence",
+    "reasoning_tokens",
+    "undelivered",
+)
+_OF_NODE = ("node_id", "parent", "parent_end", "origin", "turn_id", "log_offset")
+
+
+def state_of(session: Session) -> bytes:
+    """Return the session's state. Raises `ValueError` if a turn is running."""
+    if session.running:
+        raise ValueError(f"session {session.session_id} has a running turn")
+    parts = [orjson.dumps(_plain_session(session)), encode(session.opened)]
+    prompts = {turn.prompt_node for turn in session.turns.values()}
+    for node in session.tree.nodes:
+        # A prompt's tokens stand in its `TurnStarted`.
+        parts.append(b"" if node.node_id in prompts else bytes(node.ids))
+        parts.append(bytes(node.logprobs))
+        parts += map(encode, node.spans)
+    for turn in session.turns.values():
+        parts += (encode(turn.started), turn.message)
+        parts += map(encode, turn.waiting)
+        parts += map(encode, turn.tensors.values())
+    parts += map(encode, session.rewards.values())
+    if session.closed is not None:
+        parts.append(encode(session.closed))
+    return b"".join([_length.pack(len(parts)), *(_length.pack(len(one)) for one in parts), *parts])
+
+
+def session_of(state: bytes) -> Session:
+    """Return the session with this state."""
+    parts = _parts(state)
+    plain: dict[str, Any] = orjson.loads(next(parts))
+    opened: Any = decode(next(parts))
+    tree = Tree([_node(one, parts) for one in plain["nodes"]], plain["roots"])
+    turns = [_turn(one, tree, parts) for one in plain["turns"]]
+    rewards = _records(plain["rewards"], parts)
+    closed: Any = decode(next(parts)) if plain["closed"] else None
+    return Session(
+        opened,
+        tree=tree,
+        turns={turn.started.turn_id: turn for turn in turns},
+        ends={bytes.fromhex(key): ids for key, ids in plain["ends"]},
+        idempotency={(key, choice): turn_id for key, choice, turn_id in plain["idempotency"]},
+        commands=set(plain["commands"]),
+        rewards={judgement(reward): reward for reward in rewards},
+        keyed_calls=set(plain["keyed_calls"]),
+        ignored=Counter(plain["ignored"]),
+        closed=closed,
+        **dict(zip(_OF_SESSION, plain["session"], strict=True)),
+    )
+
+
+def _plain_session(session: Session) -> dict[str, Any]:
+    turns = session.turns.values()
+    return {
+        "session": _values(session, _OF_SESSION),
+        "roots": session.tree.roots,
+        "nodes": [
+            (_values(node, _OF_NODE), node.children, len(node.spans)) for node in session.tree.nodes
+        ],
+        "turns": [
+            (_values(turn, _OF_TURN), turn.state, len(turn.waiting), len(turn.tensors))
+            for turn in turns
+        ],
+        "ends": [(key.hex(), ids) for key, ids in session.ends.items()],
+        "idempotency": [(*key, turn_id) for key, turn_id in session.idempotency.items()],
+        "commands": list(session.commands),
+        "rewards": len(session.rewards),
+        "keyed_calls": list(session.keyed_calls),
+        "ignored": session.ignored,
+        "closed": session.closed is not None,
+    }
+
+
+def _node(plain: Sequence[Any], parts: Iterator[bytes]) -> Node:
+    values, children, spans = plain
+    ids, logprobs = bytearray(next(parts)), bytearray(next(parts))
+    named = dict(zip(_OF_NODE, values, strict=True))
+    return Node(
+        ids=ids, logprobs=logprobs, spans=_records(spans, parts), children=children, **named
+    )
+
+
+def _turn(plain: Sequence[Any], tree: Tree, parts: Iterator[bytes]) -> Turn:
+    values, state, waiting, tensors = plain
+    started: Any = decode(next(parts))
+    message = next(parts)
+    addresses, found = _records(waiting, parts), _records(tensors, parts)
+    turn = Turn(
+        started,
+        waiting=addresses,
+        state=TurnState(state),
+        message=message,
+        tensors={tensor.name: tensor for tensor in found},
+        **dict(zip(_OF_TURN, values, strict=True)),
+    )
+    tree.nodes[turn.prompt_node].ids += started.suffix_ids
+    return turn
+
+
+def _records(count: int, parts: Iterator[bytes]) -> list[Any]:
+    return [decode(next(parts)) for _ in range(count)]
+
+
+def _values(thing: object, names: Sequence[str]) -> list[Any]:
+    return [getattr(thing, name) for name in names]
+
+
+def _parts(state: bytes) -> Iterator[bytes]:
+    (count,) = _length.unpack_from(state)
+    sizes = unpack_from(f"<{count}Q", state, _length.size)
+    at = _length.size * (count + 1)
+    for size in sizes:
+        yield state[at : at + size]
+        at += size
