@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.manager_rebuild import broker_rebuild
+from benchmarks.recorded.broker_rebuild import broker_rebuild
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
 from consumers.trajectories.sessions.assemble import trajectory
