@@ -6,43 +6,34 @@ process that wrote them, so they have no version. A session with a running turn 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import islice
 from struct import Struct, unpack_from
 from typing import Any
 
 import orjson
 
 from consumers.trajectories.sessions.fold import judgement
-from consumers.trajectories.sessions.session import Session, Turn, TurnState
+from consumers.trajectories.sessions.session import ForkPlace, Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import Node, Tree
 from schemas.codec import decode, encode
 
 _length = Struct("<Q")
-_OF_SESSION = (
-    "first_offset",
-    "rewards_final",
-    "limit",
-    "last_activity_ms",
-    "failed",
-    "finalized_at_ms",
-    "last_offset",
+
+
+def _others(kind: type[Session | Turn | Node | ForkPlace], *named: str) -> tuple[str, ...]:
+    """Return the names of all other fields, whose values stand in the JSON text as they are."""
+    return tuple(one.name for one in fields(kind) if one.name not in named)
+
+
+_OF_SESSION = _others(
+    Session,
+    *("opened", "tree", "turns", "running", "ends", "idempotency", "commands", "rewards"),
+    *("keyed_calls", "ignored", "closed", "fork"),
 )
-_OF_TURN = (
-    "prompt_node",
-    "node",
-    "last_progress_ms",
-    "dispatch",
-    "worker",
-    "incarnation",
-    "slot",
-    "no_progress_ms",
-    "interruptions",
-    "prompt_confirmed",
-    "finish_reason",
-    "stop_sequence",
-    "reasoning_tokens",
-    "undelivered",
-)
-_OF_NODE = ("node_id", "parent", "parent_end", "origin", "turn_id", "log_offset")
+_OF_TURN = _others(Turn, "started", "waiting", "state", "message", "progress", "tensors")
+_OF_NODE = _others(Node, "ids", "logprobs", "spans", "children")
+_OF_FORK = _others(ForkPlace, "history_key", "messages")
 
 
 def state_of(session: Session) -> bytes:
@@ -50,9 +41,9 @@ def state_of(session: Session) -> bytes:
     if session.running:
         raise ValueError(f"session {session.session_id} has a running turn")
     parts = [orjson.dumps(_plain_session(session)), encode(session.opened)]
-    prompts = {turn.prompt_node for turn in session.turns.values()}
+    prompts = {turn.prompt_node for turn in session.turns.values() if _has_prompt(session, turn)}
     for node in session.tree.nodes:
-        # A prompt's tokens stand in its `TurnStarted`.
+        # Tokens that stand in a `TurnStarted` also.
         parts.append(b"" if node.node_id in prompts else bytes(node.ids))
         parts.append(bytes(node.logprobs))
         parts += map(encode, node.spans)
@@ -63,6 +54,8 @@ def state_of(session: Session) -> bytes:
     parts += map(encode, session.rewards.values())
     if session.closed is not None:
         parts.append(encode(session.closed))
+    if session.fork is not None:
+        parts += (session.fork.history_key, *session.fork.messages)
     return b"".join([_length.pack(len(parts)), *(_length.pack(len(one)) for one in parts), *parts])
 
 
@@ -75,8 +68,10 @@ def session_of(state: bytes) -> Session:
     turns = [_turn(one, tree, parts) for one in plain["turns"]]
     rewards = _records(plain["rewards"], parts)
     closed: Any = decode(next(parts)) if plain["closed"] else None
+    fork = None if plain["fork"] is None else _fork(plain["fork"], parts)
     return Session(
         opened,
+        fork=fork,
         tree=tree,
         turns={turn.started.turn_id: turn for turn in turns},
         ends={bytes.fromhex(key): ids for key, ids in plain["ends"]},
@@ -91,7 +86,7 @@ def session_of(state: bytes) -> Session:
 
 
 def _plain_session(session: Session) -> dict[str, Any]:
-    turns = session.turns.values()
+    turns, fork = session.turns.values(), session.fork
     return {
         "session": _values(session, _OF_SESSION),
         "roots": session.tree.roots,
@@ -99,7 +94,13 @@ def _plain_session(session: Session) -> dict[str, Any]:
             (_values(node, _OF_NODE), node.children, len(node.spans)) for node in session.tree.nodes
         ],
         "turns": [
-            (_values(turn, _OF_TURN), turn.state, len(turn.waiting), len(turn.tensors))
+            (
+                _values(turn, _OF_TURN),
+                turn.state,
+                len(turn.waiting),
+                len(turn.tensors),
+                _has_prompt(session, turn),
+            )
             for turn in turns
         ],
         "ends": [(key.hex(), ids) for key, ids in session.ends.items()],
@@ -109,7 +110,13 @@ def _plain_session(session: Session) -> dict[str, Any]:
         "keyed_calls": list(session.keyed_calls),
         "ignored": session.ignored,
         "closed": session.closed is not None,
+        "fork": None if fork is None else (_values(fork, _OF_FORK), len(fork.messages)),
     }
+
+
+def _has_prompt(session: Session, turn: Turn) -> bool:
+    """Return True if the tree has the tokens of the turn's `TurnStarted`; not those of a fork."""
+    return session.tree.nodes[turn.prompt_node].ids == turn.started.suffix_ids
 
 
 def _node(plain: Sequence[Any], parts: Iterator[bytes]) -> Node:
@@ -122,7 +129,7 @@ def _node(plain: Sequence[Any], parts: Iterator[bytes]) -> Node:
 
 
 def _turn(plain: Sequence[Any], tree: Tree, parts: Iterator[bytes]) -> Turn:
-    values, state, waiting, tensors = plain
+    values, state, waiting, tensors, has_prompt = plain
     started: Any = decode(next(parts))
     message = next(parts)
     addresses, found = _records(waiting, parts), _records(tensors, parts)
@@ -134,8 +141,16 @@ def _turn(plain: Sequence[Any], tree: Tree, parts: Iterator[bytes]) -> Turn:
         tensors={tensor.name: tensor for tensor in found},
         **dict(zip(_OF_TURN, values, strict=True)),
     )
-    tree.nodes[turn.prompt_node].ids += started.suffix_ids
+    if has_prompt:
+        tree.nodes[turn.prompt_node].ids += started.suffix_ids
     return turn
+
+
+def _fork(plain: Sequence[Any], parts: Iterator[bytes]) -> ForkPlace:
+    values, messages = plain
+    named = dict(zip(_OF_FORK, values, strict=True))
+    key = next(parts)
+    return ForkPlace(history_key=key, messages=tuple(islice(parts, messages)), **named)
 
 
 def _records(count: int, parts: Iterator[bytes]) -> list[Any]:

@@ -8,7 +8,7 @@ when the turn ends.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from consumers.trajectories.sessions.fold import Output
+from consumers.trajectories.sessions.session import Output
 from schemas import records as r
 from schemas.records import Record
 
@@ -24,6 +24,16 @@ def weight(event: Record) -> int:
     """Return about how many bytes a session takes more once the event is applied."""
     measure = _MEASURES.get(type(event))
     return _OTHER_BYTES if measure is None else measure(event)
+
+
+def _opened(event: r.SessionOpened) -> int:
+    fork = event.fork
+    if fork is None:
+        return _OPENED_BYTES
+    prompts = [turn.prompt for turn in fork.turns]
+    prompts += () if fork.prompt is None else (fork.prompt,)
+    copied = sum(len(one.ids) + sum(map(len, one.messages)) + _TURN_BYTES for one in prompts)
+    return _OPENED_BYTES + copied + sum(len(one.ids) + len(one.message) for one in fork.turns)
 
 
 def _started(event: r.TurnStarted) -> int:
@@ -42,7 +52,7 @@ def _completed(event: r.TurnCompleted) -> int:
 
 
 _MEASURES: Mapping[type[Record], Callable[[Any], int]] = {
-    r.SessionOpened: lambda event: _OPENED_BYTES,
+    r.SessionOpened: _opened,
     r.TurnStarted: _started,
     r.TurnProgressed: _output,
     r.TurnInterrupted: _output,

@@ -1,13 +1,17 @@
 """Open sessions, spilled and read back, against those that stay in memory."""
 
+from copy import deepcopy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.spilled.session_state import session_of, state_of
 from schemas.records import Record
 from tests.builders.records.sessions import claimed, opened, rewarded, started
+from tests.builders.trajectories.conversation import recorded_prefix
 from tests.builders.trajectories.partition_log import log_of
 from tests.builders.trajectories.random_events import STEPS, Step
 from tests.builders.trajectories.spilled_states import SpilledStates
@@ -38,6 +42,18 @@ def test_a_session_is_the_same_after_any_history(steps: list[Step]) -> None:
             assert again == session
             assert list(again.turns) == list(session.turns)
             assert list(again.rewards) == list(session.rewards)
+
+
+def test_a_forked_session_is_the_same() -> None:
+    fork = recorded_prefix()
+    partition, store = Partition(0), SpilledStates()
+    read(partition, claimed(1), opened(session_id="s", fork=fork, fold_version=FOLD_VERSION))
+    before = deepcopy(partition.sessions["s"])
+
+    spill(partition, store)
+
+    assert before.fork is not None and before.turns
+    assert partition.sessions["s"] == before
 
 
 @settings(deadline=None)
