@@ -5,14 +5,14 @@ the promised topic after the one that promises, so that a running system shows n
 the record that keeps it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from infra.errors import KafkaUnavailable, SeamlessFlowError
 from infra.kafka.bounds import BoundsLookup
 from infra.kafka.client import Partition, Received
-from infra.kafka.outage import Stopping
+from infra.kafka.outage import Outage, Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.unreadable import Skipped, Unreadable
@@ -23,7 +23,9 @@ AGAINST_THE_FLOW = (CONTROL, TRAJECTORIES, REPLIES, SESSIONS, REQUESTS)
 """Commits promise trajectories and tokens, trajectories and replies promise events; an answer is to
 a command."""
 _NEEDED = (CONTROL.name, SESSIONS.name, TRAJECTORIES.name)
-_ANSWER_S = 10.0
+_ASK_S = 5.0
+_ANSWER_S = 20.0
+"""Most time without an answer about a partition; each has another leader meanwhile."""
 _POLL_S = 0.2
 _MOST_SILENT_POLLS = 150
 
@@ -106,18 +108,22 @@ class Rounds:
         self._ends.clear()
         gone = set()
         for topic in AGAINST_THE_FLOW:
-            places = self._places[topic.name]
-            found = self._bounds.bounds(places, _ANSWER_S)
-            if silent := [place for place in places if place not in found]:
-                servers, reason = self._settings.bootstrap_servers, f"no answer about {silent[0]}"
-                raise KafkaUnavailable(servers, _ANSWER_S, reason)
-            for place, (start, end) in found.items():
+            for place, (start, end) in self._found(self._places[topic.name]).items():
                 if self._removed(place, start):
                     gone.add(place)
                 self._positions[place] = max(self._positions.get(place, 0), start)
                 if end > self._positions[place]:
                     self._ends[place] = end
         return gone
+
+    def _found(self, places: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """Return the bounds of partitions; asks again while some have no leader."""
+        outage = Outage(self._settings, self._stopping, _ANSWER_S)
+        found = self._bounds.bounds(places, _ASK_S)
+        while silent := [place for place in places if place not in found]:
+            outage.endure_silence(f"no answer about {silent[0]}")
+            found |= self._bounds.bounds(silent, _ASK_S)
+        return found
 
     def read(self) -> Iterator[Received]:
         """Yield all records up to the measured ends, each partition in its order."""
