@@ -156,6 +156,13 @@ class DeliveryFailed(SeamlessFlowError):
         super().__init__(f"not written to {topic}[{partition}] (key {key!r}): {reason}")
 
 
+class QueueFull(DeliveryFailed):
+    """A record for which its producer has no room while Kafka takes none."""
+
+    def __init__(self, topic: str, partition: int | None, key: str | bytes | None) -> None:
+        super().__init__(topic, partition, key, "the producer's queue is full")
+
+
 class TopicMismatch(SeamlessFlowError):
     """A topic exists with another partition count than `schemas/topics.py` gives it."""
 

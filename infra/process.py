@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from infra.cores import share_cores
@@ -99,12 +99,17 @@ def _explained() -> Iterator[None]:
     except SeamlessFlowError as error:
         status = error.process_status(_ready.is_set())
         if not _ready.is_set():
-            print(f"not started: {error}", file=sys.stderr)
+            _print(f"not started: {error}")
         elif status is ExitStatus.LASTING:
-            print(f"ended: {error}", file=sys.stderr)
+            _print(f"ended: {error}")
         else:
             _log.critical("ended by an error", exc_info=error)
         raise SystemExit(status) from error
+
+
+def _print(line: str) -> None:
+    with suppress(OSError):  # a full disk must not change the exit status
+        print(line, file=sys.stderr)
 
 
 @contextmanager

@@ -68,6 +68,12 @@ class RestartsSection(Section):
         description="Seconds without a sign of life after which a process is ended by force; 0: "
         "never, as for a debugger in an agent",
     )
+    free_mb: float = Field(
+        64,
+        ge=0,
+        description="MiB that must be free on the disk of a process's log before it starts again; "
+        "until then it waits, without a limit",
+    )
 
 
 class RunConfig(BaseSettings):

@@ -130,6 +130,9 @@ class Broker:
         try:
             self._wait_for_lock()
             self._start_somewhere(programs)
+        except OSError as error:  # as a rule a full disk
+            self.stop()
+            raise self._failed(f"{error.filename or 'a file'}: {error.strerror}") from error
         except BaseException:
             self.stop()
             raise

@@ -10,7 +10,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from infra.blobs.references import blob_store, referred, too_large
 from infra.deadline import within
-from infra.errors import DeliveryFailed, KafkaUnavailable, TransactionFailed
+from infra.errors import DeliveryFailed, KafkaUnavailable, QueueFull, TransactionFailed
 from infra.kafka.client import (
     STRANDED,
     Headers,
@@ -27,8 +27,7 @@ from schemas.records import Record
 
 _POLL_S = 0.1
 _TRANSACTION_TIMEOUT_S = 5
-_SETTLE_SLICE_S = 4.0
-"""Longest wait for Kafka before `settle` looks whether the process must end."""
+_SETTLE_SLICE_S = 4.0  # then `settle` looks whether the process must end
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
 """Called from the producer's thread with the error or None, and the record's offset."""
@@ -48,16 +47,17 @@ class Producer:
         *,
         linger_ms: float = 0,
         report_every_s: float = 0,
+        waits_for_room: bool = True,  # False: a full queue is `QueueFull` for `send`
         trace: TraceSend | None = None,
         **options: Any,
     ) -> None:
-        self.encode = encoder(settings)
-        """Encodes a record as `send` does."""
+        self.encode = encoder(settings)  # as `send` does
         self._blobs = blob_store(settings)
         self._prefix = settings.topic_prefix
         self._trace = trace
         self._settings = settings
         self._report_every_s = report_every_s
+        self._waits_for_room = waits_for_room
         self._failure: DeliveryFailed | None = None
         self._sent = 0
         self._numbering = threading.Lock()
@@ -103,7 +103,7 @@ class Producer:
         """Queue an encoded record; `timestamp_ms` is the present if it is not given.
 
         Of one that is too large for the topic, the blob is written and a reference is queued.
-        Raises `DeliveryFailed` of an earlier record, and `BlobUnavailable`.
+        Raises `DeliveryFailed` of an earlier record, `BlobUnavailable`, `QueueFull`.
         """
         self.check()
         value = self._fitting(topic, value)
@@ -136,8 +136,8 @@ class Producer:
                     self._prefix + topic, value, key, on_delivery=report, **place
                 )
                 return
-            except BufferError:  # the queue is full: wait until records have left it
-                self._producer.poll(_POLL_S)
+            except BufferError:
+                self._await_room(QueueFull(topic, partition, key), number, span)
             except KafkaException as error:
                 raise DeliveryFailed(topic, partition, key, str(error)) from error
 
@@ -190,6 +190,15 @@ class Producer:
         self._producer.purge()
         with suppress(KafkaException):  # raised by an instance after a fatal error
             self._producer.poll(0)  # reports that are not fetched keep the client alive
+
+    def _await_room(self, full: QueueFull, number: int, span: SendSpan | None) -> None:
+        if self._waits_for_room:
+            self._producer.poll(_POLL_S)  # records leave the queue meanwhile
+            return
+        self._unsettled.pop(number)
+        if span is not None:
+            _end_span(span, None, full)
+        raise full
 
     def _fitting(self, topic: str, value: bytes | None) -> bytes | None:
         if self._blobs is None or value is None or not too_large(topic, value):
@@ -279,7 +288,7 @@ class TransactionalProducer(Producer):
             super()._serve()
 
 
-def _end_span(span: SendSpan, message: Message, failure: DeliveryFailed | None) -> None:
+def _end_span(span: SendSpan, message: Any, failure: DeliveryFailed | None) -> None:
     if failure is None:
         span.set(partition=str(message.partition()), offset=message.offset())
     else:

@@ -7,24 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.disk.full import room_for
+
 
 @contextmanager
 def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
     """Yield a draft to fill; at the end of the body it becomes `target`, replacing an old one.
 
     The draft stands beside `target` as `.<name>.<random>` and is deleted after an error. `sync`
-    False: not forced to disk.
+    False: not forced to disk. Raises `DiskFull`.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    draft.mkdir()
     try:
-        yield draft
-        if sync:
-            for path in (*draft.iterdir(), draft):
-                _sync(path)
-        remove(target)  # a directory cannot be renamed over one that is not empty
-        draft.rename(target)
+        with room_for(target, draft):
+            draft.mkdir(parents=True)
+            yield draft
+            if sync:
+                for path in (*draft.iterdir(), draft):
+                    _sync(path)
+            remove(target)  # a directory cannot be renamed over one that is not empty
+            draft.rename(target)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

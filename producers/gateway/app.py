@@ -51,7 +51,7 @@ class App:
         self._counting = Counting(link, settings, tracing)
         self._sessions = Sessions(link, settings, self._keys, url, tracing)
         self._started = int(time.time())
-        self.in_flight = CallsInFlight(link, settings.max_in_flight)
+        self.in_flight = CallsInFlight(link, settings.max_in_flight, settings.max_in_flight_bytes)
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self.in_flight.count)
         self._routes: Mapping[str, tuple[str, str, Handler]] = {
@@ -102,7 +102,7 @@ class App:
     def _turn_handler(self, dialect: Dialect) -> Handler:
         async def serve(exchange: Exchange, session: str | None) -> None:
             caller = self._callers.caller(exchange.headers, session)
-            with self.in_flight:
+            with self.in_flight.call(exchange):
                 await self._turns.serve(exchange, caller, dialect)
 
         return serve
@@ -110,7 +110,7 @@ class App:
     def _admin_handler(self, serve: Callable[[Exchange, str], Awaitable[None]]) -> Handler:
         async def serve_admin(exchange: Exchange, session: str | None) -> None:
             self._keys.require_admin(exchange.headers)
-            with self.in_flight:
+            with self.in_flight.call(exchange):
                 await serve(exchange, session or "")
 
         return serve_admin
@@ -119,12 +119,12 @@ class App:
         self._keys.require_admin(exchange.headers)
         # The agent may call this very gateway for as long as its session lasts.
         self.in_flight.refuse_unless_ready()
-        with self.in_flight:
+        with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
 
     async def _count_tokens(self, exchange: Exchange, session: str | None) -> None:
         caller = self._callers.caller(exchange.headers, session)
-        with self.in_flight:
+        with self.in_flight.call(exchange):
             await self._counting.serve(exchange, caller)
 
     async def _list_models(self, exchange: Exchange, session: str | None) -> None:

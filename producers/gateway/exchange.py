@@ -34,10 +34,12 @@ class Exchange:
     """One request, to be read once and answered once."""
 
     __slots__ = (
+        "_hold",
         "_receive",
         "_scope",
         "_send",
         "headers",
+        "held",
         "last",
         "method",
         "path",
@@ -58,9 +60,16 @@ class Exchange:
         """True if the answer closes the connection, so that the next call goes elsewhere."""
         self.status = 0
         """Status that was sent; 0 until then."""
+        self.held = 0
+        """Bytes of its body that the gateway holds."""
+        self._hold: Callable[[int], None] = _hold_any
         self._scope = scope
         self._receive = receive
         self._send = send
+
+    def hold_by(self, hold: Callable[[int], None]) -> None:
+        """Let `hold` count each part of the body; it raises `ApiError` if there is no room."""
+        self._hold = hold
 
     async def body(self, limit: int, timeout_s: float) -> bytes:
         """Return the whole body.
@@ -121,6 +130,8 @@ class Exchange:
                 raise ApiError(400, "the body ended early")
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            self._hold(len(parts[-1]))
+            self.held = size
             more = message.get("more_body", False)
             if size > limit:
                 raise _too_large(limit)
@@ -137,6 +148,10 @@ class Exchange:
             return []
         # OpenAI's clients read the first, Anthropic's the second.
         return [(b"x-request-id", self.request_id), (b"request-id", self.request_id)]
+
+
+def _hold_any(size: int) -> None:
+    """Hold a body for which no limit is set."""
 
 
 def key_of(headers: Mapping[bytes, bytes]) -> bytes:

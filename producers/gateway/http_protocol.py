@@ -28,8 +28,9 @@ _CONTINUE = b"HTTP/1.1 100"
 class _OneWrite:
     """A transport that holds an answer's head back and writes it together with the next bytes."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, last_bytes_s: float) -> None:
         self._transport = transport
+        self._last_bytes_s = last_bytes_s
         self._head = b""
 
     def write(self, data: bytes) -> None:
@@ -47,6 +48,10 @@ class _OneWrite:
             self._transport.write(self._head)
             self._head = b""
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            # It would wait without end for a client that does not read.
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._last_bytes_s, self._transport.abort)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -56,14 +61,16 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     head_timeout_s: ClassVar[float] = 30
-    """Seconds for a whole head, from the start of the connection or of the head."""
+    """Seconds for a whole head, from the start of the connection or of the head; and, once the
+    connection closes, for the client to read the last bytes."""
 
     _in_head = True
     _head_size = 0
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, _OneWrite(transport)))
+        one_write = _OneWrite(transport, self.head_timeout_s)
+        super().connection_made(cast(asyncio.Transport, one_write))
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:

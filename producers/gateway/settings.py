@@ -66,6 +66,12 @@ class GatewaySection(Section):
         description="Largest request body in bytes; a larger one gets 413",
     )
     max_in_flight: int = Field(4096, gt=0, description="Most calls under way; further ones get 429")
+    max_in_flight_bytes: int = Field(
+        512 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="Most bytes of bodies of the calls under way, and of commands that wait for "
+        "Kafka; further calls get 429, or 503 while Kafka takes nothing",
+    )
     max_choices: int = Field(16, gt=0, description="Largest n of one call")
     turn_timeout_s: float = Field(
         600, gt=0.1, description="Seconds after which a turn without an answer fails with 504"
@@ -80,7 +86,10 @@ class GatewaySection(Section):
         "it out; below command_timeout_s by the time an answer takes and by what clocks differ",
     )
     body_timeout_s: float = Field(
-        30, gt=0, description="Seconds a client may take to send a head or a body; then 408"
+        30,
+        gt=0,
+        description="Seconds a client may take to send a head or a body, then 408; or to read the "
+        "last bytes of a connection that closes",
     )
     disconnect_grace_s: float = Field(
         10,

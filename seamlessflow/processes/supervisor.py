@@ -1,18 +1,22 @@
 """Supervisor of the parts of a run: plans their restarts, reports them, and carries them out.
 
-`restarts.py` decides; the launcher says what ended and how it is started.
+`restarts.py` decides; the launcher says what ended and how it is started. On a full disk a restart
+waits for room: it would fail, and count.
 """
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.disk.full import free_bytes
 from seamlessflow.config import RestartsSection
 from seamlessflow.processes.child import ChildEnded
 from seamlessflow.processes.restarts import EndRun, after_end, description
 
+_MIB = 1024 * 1024
 Notice = Callable[[str], object]
 """Shows a line to the user."""
 
@@ -34,14 +38,30 @@ class EndedPart:
         return f"{self.name} {done}{description(self.exit_status)}"
 
 
+@dataclass(slots=True)
+class _Restart:
+    due_s: float
+    start: Callable[[], object]
+    directory: Path
+    waits: bool = False
+    """True once it is due and waits for room on the disk."""
+
+
 class Supervisor:
     """Restarts by the name of their process. Used from one thread."""
 
-    def __init__(self, limits: RestartsSection, notice: Notice) -> None:
+    def __init__(
+        self,
+        limits: RestartsSection,
+        notice: Notice,
+        free: Callable[[Path], int] = free_bytes,
+    ) -> None:
+        """`free` returns the free bytes of a directory's disk."""
         self._limits = limits
+        self._free = free
         self._notice = notice
         self._restarts_s: dict[str, list[float]] = defaultdict(list)
-        self._due: dict[str, tuple[float, Callable[[], object]]] = {}
+        self._due: dict[str, _Restart] = {}
 
     @property
     def frozen_s(self) -> float:
@@ -66,16 +86,17 @@ class Supervisor:
             reason = f"{part.before}, {decision.reason}" if part.before else decision.reason
             raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, reason)
         self._restarts_s[part.name].append(now_s)
-        self._due[part.name] = (now_s + decision.pause_s, start)
+        due_s = now_s + decision.pause_s
+        self._due[part.name] = _Restart(due_s, start, part.log_file.parent)
         again = f"restart {decision.number} of at most {limits.most} in {limits.within_s:g} s"
         self._report(part, f"it starts again in {decision.pause_s:g} s ({again})")
 
     def start_due(self) -> None:
-        """Start what is due again."""
+        """Start what is due again and has room on its disk."""
         now_s = time.monotonic()
-        for name in [name for name, (due_s, _) in self._due.items() if due_s <= now_s]:
-            _, start = self._due.pop(name)
-            start()
+        for name in [name for name, one in self._due.items() if one.due_s <= now_s]:
+            if self._has_room(name, self._due[name]):
+                self._due.pop(name).start()
 
     def forget(self, name: str) -> None:
         """Plan no restart of the process any more."""
@@ -86,5 +107,18 @@ class Supervisor:
         words = part.log_tail.splitlines()
         cause = f": {words[-1].strip()}" if words and part.exit_status > 0 else ""
         self._notice(f"{line}{cause}")
-        with part.log_file.open("a", encoding="utf-8") as log:
-            log.write(f"--- {line}\n")
+        with suppress(OSError), part.log_file.open("a", encoding="utf-8") as log:
+            log.write(f"--- {line}\n")  # the disk may be full; the notice has said it
+
+    def _has_room(self, name: str, restart: _Restart) -> bool:
+        """Return whether the process may start; show the first time that it may not."""
+        wanted, free = self._limits.free_mb * _MIB, self._free(restart.directory)
+        if free >= wanted:
+            return True
+        if not restart.waits:
+            restart.waits = True
+            self._notice(
+                f"{name} waits for room: the disk of {restart.directory} is full, {free} bytes are "
+                f"free of the {wanted:.0f} that a start needs (restarts.free_mb)"
+            )
+        return False

@@ -65,6 +65,10 @@ class FaultyRun:
         child = self.launcher.running.get(name)
         return child.pid if child is not None and child.running else None
 
+    def start_broker(self) -> None:
+        """Start the broker again, where nothing else does."""
+        self._broker.start()
+
     def until(self, condition: Callable[[], bool], what: str, limit_s: float) -> None:
         """Watch log and processes until the condition holds; fail the test if it does not."""
         self.launcher.wait_for(what, lambda: self._watched(condition), limit_s)
@@ -151,15 +155,21 @@ def _specs(config: RunConfig, kafka: KafkaSettings, ports: list[int]) -> list[Ch
 
 
 @contextmanager
-def faulty_run(directory: Path, groups_per_step: int = 4) -> Iterator[FaultyRun]:
-    """Yield the run once it trains; end all its processes at the end."""
+def faulty_run(
+    directory: Path, groups_per_step: int = 4, broker_returns: bool = True
+) -> Iterator[FaultyRun]:
+    """Yield the run; end all its processes at the end.
+
+    `broker_returns` False: a broker that was killed stays away until the test starts it.
+    """
     ended: list[str] = []
     config = _config(directory, groups_per_step)
     supervisor = Supervisor(config.restarts, ended.append)
     broker = Broker(directory / "kafka", heap_mb=512, short_lived=True, properties=_LEASES)
     with Launcher(directory / "logs", Stop(), supervisor) as launcher, broker:
         create_topics(broker.settings, FEW.values())
-        launcher.watch(broker)
+        if broker_returns:
+            launcher.watch(broker)
         ports = [free_port(), free_port()]
         for spec in _specs(config, broker.settings, ports):
             launcher.start(spec)

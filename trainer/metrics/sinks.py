@@ -46,7 +46,7 @@ class CsvFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = not path.exists() or not path.stat().st_size
+        new = not path.exists() or not _cut_after_last_line(path)
         self._file = path.open("a", newline="", encoding="utf-8")
         self._rows = csv.DictWriter(self._file, _COLUMNS, restval="")
         if new:
@@ -61,6 +61,13 @@ class CsvFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _cut_after_last_line(path: Path) -> int:
+    """Remove a row that a full disk cut off, so that the next one has its own line; return size."""
+    with path.open("r+b") as file:
+        size = file.read().rfind(b"\n") + 1
+        return file.truncate(size)
 
 
 class TensorBoard:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from infra.disk.full import room_for
 from trainer.data.chains import Chain
 from trainer.data.packing import Int32s, MicroBatch
 
@@ -59,19 +60,23 @@ class TrainedRun:
 def write_trained(
     directory: Path, header: Header, chains: Sequence[Chain], batches: Sequence[MicroBatch]
 ) -> Path:
-    """Write the file of a step atomically, replacing one of the same name; return its path."""
+    """Write the file of a step atomically, replacing one of the same name; return its path.
+
+    Raises `DiskFull`.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"step-{header.step:08d}-version-{header.version:08d}.jsonl.gz"
     # Files appear whole: a reader may look while the step is being written.
     draft = target.with_name(f".{target.name}")
-    with draft.open("wb") as file:
-        with gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed:
-            packed.write(_line(header))
-            for run in _runs(chains, batches):
-                packed.write(_line(run))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(target)
+    with room_for(target, draft):
+        with draft.open("wb") as file:
+            with gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed:
+                packed.write(_line(header))
+                for run in _runs(chains, batches):
+                    packed.write(_line(run))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(target)
     return target
 
 

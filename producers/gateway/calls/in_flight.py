@@ -1,24 +1,29 @@
 """The calls that a gateway has accepted and not yet answered; `app.py` enters each of them here.
 
 A call is refused while the gateway drains (not yet while it leaves), while Kafka is not reachable,
-and over the limit.
+and over the limits of calls and of bytes in their bodies.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from producers.gateway.errors import ApiError
+from producers.gateway.exchange import Exchange
 from producers.gateway.link.link import Link
 
 _log = logging.getLogger(__name__)
 
 
 class CallsInFlight:
-    """A count of calls, and a context manager for each. To be used on the event loop only."""
+    """A count of calls and their bytes. To be used on the event loop only."""
 
-    def __init__(self, link: Link, limit: int) -> None:
+    def __init__(self, link: Link, limit: int, limit_bytes: int) -> None:
         self._link = link
         self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
         self._draining = False
         self.leaving = False
         """True once the gateway was asked to end: its clients should go to another one."""
@@ -26,18 +31,25 @@ class CallsInFlight:
         self._idle.set()
         self.count = 0
 
-    def __enter__(self) -> None:
-        """Count one more call. Raises `ApiError` (429, 503) if none is accepted now."""
+    @contextmanager
+    def call(self, exchange: Exchange) -> Iterator[None]:
+        """Count one more call, and its body as it arrives.
+
+        Raises `ApiError` (429, 503) if none is accepted now.
+        """
         self.refuse_unless_serving()
         if self.count >= self._limit:
             raise ApiError(429, f"{self.count} calls are under way", code="too_many_calls")
         self.count += 1
         self._idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        self.count -= 1
-        if not self.count:
-            self._idle.set()
+        exchange.hold_by(self._hold)
+        try:
+            yield
+        finally:
+            self._bytes -= exchange.held
+            self.count -= 1
+            if not self.count:
+                self._idle.set()
 
     def refuse_unless_serving(self) -> None:
         """Raise `ApiError` (503) while the gateway drains or Kafka is not reachable."""
@@ -55,6 +67,12 @@ class CallsInFlight:
     def leave(self) -> None:
         """Take calls for the moment, but no longer be ready."""
         self.leaving = True
+
+    def _hold(self, size: int) -> None:
+        if self._bytes + size > self._limit_bytes:
+            message = f"the bodies of {self.count} calls under way take {self._bytes} bytes"
+            raise ApiError(429, message, code="too_many_bytes")
+        self._bytes += size
 
     async def drain(self, timeout_s: float) -> None:
         """Accept no more calls; those under way get `timeout_s` to finish, then 503."""

@@ -13,7 +13,7 @@ from functools import partial
 import xxhash
 
 from infra.clock import now_ms
-from infra.errors import DeliveryFailed, KafkaUnavailable, WrittenReleaseLacks
+from infra.errors import DeliveryFailed, KafkaUnavailable, QueueFull, WrittenReleaseLacks
 from infra.kafka.client import Headers
 from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
@@ -81,8 +81,12 @@ class Link:
             f"gateway-{self.instance}",
             linger_ms=settings.linger_ms,
             report_every_s=_REPORT_EVERY_S,
+            waits_for_room=False,  # waiting would stop the event loop, and with it all calls
             trace=tracing.send,
-            **{"message.timeout.ms": int(settings.kafka_timeout_s * 1000)},
+            **{
+                "message.timeout.ms": int(settings.kafka_timeout_s * 1000),
+                "queue.buffering.max.kbytes": settings.max_in_flight_bytes // 1024,
+            },
         )
         self._reply_reader = ReplyReader(
             kafka,
@@ -204,9 +208,13 @@ class Link:
             release=this_release().version,
             ending=ending,
         )
-        self._producer.send(
-            FLEET.name, heartbeat, key=fleet_key(heartbeat), on_delivery=self._on_heartbeat_delivery
-        )
+        with suppress(QueueFull):  # Kafka is not reachable then, as its absence will show
+            self._producer.send(
+                FLEET.name,
+                heartbeat,
+                key=fleet_key(heartbeat),
+                on_delivery=self._on_heartbeat_delivery,
+            )
 
     def _on_heartbeat_delivery(self, error: DeliveryFailed | None, _: int) -> None:
         # Runs in the producer's thread; assigning a float needs no lock.

@@ -14,6 +14,7 @@ from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
 from infra.blobs.references import largest_trajectory
+from infra.disk.full import room_for
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 from infra.kafka.start.cluster import find_cluster
@@ -104,9 +105,16 @@ class _PartitionExport:
         self._counts: Counter[str] = Counter(events=0, sessions=0, tokens=0)
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
-        """Write the partition's files; return the counts of what is in them."""
+        """Write the partition's files; return the counts of what is in them.
+
+        Raises `DiskFull`.
+        """
         if bounds[0] < bounds[1]:
-            with _PartitionFiles(self._job, self._form, self._number) as files:
+            directory = self._job.directory
+            with (
+                room_for(directory, directory),
+                _PartitionFiles(self._job, self._form, self._number) as files,
+            ):
                 for row in self._rows(bounds, count, stopping):
                     files.append(*row)
             self._counts.update(files.rows)
@@ -182,13 +190,17 @@ class _PartitionFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._files.close()
-        for name in self._appends:
-            path = self._tables[name][1]
-            if kind is None:
-                os.replace(_draft(path), path)
-            else:
-                _draft(path).unlink()
+        whole = False
+        try:
+            self._files.close()  # writes the rest, for which there may be no room
+            whole = kind is None
+        finally:
+            for name in self._appends:
+                path = self._tables[name][1]
+                if whole:
+                    os.replace(_draft(path), path)
+                else:
+                    _draft(path).unlink()
 
 
 def _draft(path: Path) -> Path:

@@ -1,5 +1,7 @@
-"""Calls over a limit, past a deadline, of a newer release, or without a manager that answers."""
+"""Calls over a limit, past a deadline (I8), of a newer release, or that no manager answers."""
 
+import errno
+import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +18,23 @@ from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     GatewayProcess,
     ScriptedManager,
+    assert_told,
+    deltas,
     finished,
     gateway_process,
 )
 from tests.waiting import until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+IN_FLIGHT = "seamlessflow_gateway_in_flight "
+ALIKE = {
+    "chat/completions": BODY,
+    "messages": BODY | {"max_tokens": 8},
+    "responses": {"model": "m", "input": "hi"},
+    "completions": {"model": "m", "prompt": "hi"},
+}
+"""A call in each protocol, by its path."""
+MEBIBYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +43,7 @@ def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[Gatewa
     with gateway_process(
         prefixed,
         max_in_flight=2,
+        max_in_flight_bytes=MEBIBYTE,
         turn_timeout_s=1.5,
         command_timeout_s=0.3,
         command_expiry_s=0.2,
@@ -38,11 +52,12 @@ def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[Gatewa
         yield running
 
 
-def chat(gateway: GatewayProcess, session: str) -> httpx.Response:
+def chat(gateway: GatewayProcess, session: str, size: int = 2) -> httpx.Response:
+    """Make a call whose message has so many bytes."""
     return httpx.post(
         f"{gateway.url}/v1/chat/completions",
         headers=gateway.bearing(session),
-        json=BODY,
+        json={"model": "m", "messages": [{"role": "user", "content": "h" * size}]},
         timeout=DEADLINE_S,
     )
 
@@ -67,6 +82,50 @@ def test_calls_over_the_limit_are_asked_to_come_again(
     assert refused.headers["retry-after"] == "1"
     assert refused.json()["error"]["type"] == "rate_limit_error"
     assert chat(narrow, "free").status_code == 200
+
+
+def test_bodies_over_the_limit_of_all_calls_are_asked_to_come_again(
+    narrow: GatewayProcess, manager: ScriptedManager
+) -> None:
+    manager.scripts["large"] = lambda turn: []
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(chat, narrow, "large", MEBIBYTE * 2 // 3)
+        manager.await_command(RequestTurn, "large")
+        refused = chat(narrow, "free", MEBIBYTE // 2)
+        answer_all(manager, "large", 1)
+        assert call.result().status_code == 200
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["error"]["code"] == "too_many_bytes"
+    assert chat(narrow, "free", MEBIBYTE // 2).status_code == 200
+
+
+def test_a_client_that_does_not_read_its_stream_keeps_its_place_until_its_deadline(
+    narrow: GatewayProcess, manager: ScriptedManager
+) -> None:
+    place, text = urlsplit(narrow.url), "h" * 100_000
+    manager.scripts["deaf"] = lambda turn: [*deltas(turn, *[text] * 100), finished(turn)]
+    body = json.dumps(BODY | {"stream": True})
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+        f"authorization: Bearer {narrow.keys.session_key('deaf')}\r\n"
+        f"content-length: {len(body)}\r\n\r\n{body}"
+    )
+    with socket.create_connection((place.hostname or "", place.port or 0), DEADLINE_S) as deaf:
+        deaf.sendall(head.encode())
+        manager.await_command(RequestTurn, "deaf")
+        assert chat(narrow, "free").status_code == 200
+        until(lambda: is_reset(deaf), "the end of the connection")
+        assert in_flight(narrow) == 0
+
+
+def is_reset(client: socket.socket) -> bool:
+    """Return whether the gateway has given up the connection, with the bytes that are unread."""
+    return client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET
+
+
+def in_flight(gateway: GatewayProcess) -> float:
+    lines = httpx.get(f"{gateway.url}/metrics").text.splitlines()
+    return next(float(one.split()[1]) for one in lines if one.startswith(IN_FLIGHT))
 
 
 def test_a_turn_that_is_never_answered_ends_with_504(
@@ -118,6 +177,12 @@ def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
             until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 503, "not ready")
             refused = chat(gateway, "s")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            for path, body in ALIKE.items():
+                other = httpx.post(
+                    f"{gateway.url}/v1/{path}", headers=gateway.bearing("s"), json=body
+                )
+                assert (other.status_code, other.headers["retry-after"]) == (503, "1")
+                assert_told(other, f"/v1/{path}")
             assert httpx.get(f"{gateway.url}/health").status_code == 200
             with Broker(tmp_path / "kafka", port, short_lived=True):
                 until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 200, "ready")

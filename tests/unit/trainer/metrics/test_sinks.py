@@ -1,12 +1,13 @@
-"""Sinks: rows of evaluations are about earlier steps than the newest."""
+"""Sinks: rows of evaluations are about earlier steps than the newest, and rows are whole."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from infra.telemetry.metrics import Metrics
-from trainer.metrics.sinks import Gauges, WeightsAndBiases
+from trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
 
 
 class WandbLibrary(ModuleType):
@@ -46,3 +47,15 @@ def test_an_evaluation_of_earlier_weights_takes_no_step_back() -> None:
     sink.write(7, 8, 0, {"loss": 0.25})
     sink.write(6, 6, 0, {"eval_reward_mean": 0.5, "eval_version": 6.0})
     assert b"seamlessflow_trainer_steps 8.0" in metrics.text()
+
+
+def test_a_row_that_a_full_disk_cut_off_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.csv"
+    CsvFile(file).close()
+    head = file.read_text()
+    file.write_text(f"{head}1,1,0,0.5\n2,2,0")
+    sink = CsvFile(file)
+    sink.write(2, 2, 0, {})
+    sink.close()
+    rows = file.read_text().removeprefix(head).splitlines()
+    assert [row.split(",")[:3] for row in rows] == [["1", "1", "0"], ["2", "2", "0"]]

@@ -1,0 +1,33 @@
+"""Restarts on a full disk: they wait for room, and nothing fails for want of it."""
+
+from pathlib import Path
+
+from seamlessflow.config import RestartsSection
+from seamlessflow.processes.supervisor import EndedPart, Supervisor
+
+FULL = Path("/dev/full")
+"""A file that takes no byte."""
+LIMITS = RestartsSection(pause_s=0, free_mb=1)
+MIB = 1024 * 1024
+
+
+def test_a_restart_waits_until_the_disk_has_room_and_then_happens_once() -> None:
+    free, started, notices = [0], [0], list[str]()
+
+    def start() -> None:
+        started[0] += 1
+
+    supervisor = Supervisor(LIMITS, notices.append, free=lambda _: free[0])
+    supervisor.ended(EndedPart("broker", 1, FULL, "No space left on device"), start)
+    for _ in range(3):
+        supervisor.start_due()
+    assert (started, supervisor.plans("broker")) == ([0], True)
+    assert [one.split(":")[0] for one in notices] == [
+        "broker ended with exit status 1; it starts again in 0 s (restart 1 of at most 5 in 600 s)",
+        "broker waits for room",
+    ]
+    free[0] = MIB
+    for _ in range(3):
+        supervisor.start_due()
+    assert (started, supervisor.plans("broker")) == ([1], False)
+    assert supervisor.counts == {"broker": 1}
