@@ -1,9 +1,12 @@
 """Inspector of a cluster: asks for its topics, and for the groups that commit offsets of them.
 
-Called by `seamlessflow topics list`. It joins no group and reads no record.
+Called by `seamlessflow topics list`. It joins no group, and reads no record but those that a group
+without members would read next.
 """
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +26,7 @@ from seamlessflow.inspection.topics.state import GroupState, TopicState, behind,
 
 _ANSWER_S = 10.0
 _LEADERS_S = 30.0
+_OLDEST_S = 3.0
 
 
 class TopicStateSettings(ProcessSettings):
@@ -94,8 +98,27 @@ class TopicInspector:
             committed = self._readers[name].committed(list(own), _LEADERS_S)
         except KafkaRefused as error:
             return GroupState(name, topic, refused=error.reason)
-        lags = behind(own, {place: offset for place, (offset, _) in committed.items()})
-        return group_state(name, topic, found, lags)
+        read = {place: offset for place, (offset, _) in committed.items()}
+        state = group_state(name, topic, found, behind(own, read))
+        if state.members or not state.lag:
+            return state
+        waiting = {
+            place: max(there.start, read[place])
+            for place, there in own.items()
+            if there.stop > max(there.start, read[place])
+        }
+        return replace(state, waits_since_ms=self._oldest_ms(self._readers[name], waiting))
+
+    def _oldest_ms(self, reader: Reader, waiting: Mapping[Partition, int]) -> int | None:
+        """Return the time of the oldest record at these offsets, or None without all of them."""
+        came: dict[Partition, int] = {}
+        deadline = time.monotonic() + _OLDEST_S
+        reader.assign(waiting)
+        while len(came) < len(waiting) and time.monotonic() < deadline:
+            for item in reader.poll(0.1):
+                came.setdefault((item.topic, item.partition), item.timestamp_ms)
+        reader.assign({})
+        return min(came.values()) if len(came) == len(waiting) else None
 
     def _kept(self, places: Sequence[Partition]) -> Mapping[Partition, range]:
         found: dict[Partition, tuple[int, int]] = {}

@@ -1,6 +1,7 @@
 """Tables of topics and of Kafka consumer groups for the terminal. Pure."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -68,7 +69,12 @@ def _headline(group: GroupState) -> Text:
         return line.append(f"{_DENIED} to describe the group: {group.refused}", "yellow")
     members = f"{group.members} member{'' if group.members == 1 else 's'}"
     line.append(members, "" if group.members else "bold red")
-    return line.append(f", {group.state}, lag {group.lag:,}")
+    line.append(f", {group.state}, lag {group.lag:,}")
+    if not group.members and group.lag:
+        since = group.waits_since_ms
+        at = f" since {datetime.fromtimestamp(since / 1000):%Y-%m-%d %H:%M:%S}" if since else ""
+        line.append(f", unread{at}", "bold red")
+    return line
 
 
 def _group_table(group: GroupState, growth: LagGrowth) -> RenderableType:

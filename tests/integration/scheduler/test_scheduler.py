@@ -14,10 +14,13 @@ import pytest
 
 from infra.clock import now_ms
 from infra.errors import ExitStatus
+from infra.kafka.partitioner import partition_of
 from infra.settings import KafkaSettings
 from scheduler.controller import Superseded, serve
 from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
 from schemas import records as r
+from schemas.topics import TASKS
+from tests.builders.own_topics import SMALL
 from tests.builders.records import control
 from tests.builders.scheduler.control_log import LIMIT_S, ControlLog
 from tests.builders.scheduler.fake_worker import FakeWorker
@@ -104,6 +107,22 @@ def join(kafka: KafkaSettings) -> Iterator[Join]:
             return worker
 
         yield join
+
+
+def test_topics_that_wait_for_a_reader_are_reported_with_their_place(
+    log: ControlLog, start: Start, join: Join
+) -> None:
+    """Holds invariant I8."""
+    join("a", "rollout")
+    start(unread_s=1)
+
+    told = {one.topic: one for one in log.wait(r.ProgressStalled, count=2)}
+    assert set(told) == {"tasks", "trajectories"}
+    assert (told["tasks"].process, told["tasks"].offset) == ("agents", 0)
+    assert told["tasks"].partition in {
+        partition_of(task.group_id, SMALL[TASKS.name].partitions) for task in log.all(r.Task)
+    }
+    assert told["trajectories"].process == "train"
 
 
 def test_a_run_goes_from_rollout_through_training_back_to_rollout(

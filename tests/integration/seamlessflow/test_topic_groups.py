@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
+from infra.clock import now_ms
 from infra.kafka.client import Partition
 from infra.kafka.outage import never
 from infra.kafka.producer import Producer, TransactionalProducer
@@ -99,6 +100,19 @@ def test_partitions_of_a_group_without_members_have_no_owner(cluster: KafkaSetti
     output = CliRunner().invoke(app, ["topics", "list"]).output
     assert f"{GROUP} reads requests: 0 members" in output
     assert "0-31         no owner" in output
+
+
+def test_records_that_wait_without_a_reader_say_since_when(cluster: KafkaSettings) -> None:
+    producer = Producer(cluster, "test")
+    before_ms = now_ms()
+    for partition in (9, 1, 9):
+        ask(producer, partition)
+    producer.close()
+    with TopicInspector(TopicStateSettings()) as inspector:
+        (group,) = [state.group for state in inspector.look() if state.name == REQUESTS.name]
+    assert group is not None
+    assert group.waits_since_ms is not None
+    assert before_ms <= group.waits_since_ms <= now_ms()
 
 
 def test_counted_records_are_those_that_transactions_committed(cluster: KafkaSettings) -> None:

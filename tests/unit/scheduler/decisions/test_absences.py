@@ -3,6 +3,8 @@
 Holds invariant I8.
 """
 
+from pathlib import Path
+
 from scheduler.decisions.absences import absent
 from scheduler.decisions.contact import Contact
 from scheduler.settings import PacingSection, SchedulerSection
@@ -16,7 +18,7 @@ from tests.builders.scheduler.inputs import fold, holds, joined_both, scheduler_
 
 SETTINGS = scheduler_settings(
     scheduler=SchedulerSection(unread_s=10, heartbeat_timeout_s=5),
-    pacing=PacingSection(task_timeout_s=100, task_grace_s=20),
+    pacing=PacingSection(tasks=Path("tasks.jsonl"), task_timeout_s=100, task_grace_s=20),
 )
 BEGUN = [control.claimed(), *joined_both("w"), *holds("w")]
 
@@ -132,6 +134,13 @@ def test_prompts_without_a_rollout_process_are_reported() -> None:
     records = [*BEGUN, control.admitted("run-0"), control.lost("w", process="rollout")]
 
     assert [told.topic for told in reports(10_001, *records)] == ["prompts"]
+
+
+def test_a_scheduler_of_an_evaluation_waits_for_no_trainer() -> None:
+    records = [*BEGUN, control.admitted("run-0"), control.lost("w", process="train")]
+    evaluation = scheduler_settings(pacing=PacingSection())
+
+    assert not absent(fold(*records), Fleet(), {}, Contact(0, 60_000), evaluation, 60_000)
 
 
 def test_a_fleet_that_has_nothing_to_do_lacks_no_worker() -> None:

@@ -33,6 +33,13 @@ def test_a_partition_without_owner_and_one_with_growing_lag_stand_out() -> None:
     assert ["g", "reads", "requests:", "1", "member,", "stable,", "lag", str(READINGS)] in lines
 
 
+def test_a_topic_that_waits_without_a_reader_stands_out_with_its_time() -> None:
+    group = GroupState("g", "tasks", "empty", 0, [PartitionLag(0, 4)], waits_since_ms=10**12)
+
+    line = next(line for line in shown(group_tables([group], LagGrowth())) if "reads" in line)
+    assert "lag 4, unread since 2001-09-" in " ".join(line)
+
+
 def test_a_group_that_may_not_be_seen_says_so_in_both_tables() -> None:
     group = GroupState("g", "tasks", refused="Group authorization failed")
     [headline, *_] = shown(group_tables([group], LagGrowth()))
