@@ -14,7 +14,7 @@ from schemas.records import ProgressStalled
 from schemas.topics import CONTROL
 
 _log = logging.getLogger(__name__)
-_CLOSE_S = 2.0
+_CLOSE_S = 10.0
 
 
 def frozen(name: str, limit_s: float, now_ms: int) -> ProgressStalled:

@@ -1,11 +1,8 @@
-"""A run whose processes are killed, one after the other, as a machine without memory does it; and
-one whose processes are frozen.
-"""
+"""A run whose processes are killed, one after the other, as a machine without memory does it."""
 
 import csv
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,7 +18,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.soak
 
 LIMIT_S = 300
-FROZEN_S = 6
 STEPS = 16
 AGENT = """
 from openai import AsyncOpenAI
@@ -74,23 +70,13 @@ def _processes_of(out: Path, word: str) -> Iterator[int]:
             yield int(folder.name)
 
 
-@pytest.mark.parametrize(
-    ("sent", "end"),
-    [
-        (signal.SIGKILL, "was ended by signal 9 (Killed)"),
-        (signal.SIGSTOP, f"gave no sign of life for {FROZEN_S} s and was ended by signal"),
-    ],
-    ids=["killed", "frozen"],
-)
-def test_a_run_reaches_its_steps_although_each_of_its_processes_stops_once(
-    tmp_path: Path, sent: signal.Signals, end: str
+def test_a_run_reaches_its_steps_although_each_of_its_processes_is_killed_once(
+    tmp_path: Path,
 ) -> None:
-    """Holds invariant I8."""
     out = tmp_path / "out"
     config = short_run(tmp_path, AGENT, steps=STEPS)
     command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    environment["SEAMLESSFLOW_RESTARTS__FROZEN_S"] = str(FROZEN_S)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     ) as running:
@@ -100,7 +86,7 @@ def test_a_run_reaches_its_steps_although_each_of_its_processes_stops_once(
                 until(lambda made=made: steps_made(out) > made, "a step", LIMIT_S)  # type: ignore[misc]
                 process = process_of(out, word)
                 assert process is not None, word
-                os.kill(process, sent)
+                os.kill(process, signal.SIGKILL)
             said, _ = running.communicate(timeout=LIMIT_S)
         finally:
             running.kill()
@@ -112,5 +98,4 @@ def test_a_run_reaches_its_steps_although_each_of_its_processes_stops_once(
     assert checks["tokens_checked"] == summary["tokens_trained"] > 0
     assert (checks["mismatches"], checks["trained_twice"]) == (0, 0)
     for name in KILLED:
-        assert re.search(f"! {name} {re.escape(end)}.*; it starts again", said)
-        assert sent is signal.SIGKILL or f"! {name} stands still: no sign of life" in said
+        assert f"! {name} was ended by signal 9 (Killed); it starts again" in said
