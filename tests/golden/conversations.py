@@ -48,19 +48,28 @@ def tool_results(message: Any) -> list[Any]:
 
 def chat_tool_loop(system: RecordingSystem, session_id: str, policy: str, say: Any) -> None:
     agent = system.agent(session_id, policy, task_id="t", group_id="g", group_size=2)
-    messages = [{"role": "system", "content": "You add."}, user(TASK)]
-    while True:
-        message = say(agent, messages, tools=CHAT_TOOLS)
-        messages += [message, *tool_results(message)]
-        if messages[-1] is message:
-            break
-    messages.append(user("again"))
+    add_by_chat(agent, say)
     system.reward(session_id, 0.25, name="format", final=False)
     system.end(session_id, 0.5, 1.0)
 
 
+def add_by_chat(agent: Agent, say: Any) -> None:
+    messages = [{"role": "system", "content": "You add."}, user(TASK)]
+    while True:
+        message = say(agent, messages, tools=CHAT_TOOLS)
+        results = tool_results(message)
+        if not results:
+            break
+        messages += [message, *results]
+
+
 def messages_tool_loop(system: RecordingSystem, session_id: str, streamed: bool) -> None:
     agent = system.agent(session_id, metadata={"of": "messages"})
+    add_by_messages(agent, streamed)
+    system.end(session_id, 1.0, status="truncated", reason="as told", cause="environment")
+
+
+def add_by_messages(agent: Agent, streamed: bool) -> None:
     messages: list[Any] = [user(TASK)]
     asked: dict[str, Any] = {"model": "any", "system": "You add.", "tools": MESSAGES_TOOLS}
     agent.anthropic.messages.count_tokens(messages=messages, **asked)
@@ -79,11 +88,17 @@ def messages_tool_loop(system: RecordingSystem, session_id: str, streamed: bool)
         if not results:
             break
         messages += [message.to_param(), user(results)]  # type: ignore[arg-type]
-    system.end(session_id, 1.0, status="truncated", reason="as told", cause="environment")
 
 
 def responses_tool_loop(system: RecordingSystem, session_id: str, streamed: bool) -> None:
     agent = system.agent(session_id)
+    last = add_by_responses(agent, streamed)
+    system.reward(session_id, 0.75, turn=last, name="turn")
+    system.end(session_id, 1.0)
+
+
+def add_by_responses(agent: Agent, streamed: bool) -> str | None:
+    """Return the id of the last response."""
     previous: str | None = None
     told: Any = [user(TASK)]
     while told:
@@ -107,8 +122,7 @@ def responses_tool_loop(system: RecordingSystem, session_id: str, streamed: bool
             for item in response.output
             if item.type == "function_call"
         ]
-    system.reward(session_id, 0.75, turn=previous, name="turn")
-    system.end(session_id, 1.0)
+    return previous
 
 
 def completions(system: RecordingSystem) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from infra.broker.broker import Broker
-from tests.golden import conversations, disturbances
+from tests.golden import conversations, disturbances, forks
 from tests.golden.golden_log import LOGS, write
 from tests.golden.recording_system import recording_system, records
 
@@ -22,6 +22,7 @@ def record(path: Path) -> None:
         recording_system(broker.settings, Path(directory)) as system,
     ):
         conversations.all_of_them(system)
+        forks.all_of_them(system)
         disturbances.all_of_them(system)
         write(path, records(system.running.kafka, len(system.opened)))
 

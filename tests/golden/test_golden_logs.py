@@ -37,12 +37,16 @@ REASONS = {
 NO_EVENTS: Mapping[int, set[type[Record]]] = {
     1: {TurnUndelivered, TurnPlayedBack},
     2: {TurnPlayedBack},
+    3: set(),
 }
+_NEWER_REASONS = {"inexact_greedy", "inexact_json_schema", "inexact_top_p", "undelivered"}
 REASONS_OF_RULES = {
     1: {"inexact"},
-    2: {"inexact_greedy", "inexact_json_schema", "inexact_top_p", "undelivered"},
+    2: _NEWER_REASONS,
+    3: _NEWER_REASONS,
 }
-LIMITS: Mapping[int, set[str]] = {1: set(), 2: {"", "context", "max_tokens"}}
+_LIMITS = {"", "context", "max_tokens"}
+LIMITS: Mapping[int, set[str]] = {1: set(), 2: _LIMITS, 3: _LIMITS}
 Policies = Callable[[str], Strictness]
 
 
