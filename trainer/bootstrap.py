@@ -29,6 +29,7 @@ from trainer.backends.torch_backend import TorchBackend
 from trainer.follower import Follower
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
+from trainer.recording.survey import source_kafka, surveyed
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.control_log import read_recorded
@@ -75,15 +76,11 @@ def build(
     """
     rules, publication = batch_rules(settings), Publication(settings)
     publication.check_rendering()
-    cluster = find_cluster(settings.kafka, (CONTROL, FLEET, TRAJECTORIES), stopping)
-    log = f"{cluster.id}/{settings.kafka.topic_prefix}"
+    log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
     if settings.trainer.rank > 0:
         return _follower(settings, log, traces, metrics, stopping)
-    found = replace(
-        checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log),
-        partitions=cluster.partitions[TRAJECTORIES.name],
-    )
-    check_kept(settings.kafka, found, stopping)
+    found = _newest(settings, log, stopping)
+    left = _left(settings, publication, found, stopping)
     process, control_state = (
         _process(settings, found, traces, metrics, stopping),
         found.control_state,
@@ -103,7 +100,9 @@ def build(
     limits = BatchLimits(
         run.groups_per_step, run.lag, pacing.refill, settings.window, pacing.max_attempts
     )
-    dataloader = Dataloader(first.resume, control_state, run.policy, rules, limits, now_ms())
+    dataloader = Dataloader(
+        first.resume, control_state, run.policy, rules, limits, now_ms(), left=left
+    )
     runner = StepRunner(settings, backend, publication, process.producer, traces, now_ms)
     reports = Reports(settings.trainer, open_sinks(settings, metrics))
     return Loop(
@@ -117,6 +116,37 @@ def build(
     )
 
 
+def _prefixes(settings: TrainerSettings) -> str:
+    """Return the prefix of the topics, and that of a recording which is trained."""
+    own, source = settings.kafka.topic_prefix, settings.trainer.source_prefix
+    return own if source is None else f"{own} of {source}"
+
+
+def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoint:
+    """Return the newest checkpoint, after checking that the topics still have what follows it."""
+    source = source_kafka(settings)
+    partitions = find_cluster(source, (TRAJECTORIES,), stopping).partitions[TRAJECTORIES.name]
+    newest = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
+    found = replace(newest, partitions=partitions)
+    check_kept(settings.kafka, found, stopping, source)
+    return found
+
+
+def _left(
+    settings: TrainerSettings, publication: Publication, found: Checkpoint, stopping: Stopping
+) -> dict[int, int] | None:
+    """Return the last offset of each partition of a recording that is not read to there.
+
+    None if the sessions are live, or more of them are waited for.
+    """
+    if settings.trainer.source_prefix is None:
+        return None
+    last = surveyed(settings, publication.tokenizer_hash, stopping).last
+    first = found.first_offsets
+    left = {number: at for number, at in last.items() if first.get(number, at) <= at}
+    return None if settings.trainer.follow else left
+
+
 def _sessions_thread(
     process: TrainerProcess, offsets: Mapping[int, int], metrics: Metrics, stopping: Stopping
 ) -> ReaderThread:
@@ -124,7 +154,7 @@ def _sessions_thread(
     settings, inbox = process.settings, process.inbox
     name = f"{_client_id(settings)}-sessions"
     letters = DeadLetters(settings.kafka, process.producer, stopping)
-    sessions = Reader(settings.kafka, name, bury=letters.bury, folds=True)
+    sessions = Reader(source_kafka(settings), name, bury=letters.bury, folds=True)
     metrics.watch(sessions)
     sessions.assign({(TRAJECTORIES.name, number): at for number, at in offsets.items()})
     return ReaderThread("trainer sessions", sessions, inbox.put, inbox.fail)

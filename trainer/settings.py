@@ -189,6 +189,11 @@ class TrainerSection(Section):
     checkpoint_every: int = Field(10, ge=1, description="Steps between full checkpoints")
     checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
     versions_kept: int = Field(4, ge=3, description="Weight versions that stay on disk")
+    source_prefix: str | None = Field(
+        None, description="Prefix of recorded sessions to train; none: those of the run, live"
+    )
+    follow: bool = Field(False, description="At their end, wait for more, up to run.steps")
+    train_foreign: bool = Field(False, description="Whether to train imported tokens")
     window: int | None = Field(
         None,
         ge=1,

@@ -59,6 +59,17 @@ def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> I
         yield from importing.faults()
 
 
+def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
+    """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
+    if not any("train" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), "no worker can train: none has the tag train")
+    yield from gang_faults(config)
+    yield from packages.training_faults(config)
+    yield from devices.device_faults(config, devices.gpu_count())
+    yield from _writable(config)
+    yield from _model(("policy", "model"), config.policy.model, config)
+
+
 def before_demo(config: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a demo, which makes its own model and tasks."""
     yield from packages.training_faults(config)
@@ -75,6 +86,10 @@ def _shared(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     gateway = config.gateway
     if "port" in gateway.model_fields_set and not is_free(gateway.port):
         yield Fault(("gateway", "port"), f"{gateway.port} is taken by another program")
+    yield from _writable(config)
+
+
+def _writable(config: RunConfig) -> Iterator[Fault]:
     out = config.out.absolute()
     there = next(path for path in (out, *out.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):

@@ -26,17 +26,37 @@ def train(
             "--settings", callback=_settings, is_eager=True, help="Explain every setting and exit."
         ),
     ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Prefix of recorded trajectories to learn from, without any agent."
+        ),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(help="--from: prefix of the topics it writes.  [that of --from]")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="--from: wait for further sessions, up to run.steps.")
+    ] = False,
 ) -> None:
     """Train a policy on your own tasks with your own agent; resumes the run in its directory.
+
+    With --from it learns from sessions that `replay merge` or `import` wrote under a prefix, and
+    writes to OUT/PREFIX; see docs/replay.md.
 
     An environment variable such as SEAMLESSFLOW_RUN__STEPS=50 overrides run: {steps: 50} in the
     file.
     """
-    from seamlessflow.checks.check import before_training
+    from seamlessflow.checks.check import before_recorded_training, before_training
     from seamlessflow.config_file import load
 
-    loaded = load(config, before_training)
+    if from_ is None and (to is not None or follow):
+        raise typer.BadParameter("--to and --follow need --from")
+    loaded = load(config, before_training if from_ is None else before_recorded_training)
     # Not earlier: a missing package is a fault that the check names.
-    from seamlessflow.runs.training_run import run_training
+    from seamlessflow.runs.training_run import run_recorded_training, run_training
 
-    run_training(loaded)
+    if from_ is None:
+        run_training(loaded)
+    else:
+        run_recorded_training(loaded, from_, from_ if to is None else to, follow)

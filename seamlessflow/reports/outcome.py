@@ -37,7 +37,8 @@ class RunOutcome:
 
     out: Path
     summary: Mapping[str, Any]
-    verification: Verification
+    verification: Verification | None
+    """The check of the trained tokens; None if they were sampled in another run."""
     reasons: tuple[str, ...] = ()
     """Reasons for little learning; empty if the reward rose."""
     skipped: tuple[str, ...] = ()
@@ -46,7 +47,8 @@ class RunOutcome:
     @property
     def failed(self) -> bool:
         """True if the check found a fault, or if no token was trained in the whole run."""
-        return not (self.verification.clean and self.summary["tokens_trained"])
+        clean = self.verification is None or self.verification.clean
+        return not (clean and self.summary["tokens_trained"])
 
 
 def write_report(
@@ -54,22 +56,25 @@ def write_report(
     kafka: KafkaSettings,
     facts: LauncherFacts,
     stopping: Stopping,
+    source: KafkaSettings | None = None,
 ) -> RunOutcome:
     """Write `summary.json`, `reward.png`, `timeline.png` and the final weights.
 
+    `source`: where recorded sessions were read, if not under the prefix of `kafka`.
     Raises `KafkaUnavailable`, also once `stopping`.
     """
     skipped = Skipped()
     control = [item.record for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)]
     sessions = session_facts(
         item.record
-        for item in read_topic(kafka, TRAJECTORIES, skipped, stopping=stopping)
+        for item in read_topic(source or kafka, TRAJECTORIES, skipped, stopping=stopping)
         if isinstance(item.record, Trajectory)
     )
-    verification = verify(kafka, config.trained_dir, skipped, stopping)
+    # The events of recorded sessions are those of another prefix, or there are none.
+    checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     facts = replace(facts, peak_rss_mb=peaks_mb)
-    figures = summary(control, sessions, facts, verification)
+    figures = summary(control, sessions, facts, checked)
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     steps = step_facts(control, sessions)
@@ -78,7 +83,7 @@ def write_report(
     keep_final_weights(config.weights_dir)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
-    return RunOutcome(config.out, figures, verification, tuple(reasons), tuple(skipped.notices))
+    return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))
 
 
 def keep_final_weights(directory: Path) -> Path | None:

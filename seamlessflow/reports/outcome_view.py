@@ -33,7 +33,8 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
         parts.append(Text("! no token was trained: the weights are those of the start", "red"))
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
-    parts += [Text(f"  {deviation}", "red") for deviation in outcome.verification.deviations]
+    deviations = outcome.verification.deviations if outcome.verification else ()
+    parts += [Text(f"  {deviation}", "red") for deviation in deviations]
     files = Table.grid(padding=(0, 2))
     for name, meaning in FILES.items():
         if (outcome.out / name).exists():
@@ -94,6 +95,8 @@ def _count(value: int | None) -> str:
 
 def _check(outcome: RunOutcome) -> Text:
     found = outcome.verification
+    if found is None:
+        return Text("of tokens: none, since another run sampled them", "dim")
     text = (
         f"{found.tokens_checked:,} trained tokens held against the log: "
         f"{found.mismatches} mismatches, {found.trained_twice} trained twice"

@@ -57,7 +57,7 @@ def train(
         display.phase("starting Kafka")
         with kafka_to_run_on(config, launcher) as kafka:
             facts = LauncherFacts()
-            if not _is_finished(config, kafka, launcher.stopping):
+            if not is_finished(config, kafka, launcher.stopping):
                 facts = _run(config, display, launcher, kafka, prepare, held_back)
             display.phase("checking what was trained against the log")
             facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
@@ -100,7 +100,7 @@ def _run(
     return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s)
 
 
-def _is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
+def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
     """Return True if an earlier run made all steps, so that only the report is missing."""
     steps = (
         item.record.steps

@@ -1,16 +1,19 @@
 """Training as a command: shows its progress, prints its outcome. Shared by `demo` and `train`."""
 
 import sys
+from collections.abc import Callable
 
 import typer
 from rich.console import Console
 
 from infra.errors import ExitStatus
 from seamlessflow.config import RunConfig
-from seamlessflow.processes.stopping import Interrupted, stoppable
+from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
+from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
+from seamlessflow.runs.recorded_training import Recording, configured, train_recorded
 from seamlessflow.runs.training import HeldBackTasks, Prepare, train
-from seamlessflow.watching.display import display
+from seamlessflow.watching.display import Display, display
 
 _INTERRUPTED = 130
 
@@ -22,10 +25,21 @@ def run_training(
 
     Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
     """
+    _run(config, lambda shown, stop: train(config, shown, stop, prepare, held_back))
+
+
+def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool) -> None:
+    """Train on the sessions under the prefix `source`. Raises what `run_training` raises."""
+    recording = Recording(source, to, follow)
+    own = configured(config, recording)
+    _run(own, lambda shown, stop: train_recorded(own, recording, shown, stop))
+
+
+def _run(config: RunConfig, work: Callable[[Display, Stop], RunOutcome]) -> None:
     console = Console()
     try:
         with stoppable() as stop, display(console, config.run.policy) as shown:
-            outcome = train(config, shown, stop, prepare, held_back)
+            outcome = work(shown, stop)
     except Interrupted:
         console.print(f"stopped as asked; the run so far is in {config.out}")
         sys.exit(_INTERRUPTED)

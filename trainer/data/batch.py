@@ -28,6 +28,10 @@ class BatchRules:
     on_stale: OnStale
     max_staleness: int
     """Largest staleness of a trained token, in optimizer steps."""
+    recorded: bool = False
+    """True if the sessions are those of another run; see `StepClock`."""
+    train_foreign: bool = False
+    """True if tokens that another system sampled may be trained."""
 
 
 @dataclass(frozen=True, slots=True)

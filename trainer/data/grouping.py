@@ -126,6 +126,10 @@ class Grouping:
         detail = ", ".join([f"{len(have)} sessions {when}", *failures])
         return [self.drop(group_id, reason, detail + group.newest_failure(), now_ms)]
 
+    def open_groups(self) -> list[str]:
+        """Return the groups that still take sessions, without those recorded as ready."""
+        return [name for name in self._open if name not in self._fixed]
+
     def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:
         """Drop a group; return the record of it."""
         self.settle(group_id)

@@ -29,6 +29,9 @@ class StepClock:
 
     steps_of: Mapping[int, int]
     now: int
+    recorded: bool = False
+    """True if the tokens are of another run: then its version n counts as that of n steps, and
+    tokens of later weights than the present ones are as far away as those of earlier ones."""
 
     def age(self, version: int) -> int:
         """Return the staleness of a version. One that is not recorded counts as its number."""
@@ -38,7 +41,7 @@ class StepClock:
         """Return the staleness of every token."""
         distinct, inverse = np.unique(versions_T, return_inverse=True)
         ages = np.array([self.age(int(version)) for version in distinct], np.int32)
-        return np.asarray(ages[inverse])
+        return np.asarray(np.abs(ages[inverse]) if self.recorded else ages[inverse])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,25 @@ class RecordsGone(SeamlessFlowError):
         )
 
 
-def check_kept(kafka: KafkaSettings, found: Checkpoint, stopping: Stopping = never) -> None:
+def check_kept(
+    kafka: KafkaSettings,
+    found: Checkpoint,
+    stopping: Stopping = never,
+    source: KafkaSettings | None = None,
+) -> None:
     """Raise `RecordsGone` if records behind the checkpoint were removed.
 
-    Also raises what `Outage.endure` raises.
+    `source`: where `trajectories` are, if not in `kafka`. Also raises what `Outage.endure` raises.
     """
-    offsets: dict[Partition, int] = {
+    sessions: dict[Partition, int] = {
         (TRAJECTORIES.name, number): at for number, at in found.offsets.items() if at >= 0
     }
+    _check(source or kafka, sessions, stopping)
     if found.directory is not None:
-        offsets[CONTROL.name, 0] = found.control_state.offset
+        _check(kafka, {(CONTROL.name, 0): found.control_state.offset}, stopping)
+
+
+def _check(kafka: KafkaSettings, offsets: Mapping[Partition, int], stopping: Stopping) -> None:
     lookup, outage = BoundsLookup(kafka), Outage(kafka, stopping)
     try:
         while len(kept := lookup.bounds(list(offsets), ASK_S)) < len(offsets):

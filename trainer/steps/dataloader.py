@@ -18,6 +18,7 @@ from schemas.records import (
     Trajectory,
 )
 from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
+from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
 from trainer.data.sessions import Trace, read
 from trainer.data.staleness import StepClock, awaited
@@ -78,6 +79,8 @@ class Dataloader:
     _added_ms: int
     """Time of the newest session; of the start before the first one."""
     _positions: dict[int, int] = field(default_factory=dict)
+    left: dict[int, int] | None = None
+    """Offsets of the last sessions of a recording, of partitions not read to there; None: live."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups dropped since the step before, by reason."""
     newest_drop: str = ""
@@ -104,6 +107,21 @@ class Dataloader:
         """Return the ids of these groups."""
         return self._grouping.ready.keys()
 
+    @property
+    def ended(self) -> bool:
+        """Return True if all sessions of a recording were read."""
+        return self.left is not None and not self.left
+
+    @property
+    def used_up(self) -> bool:
+        """Return True if no batch can follow: a recording was read, and no group is left."""
+        return self.ended and not self.ready
+
+    def clock(self, step: int) -> StepClock:
+        """Return the clock by which tokens are stale at `step`."""
+        recorded = self.rules.recorded
+        return StepClock({} if recorded else self._control_state.steps_of, step, recorded)
+
     def wants_more(self, step: int) -> bool:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
         # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
@@ -121,8 +139,13 @@ class Dataloader:
         """Add the session of a record of `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1
         self._added_ms = now_ms
-        if trajectory.policy != self._policy:
+        if self.left is not None and offset >= self.left.get(partition, offset + 1):
+            del self.left[partition]
+        recorded_eval = self.rules.recorded and trajectory.purpose == "eval"
+        if trajectory.policy != self._policy or recorded_eval:
             return []
+        if not self.rules.train_foreign:
+            trajectory = without_foreign(trajectory)
         if trajectory.purpose != "eval":
             self._ended_at[trajectory.limit] += 1
         session = read(trajectory, self._policy, partition, offset, trace)
@@ -145,6 +168,9 @@ class Dataloader:
         patience = EXPIRY_QUIET_MS if quiet else EXPIRY_LATEST_MS
         due = [name for name, since in self._expiring.items() if now_ms - since >= patience]
         found: Records = []
+        if self.ended:
+            for name in self._grouping.open_groups():
+                found += self._counted(self._grouping.expire(name, now_ms))
         for name in due:
             del self._expiring[name]
             records = self._grouping.expire(name, now_ms)
@@ -154,7 +180,7 @@ class Dataloader:
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
         """Return the batch of `step`, or None while it is not complete, and the groups dropped."""
-        clock = StepClock(self._control_state.steps_of, step)
+        clock = self.clock(step)
         if step in self._resume.again:
             return self._recorded(step, clock), []
         if self.ready < self._limits.groups and not self._exhausted():
@@ -165,7 +191,7 @@ class Dataloader:
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
             return None, dropped
         if not selection.chosen:
-            return SkippedStep(step), dropped
+            return (None if self.rules.recorded else SkippedStep(step)), dropped
         return Batch(step, tuple(selection.chosen)), dropped
 
     def consumed(self, batch: Batch) -> None:
@@ -209,6 +235,8 @@ class Dataloader:
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""
+        if self.rules.recorded:
+            return self.ended
         # The groups that pacing admits ahead of a step, and those it replaces in it.
         credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
         lost = self.dropped.total()

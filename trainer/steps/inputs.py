@@ -10,7 +10,7 @@ import numpy as np
 from trainer.backends.backend import StepInput
 from trainer.data.advantages import ESTIMATORS
 from trainer.data.batch import Batch, BatchRules
-from trainer.data.chains import Chain
+from trainer.data.chains import NOWHERE, Chain
 from trainer.data.packing import MicroBatch, pack
 from trainer.settings import TrainerSection, TrainerSettings
 from trainer.steps.learning_rate import learning_rate
@@ -21,7 +21,9 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
     estimator = ESTIMATORS[trainer.advantage]
-    return BatchRules(estimator, filters, trainer.on_stale, settings.run.lag)
+    recorded = trainer.source_prefix is not None
+    stale = trainer.on_stale, settings.run.lag
+    return BatchRules(estimator, filters, *stale, recorded, trainer.train_foreign)
 
 
 def step_input(
@@ -37,6 +39,9 @@ def step_input(
     back end has a copy.
     """
     chains, trainer = batch.chains(), settings.trainer
+    if trainer.source_prefix is not None:
+        # Versions of another run: no token is of weights that this trainer has or had.
+        version, remembered = NOWHERE, ()
     batches = pack(chains, batch.advantages(), trainer.micro_batch_tokens, trainer.layout)
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}

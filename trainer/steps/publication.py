@@ -46,6 +46,11 @@ class Publication:
         """Directory of the tokenizer that prompts are rendered with."""
         return self._tokenizer if self._tokenizer.is_dir() else self._settings.policy.model
 
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer and of what else decides the tokens of a prompt."""
+        return rendering_hash(self._rendered, self._renderer)
+
     def check_rendering(self) -> None:
         """Raise `RendererError` if prompts of the policy cannot be rendered."""
         Renderer.load(self._rendered, self._renderer)

@@ -12,7 +12,6 @@ from pathlib import Path
 from schemas import records as r
 from schemas.records import Record
 from trainer.data.batch import Batch, facts
-from trainer.data.staleness import StepClock
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer
@@ -63,7 +62,10 @@ class StepSequence:
     @property
     def all_done(self) -> bool:
         """Return whether no step is left; skipped ones do not count."""
-        return self.origin.trained >= self._process.settings.run.steps
+        if self.origin.trained >= self._process.settings.run.steps:
+            return True
+        again = self.origin.step in self._resume.again
+        return self._dataloader.used_up and not again and self._announced is None
 
     @property
     def over(self) -> bool:
@@ -107,7 +109,9 @@ class StepSequence:
         process.work.finish()
         if self.over and self._control_state.finished < self.origin.trained:
             at_ms, steps = process.now_ms(), self.origin.trained
-            process.send(r.RunFinished(at_ms=at_ms, steps=steps, reason="all steps are done"))
+            short = steps < process.settings.run.steps
+            reason = "all recorded sessions are read" if short else "all steps are done"
+            process.send(r.RunFinished(at_ms=at_ms, steps=steps, reason=reason))
         if self._saved.step != self.origin.step and process.settings.trainer.ranks == 1:
             self._save()
             process.work.finish()
@@ -124,7 +128,7 @@ class StepSequence:
         if isinstance(found, SkippedStep):
             self._skip(step, now_ms)
         else:
-            known = facts(found, StepClock(self._control_state.steps_of, step))
+            known = facts(found, self._dataloader.clock(step))
             self._announced = Announced(found, known, now_ms)
             names = tuple(group.group_id for group in found.members())
             tokens = found.trained()

@@ -7,9 +7,8 @@ import numpy as np
 
 from schemas.records import Reward, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.history.importing.foreign_row import ForeignRow, ForeignRowRejected
+from trainer.data.foreign import FOREIGN
 
-FOREIGN = "foreign"
-"""Origin of the nodes, and the reason why they are not trained."""
 _UNKNOWN = -1
 _ORIGIN = ("session_id", "cluster")
 """Columns that name the session that an export was made of."""

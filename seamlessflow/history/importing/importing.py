@@ -1,7 +1,8 @@
 """Files of sequences brought in as trajectories under a prefix of their own."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.errors import SettingsRejected
@@ -55,9 +56,10 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     `read_topic` and `Producer` raise.
     """
     outcome = ImportOutcome()
-    for path, rows in job.files:
-        for _ in _trajectories(path, rows, job.rules):
-            pass
+    sizes = Counter(
+        made.group_id for path, rows in job.files for made in _trajectories(path, rows, job.rules)
+    )
+    samples = Counter[str]()
     _check_prefix(kafka, job.prefix)
     target = kafka.model_copy(update={"topic_prefix": job.prefix})
     create_topics(target, [TRAJECTORIES], stopping=stopping)
@@ -70,6 +72,9 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     try:
         for path, rows in job.files:
             for made in _trajectories(path, rows, job.rules):
+                group, sample = made.group_id, samples[made.group_id]
+                samples[group] += 1
+                made = replace(made, sample=sample, group_size=sizes[group])
                 if made.session_id in there:
                     outcome.there += 1
                     continue

@@ -14,6 +14,7 @@ from schemas.records import LineageStarted, Record
 from schemas.topics import CONTROL, TRAJECTORIES
 from trainer.backends.backend import Machine
 from trainer.backends.torch_backend import TorchBackend
+from trainer.recording.survey import source_kafka
 from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, recorded_run
 from trainer.replay.reexecution import Reexecution
 from trainer.replay.settings import changed_settings, recorded_settings
@@ -85,7 +86,8 @@ def training_again(
         raise RunNotRepeatable(
             f"{model} has other tensors ({found}) than the run ({run.first_hash})"
         )
-    received = read_topic(kafka, TRAJECTORIES, skipped, stopping=stopping)
+    source = source_kafka(settings[run.lineages[0].lineage])
+    received = read_topic(source, TRAJECTORIES, skipped, stopping=stopping)
     return TrainingAgain(run, steps, received, bool(replaced), found)
 
 

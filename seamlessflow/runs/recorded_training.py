@@ -1,0 +1,146 @@
+"""Training on recorded sessions: broker, scheduler and trainers alone.
+
+The trainers read `trajectories` of the recording's prefix, which `replay merge` or `import` wrote,
+and write `control` and `fleet` under the prefix of this training. Repeated, the command resumes.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from infra.broker.broker import Broker
+from infra.clock import now_ms
+from infra.errors import SettingsRejected
+from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.found import partition_counts
+from infra.ports import free_port
+from infra.settings import KafkaSettings
+from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES
+from seamlessflow.config import RunConfig
+from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
+from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.specs import SCHEDULER, LaunchContext, ProcessSpecs
+from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import Supervisor
+from seamlessflow.reports.outcome import RunOutcome, write_report
+from seamlessflow.reports.summary import LauncherFacts
+from seamlessflow.runs.training import is_finished
+from seamlessflow.watching.display import Display
+from seamlessflow.watching.observer import Observer
+from seamlessflow.watching.progress import RunProgress
+
+_WRITTEN = (CONTROL, FLEET, TASKS, PROMPTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The sessions to train on, and where the training writes."""
+
+    source: str
+    """Prefix of the recorded trajectories."""
+    to: str
+    """Prefix of the topics that the training writes."""
+    follow: bool
+    """True to wait for further sessions at their end."""
+
+
+def configured(config: RunConfig, recording: Recording) -> RunConfig:
+    """Return the configuration of the training, in a directory of its own within that of the run.
+
+    Raises `SettingsRejected` for a prefix without a name.
+    """
+    name = recording.to.strip(".")
+    if not name or "/" in name:
+        raise SettingsRejected("--to", f"{recording.to!r} names no directory: again. is a prefix")
+    places = dict.fromkeys(("weights_dir", "trained_dir", "checkpoints_dir", "metrics_csv"))
+    reads = {"source_prefix": recording.source, "follow": recording.follow}
+    workers = tuple(
+        worker.model_copy(update={"tags": ("train",)})
+        for worker in config.workers
+        if "train" in worker.tags
+    )
+    return config.model_copy(
+        update={
+            "out": config.out / name,
+            "workers": workers,
+            "trainer": config.trainer.model_copy(update={**places, **reads}),
+            "pacing": config.pacing.model_copy(update={"tasks": None}),
+            "evaluation": config.evaluation.model_copy(update={"tasks": None}),
+        }
+    )
+
+
+def train_recorded(
+    config: RunConfig, recording: Recording, display: Display, stop: Stop
+) -> RunOutcome:
+    """Train to the end of the recording or of the run; write the report in its directory.
+
+    `config` is that of `configured`. Raises what `train` raises.
+    """
+    config.out.mkdir(parents=True, exist_ok=True)
+    supervisor = Supervisor(config.restarts, display.notice)
+    with Launcher(config.logs_dir, stop, supervisor) as launcher:
+        display.phase("starting Kafka")
+        with _kafka(config, launcher) as kafka:
+            own = kafka.model_copy(update={"topic_prefix": recording.to})
+            source = kafka.model_copy(update={"topic_prefix": recording.source})
+            _check(kafka, recording)
+            create_topics(own, _WRITTEN, stopping=launcher.stopping)
+            if not is_finished(config, own, launcher.stopping):
+                _run(config, display, launcher, own)
+            facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+            return write_report(config, own, facts, launcher.stopping, source)
+
+
+def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSettings) -> None:
+    """Start scheduler and trainers; stop them once the leader has ended."""
+    specs = ProcessSpecs(config, LaunchContext(kafka, free_port(), dict(os.environ)))
+    progress = RunProgress(config.run.policy, config.run.steps, since_ms=now_ms())
+    trainers = specs.trainers()
+    with Observer(kafka, progress) as observer:
+        try:
+            display.phase("training on recorded sessions")
+            launcher.start(specs.scheduler())
+            for spec in trainers:
+                launcher.start(spec)
+
+            def ended() -> bool:
+                display.progress(observer.poll())
+                leader = launcher.running.get(trainers[0].name)
+                return leader is not None and leader.exit_status == 0
+
+            launcher.wait_for("the last recorded session", ended, float("inf"))
+        finally:
+            launcher.end([SCHEDULER])
+            launcher.end([spec.name for spec in trainers])
+
+
+def _check(kafka: KafkaSettings, recording: Recording) -> None:
+    """Raise `SettingsRejected` for a prefix that is not there, or that another run writes to."""
+    there = partition_counts(kafka)
+    if recording.source + TRAJECTORIES.name not in there:
+        raise SettingsRejected("--from", f"there is no {recording.source}{TRAJECTORIES.name}")
+    for option, prefix in (("--from", recording.source), ("--to", recording.to)):
+        if prefix + SESSIONS.name in there:
+            reason = f"{prefix or 'no prefix'} is that of a run with agents, which may still go on"
+            raise SettingsRejected(option, f"{reason}: copy its sessions with replay merge --to")
+
+
+@contextmanager
+def _kafka(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
+    """Yield the configured Kafka, or that of the run whose directory holds this training's."""
+    run = config.out.parent
+    if config.kafka is not None:
+        yield config.kafka
+        return
+    try:
+        yield kafka_of_running(run)
+        return
+    except NoRunningRun:
+        pass
+    if not (run / KAFKA_DIR).is_dir():
+        raise NoRunData(run)
+    with Broker(run / KAFKA_DIR, heap_mb=config.broker.heap_mb) as broker:
+        launcher.watch(broker)
+        yield broker.settings

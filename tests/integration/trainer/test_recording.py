@@ -1,0 +1,67 @@
+"""A trainer that learns from recorded sessions under another prefix, on a real broker."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from schemas import records as r
+from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES
+from tests.builders.own_topics import own_topics, small
+from tests.builders.trainer.models import bandit, bandit_return, write_tiny
+from tests.builders.trainer.recorded_sessions import record_sessions
+from tests.builders.trainer.running_trainer import RunningTrainer
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from trainer.recording.survey import RecordingUnusable
+from trainer.settings import TrainerSettings
+from trainer.steps.publication import Publication
+
+
+@pytest.fixture
+def recording(broker: KafkaSettings) -> Iterator[KafkaSettings]:
+    with own_topics(broker) as source:
+        create_topics(source, small(TRAJECTORIES))
+        yield source
+
+
+def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
+    kafka: KafkaSettings,
+    recording: KafkaSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create_topics(kafka, small(CONTROL, FLEET))
+    model = write_tiny(tmp_path / "model")
+    more = {"RUN__STEPS": 1, "TRAINER__SOURCE_PREFIX": recording.topic_prefix}
+    for name, value in environment(kafka, model, tmp_path, **more).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RecordingUnusable, match="it is empty"):
+        RunningTrainer(TrainerSettings()).join()
+    digest = Publication(TrainerSettings()).tokenizer_hash
+    sessions = [replace(one, tokenizer_hash=digest) for one in bandit(model, 10, 6)]
+    record_sessions(recording, sessions)
+
+    scheduler = ScriptedScheduler(kafka)
+    try:
+        RunningTrainer(TrainerSettings()).join()
+        monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "9")
+        RunningTrainer(TrainerSettings()).join()
+        scheduler.wait_for_count(r.RunFinished, 2)
+        assert [one.steps for one in scheduler.of(r.RunFinished)] == [1, 3]
+        assert [len(one.groups) for one in scheduler.of(r.StepCommitted)] == [4, 4, 2]
+        trained = [group.group_id for one in scheduler.of(r.StepCommitted) for group in one.groups]
+        assert sorted(trained) == sorted({one.group_id for one in sessions})
+        last = scheduler.of(r.WeightsPublished)[-1]
+        assert bandit_return(Path(last.directory)) > bandit_return(model)
+        assert all("mismatch_mean" not in one.metrics for one in scheduler.of(r.StepCompleted))
+        # All is read: another start has nothing to do.
+        RunningTrainer(TrainerSettings()).join()
+        assert len(scheduler.of(r.StepCommitted)) == 3
+    finally:
+        scheduler.close()
+    create_topics(recording, small(SESSIONS))
+    with pytest.raises(RecordingUnusable, match="belongs to a run"):
+        RunningTrainer(TrainerSettings()).join()

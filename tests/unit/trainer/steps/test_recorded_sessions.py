@@ -1,0 +1,102 @@
+"""The dataloader on sessions of another run: their staleness, their end, what is foreign."""
+
+from dataclasses import replace
+from typing import Any
+
+from schemas import records as r
+from schemas.records import TrajectoryNode
+from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
+from trainer.data.batch import Batch
+from trainer.steps.dataloader import SkippedStep
+
+RECORDED = replace(RULES, recorded=True, max_staleness=2)
+
+
+def fed(last: int = 99, **rules: Any) -> FedDataloader:
+    feed = FedDataloader(rules=replace(RECORDED, **rules))
+    feed.loader.left = {3: last}
+    return feed
+
+
+def names(batch: Batch | SkippedStep | None) -> list[str]:
+    assert isinstance(batch, Batch)
+    return [one.group.group_id for one in batch.groups]
+
+
+def test_recorded_versions_count_as_steps_and_the_earliest_are_trained_first() -> None:
+    feed = fed()
+    feed.group("late", version=6)
+    feed.group("now", version=4)
+    feed.group("early", version=2)
+    batch = feed.next(4)
+    assert names(batch) == ["early", "now"]
+    assert isinstance(batch, Batch)
+    assert [one.stale for one in batch.groups] == [0, 0]
+
+
+def test_tokens_of_much_later_weights_are_as_stale_as_those_of_much_earlier_ones() -> None:
+    feed = fed()
+    feed.group("early", version=1)
+    feed.group("late", version=7)
+    assert feed.next(4) is None
+    dropped = [one for one in feed.returned if isinstance(one, r.GroupDropped)]
+    assert [(one.group_id, one.reason) for one in dropped] == [
+        ("early", "stale"),
+        ("late", "stale"),
+    ]
+    corrected = fed(on_stale="correct")
+    corrected.group("early", version=1)
+    corrected.group("late", version=7)
+    assert names(corrected.next(4)) == ["early", "late"]
+
+
+def test_the_last_step_takes_what_is_left_and_unfinished_groups_end() -> None:
+    feed = fed(last=3)
+    feed.group("g-0")
+    feed.session("g-1", 0, 1.0)
+    assert (feed.next(), feed.loader.ended) == (None, False)
+    feed.session("g-2", 0, 1.0)
+    assert feed.loader.ended
+    feed.returned += feed.loader.expirations(0)
+    ready = [one.group_id for one in feed.returned if isinstance(one, r.GroupReady)]
+    assert ready == ["g-0", "g-1", "g-2"]
+    batch = feed.next()
+    assert names(batch) == ["g-0", "g-1"]
+    assert isinstance(batch, Batch)
+    feed.loader.consumed(batch)
+    last = feed.next(1)
+    assert names(last) == ["g-2"]
+    assert isinstance(last, Batch)
+    feed.loader.consumed(last)
+    assert (feed.next(2), feed.loader.used_up) == (None, True)
+
+
+def test_evaluations_and_other_policies_are_read_over() -> None:
+    feed = fed(last=1)
+    feed.session("g-0", 0, 1.0, purpose="eval")
+    feed.session("g-0", 1, 1.0, policy="other")
+    assert (feed.returned, feed.loader.used_up) == ([], True)
+
+
+def test_foreign_tokens_are_trained_only_if_asked_for() -> None:
+    for asked in (False, True):
+        feed = fed(last=3, train_foreign=asked)
+        for sample in (0, 1):
+            feed.session("g-0", sample, float(sample), nodes=foreign_nodes())
+        ready = next(one for one in feed.returned if isinstance(one, r.GroupReady))
+        assert ready.trainable_tokens == (6 if asked else 0)
+
+
+def foreign_nodes() -> tuple[TrajectoryNode, ...]:
+    prompt = TrajectoryNode(
+        node_id=0,
+        parent=-1,
+        parent_end=0,
+        start=0,
+        length=2,
+        origin="prompt",
+        turn_id="",
+        log_offset=-1,
+    )
+    own: dict[str, Any] = {"node_id": 1, "parent": 0, "parent_end": 2, "start": 2, "length": 3}
+    return prompt, replace(prompt, origin="foreign", turn_id="t", **own)
