@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from infra.disk.full import DiskFull
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.found import partition_counts
 from infra.kafka.unreadable import Skipped
@@ -20,10 +21,12 @@ from schemas.codec import decode
 from schemas.records import Trajectory
 from schemas.topics import TRAJECTORIES
 from seamlessflow.__main__ import app
+from tests.builders.disks.file_limit import largest_file
 from tests.builders.own_topics import own_topics
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 
 LOG = golden_log("second")
+SMALL_FILE = 4_000
 PLACE = tuple[str, str, int]
 """Session, turn and number of a sampled token in it."""
 
@@ -240,3 +243,18 @@ def test_a_wrong_file_changes_nothing(log: KafkaSettings, tmp_path: Path) -> Non
     live = bring_in(right, "--to", log.topic_prefix)
     assert "prefix of the recorded topics" in str(live.exception)
     assert prefix + TRAJECTORIES.name not in partition_counts(log)
+
+
+def test_an_export_without_room_leaves_whole_files_only_and_goes_on(tmp_path: Path) -> None:
+    there, whole = tmp_path / "e", tmp_path / "whole"
+    with largest_file(SMALL_FILE):
+        refused = run("--to", there, "--format", "jsonl")
+    assert isinstance(refused.exception, DiskFull), refused.output
+    assert [path for path in there.rglob(".*.jsonl")] == []
+    for directory in (there, whole):
+        assert run("--to", directory, "--format", "jsonl").exit_code == 0
+    names = sorted(path.relative_to(whole) for path in whole.rglob("*.jsonl"))
+    assert names == sorted(path.relative_to(there) for path in there.rglob("*.jsonl"))
+    assert [(there / name).read_bytes() for name in names] == [
+        (whole / name).read_bytes() for name in names
+    ]
