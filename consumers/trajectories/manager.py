@@ -82,9 +82,7 @@ class Manager:
         self._ownership = Ownership(
             name, self._partitions, contexts, connections, outbox, self._actor, ends, failures
         )
-        self._commit_schedule = CommitSchedule(
-            self._partitions, connections, settings.commit_interval_s, metrics
-        )
+        self._commit_schedule = CommitSchedule(self._partitions, connections, settings, metrics)
         budget_bytes = int(settings.memory_mb * 1_000_000)
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
@@ -116,6 +114,7 @@ class Manager:
         wait_s = min(self._actor.next_alarm_s(), self._commit_schedule.due_in_s)
         for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
             self._handle_batch(batch)
+        self._ownership.look()
         self._request_ends.look()
         self._actor.handle_deadlines()
         self._placement.place_waiting()

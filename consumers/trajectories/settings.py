@@ -29,6 +29,12 @@ class ManagerSection(Section):
     commit_interval_s: float = Field(
         0.2, gt=0, description="Time between two commits of trajectories and offsets"
     )
+    transaction_records: int = Field(
+        1_000, ge=1, description="Most trajectories that one transaction commits"
+    )
+    transaction_mb: float = Field(
+        32, gt=0, description="Most megabytes of trajectories in a transaction, but one at least"
+    )
     memory_mb: float = Field(
         512,
         ge=0,

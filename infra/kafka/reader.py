@@ -88,6 +88,11 @@ class Reader:
         gone = {partition: self._next.pop(partition, END) for partition in partitions}
         self._consumer.incremental_unassign(self._positions(gone))
 
+    def pause(self, partitions: Iterable[Partition], on: bool) -> None:
+        """Read nothing of these assigned partitions until it is called with False."""
+        places = self._positions(dict.fromkeys(partitions, END))
+        (self._consumer.pause if on else self._consumer.resume)(places)
+
     def subscribe(
         self,
         topics: Sequence[str],
@@ -154,7 +159,7 @@ class Reader:
         if not partitions:
             return {}
         asked = [TopicPartition(self._prefix + topic, number) for topic, number in partitions]
-        outage = self._outage(limit_s)
+        outage = Outage(self._settings, self._stopping, limit_s)
         while True:
             try:
                 found = self._consumer.committed(asked, ASK_S)
@@ -181,8 +186,8 @@ class Reader:
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            servers = self._settings.bootstrap_servers
-            raise KafkaUnavailable(servers, 0, error.args[0].str()) from error
+            reason = error.args[0].str()
+            raise KafkaUnavailable(self._settings.bootstrap_servers, 0, reason) from error
 
     def ends(
         self, partitions: Iterable[Partition], limit_s: float | None = None
@@ -193,10 +198,9 @@ class Reader:
         raises, and `TopicMissing`.
         """
         asked = [TopicPartition(self._prefix + t, number, END) for t, number in partitions]
-        outage = self._outage(limit_s)
-        asking_s = min(ASK_S, outage.limit_s)
+        outage = Outage(self._settings, self._stopping, limit_s)
         while True:
-            found, reason = self._latest(asked, asking_s)
+            found, reason = self._latest(asked, min(ASK_S, outage.limit_s))
             if reason is None:
                 return {(p.topic.removeprefix(self._prefix), p.partition): p.offset for p in found}
             if reason.code() in NO_LEADER_YET and outage.waited_s > min(
@@ -241,9 +245,6 @@ class Reader:
         self.watch, self._consumer = watched(Consumer, self._options)
         self.assign(self._next)
 
-    def _outage(self, limit_s: float | None) -> Outage:
-        return Outage(self._settings, self._stopping, limit_s)
-
     def _latest(
         self, asked: list[TopicPartition], timeout_s: float
     ) -> tuple[list[TopicPartition], KafkaError | None]:
@@ -286,9 +287,8 @@ class Reader:
             raise unreadable.missed
         _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
         if unreadable.missed is None:
-            value = message.value() or b""
-            key, headers = message.key(), received.headers
-            self._garbage.append(Letter(*place, key, value, unreadable.error, headers))
+            raw = message.key(), message.value() or b""
+            self._garbage.append(Letter(*place, *raw, unreadable.error, received.headers))
 
     def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         return [

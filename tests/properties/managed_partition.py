@@ -31,6 +31,13 @@ class ManagedPartition:
 
     def successor(self) -> SteppedManager:
         """Start another manager and let it own the partition."""
+        made = self.begun()
+        become_owner(made)
+        self.manager = made
+        return made
+
+    def begun(self) -> SteppedManager:
+        """Start another manager, to which the partition is given but not yet assigned."""
         self._managers += 1
         made = self._kind(
             f"m{self._managers}",
@@ -41,8 +48,6 @@ class ManagedPartition:
         )
         self._group.owners[0] = made
         made.hear(9)
-        become_owner(made)
-        self.manager = made
         return made
 
     def ask(self, *commands: Record) -> None:

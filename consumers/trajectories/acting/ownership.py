@@ -13,12 +13,14 @@ from functools import partial
 
 from consumers.trajectories.acting.actor import Actor
 from consumers.trajectories.acting.failures import Failures
+from consumers.trajectories.acting.read_ahead import ReadAhead
 from consumers.trajectories.acting.request_ends import RequestEnds
 from consumers.trajectories.acting.takeover import Takeover
 from consumers.trajectories.bus.connections import Connections
 from consumers.trajectories.bus.outbox import Outbox
 from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.sessions.ended import EndedRead
+from consumers.trajectories.sessions.fold import Folded
 from consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from infra.kafka.client import BEGINNING, Received
 from schemas.records import PartitionClaimed
@@ -56,6 +58,7 @@ class Ownership:
         self._request_ends = request_ends
         self._assignments = 0
         self._takeovers: dict[int, Takeover] = {}
+        self._read_ahead = ReadAhead(self._takeovers, connections.readers)
         self._leaving = False
 
     def join(self) -> None:
@@ -129,10 +132,22 @@ class Ownership:
             self._claimed(partition, received.record)
         elif takeover is not None:
             failure = takeover.note_event(received, folded)
+            self._answer_early(takeover, folded)
             if failure is not None and folded.session is not None:
                 self._failures.not_assembled(partition, folded.session.session_id, failure)
         else:
             self._actor.handle_event(partition, received, folded)
+
+    def look(self) -> None:
+        """Let partitions that are taken over wait with reading for what they hold. Once a round."""
+        self._read_ahead.look()
+
+    def _answer_early(self, takeover: Takeover, folded: Folded) -> None:
+        """Repeat the replies of a session whose trajectory is committed before the takeover."""
+        partition, session = takeover.partition, folded.session
+        if partition.commits and session is not None and session.finalized_at_ms is not None:
+            for received, earlier in takeover.unanswered.pop(session.session_id, ()):
+                self._actor.repeat_replies(partition, received, earlier)
 
     def _read_sessions(self, takeovers: list[Takeover]) -> None:
         starts = {

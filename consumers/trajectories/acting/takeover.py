@@ -32,7 +32,8 @@ class Takeover:
         # A former owner has sent the replies and committed the trajectories of covered events.
         covered = received.offset < partition.progress.covered
         name: str = getattr(received.record, "session_id", "")
-        if answered(folded) and not covered:
+        # A first start commits trajectories on its way, before it may answer anything.
+        if answered(folded) and not (covered and partition.progress.known):
             self.unanswered.setdefault(name, []).append((received, folded))
             partition.sessions.pin(name)
         if folded.error is not None:

@@ -1,12 +1,13 @@
 """Schedule of the commits: trajectories soon, offsets alone every few rounds."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from consumers.trajectories.bus.committer import Job
 from consumers.trajectories.bus.connections import Connections
-from consumers.trajectories.sessions.partition import Partition
+from consumers.trajectories.sessions.partition import Emission, Partition
+from consumers.trajectories.settings import ManagerSection
 from infra.telemetry.metrics import Metrics
 
 _OFFSETS_ONLY_EVERY = 5
@@ -21,14 +22,16 @@ class CommitSchedule:
         self,
         partitions: Mapping[int, Partition],
         connections: Connections,
-        interval_s: float,
+        settings: ManagerSection,
         metrics: Metrics,
     ) -> None:
         self._partitions = partitions
         self._inbox = connections.inbox
         self._producer = connections.producer
         self._committer = connections.committer
-        self._interval_s = interval_s
+        self._interval_s = settings.commit_interval_s
+        self._most_records = settings.transaction_records
+        self._most_bytes = int(settings.transaction_mb * 1_000_000)
         self._trajectories = metrics.counter(_TRAJECTORIES)
         self._in_flight: dict[int, Partition] | None = None
         """Partitions of the job in progress, until `_ended` has run on the main thread."""
@@ -47,18 +50,23 @@ class CommitSchedule:
         self._next = time.monotonic() + self._interval_s
         self._rounds += 1
         offsets_too = self._rounds % _OFFSETS_ONLY_EVERY == 0
-        chosen = [
-            one
-            for one in self._partitions.values()
-            if one.owned and (one.emitted or (offsets_too and one.uncommitted))
-        ]
-        if chosen:
-            self._in_flight = {one.number: one for one in chosen}
-            job = Job(
-                {one.number: tuple(one.emitted) for one in chosen},
-                {one.number: one.committable() for one in chosen},
-                self._producer.sent,
-            )
+        chosen = {
+            one.number: one
+            for one in sorted(self._partitions.values(), key=_taken_over_last)
+            if one.commits and (one.emitted or (one.owned and offsets_too and one.uncommitted))
+        }
+        emissions = portion(
+            {number: one.emitted for number, one in chosen.items()},
+            self._most_records,
+            self._most_bytes,
+        )
+        if emissions:
+            self._in_flight = {number: chosen[number] for number in emissions}
+            offsets = {
+                number: one.committable(len(emissions[number]))
+                for number, one in self._in_flight.items()
+            }
+            job = Job(emissions, offsets, self._producer.sent)
             self._committer.submit(
                 # Runs on the committer's thread; `_ended` then runs on the main thread.
                 job,
@@ -72,3 +80,27 @@ class CommitSchedule:
         for number, emissions in job.emissions.items():
             self._trajectories.inc(len(emissions))
             partitions[number].committed(len(emissions), job.offsets[number])
+
+
+def portion(
+    emitted: Mapping[int, Sequence[Emission]], most_records: int, most_bytes: int
+) -> dict[int, Sequence[Emission]]:
+    """Return the first emissions of each partition that fit into one transaction, one at least.
+
+    A partition without emissions is there also; one whose first does not fit any more is not.
+    """
+    taken: dict[int, Sequence[Emission]] = {}
+    records, size = 0, 0
+    for number, emissions in emitted.items():
+        count = 0
+        for one in emissions:
+            if records and (records == most_records or size + one.size > most_bytes):
+                break
+            count, records, size = count + 1, records + 1, size + one.size
+        if count or not emissions:
+            taken[number] = tuple(emissions[:count])
+    return taken
+
+
+def _taken_over_last(partition: Partition) -> bool:
+    return not partition.owned

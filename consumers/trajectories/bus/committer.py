@@ -126,7 +126,7 @@ class Committer:
 
     def _send(self, job: Job) -> None:
         for number, emissions in job.emissions.items():
-            for trajectory, ended, end_trace, turn_traces in emissions:
+            for trajectory, ended, end_trace, turn_traces, _ in emissions:
                 self._producer.send(
                     TRAJECTORIES.name,
                     trajectory,

@@ -6,7 +6,7 @@ partitions of `sessions`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from consumers.trajectories.bus.bounds_reader import Bounds, BoundsReader
@@ -151,6 +151,15 @@ class Readers:
         self._echoes.forget()
         gone = [(SESSIONS.name, number) for number in numbers]
         self._sessions.call(lambda reader: reader.remove(gone))
+
+    def pause(self, topic: str, numbers: Collection[int], on: bool) -> None:
+        """Read nothing of these partitions of `requests` or `sessions` until called with False.
+
+        Records already read may still arrive.
+        """
+        places = [(topic, number) for number in numbers]
+        thread = self.requests if topic == REQUESTS.name else self._sessions
+        thread.call(lambda reader: reader.pause(places, on))
 
     def ask_for_bounds(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
         """Call `answer` with start and end of these partitions of `requests`, as far as known."""

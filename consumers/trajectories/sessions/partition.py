@@ -24,6 +24,7 @@ from schemas.identity import session_name
 from schemas.records import CountTokens, Record, Trajectory
 from schemas.topics import TRAJECTORIES
 
+_NODE_BYTES = 256
 Trace = Sequence[tuple[str, bytes]]
 """Headers of a record, which name its trace; empty if it has none."""
 
@@ -67,6 +68,15 @@ class Emission(NamedTuple):
     """That of the session's last event."""
     turn_traces: tuple[Trace, ...] = ()
     """Those of its turns, as far as they are traced."""
+    epoch: int = 0
+    """That of the session's opening."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the trajectory, nearly."""
+        made = self.trajectory
+        arrays = len(made.tokens) + len(made.logprobs) + len(made.loss_mask)
+        return arrays + len(self.ended.calls) + _NODE_BYTES * (1 + len(made.nodes))
 
 
 @dataclass(slots=True)
@@ -163,7 +173,8 @@ class Partition(LoggedPartition):
         """
         made, failure = assembled(session, self.number, self.largest_trajectory)
         turns = tuple(self.traced.get(session.session_id, {}).values())
-        self.emitted.append(Emission(made, self.end(session), end_trace, turns))
+        epoch = session.opened.epoch
+        self.emitted.append(Emission(made, self.end(session), end_trace, turns, epoch))
         return failure
 
     def end(self, session: Session) -> r.EndedSession:
@@ -210,16 +221,31 @@ class Partition(LoggedPartition):
         self.last_committed = progress
 
     @property
+    def commits(self) -> bool:
+        """Return True for an owner, and for one that reads the whole log as no progress is known.
+
+        The latter's trajectories are those of any owner, and Kafka takes them of the member only
+        that the partition is assigned to. The next one knows by `covered` which are there.
+        """
+        return self.owned or not (self.progress.known or self.fenced)
+
+    @property
     def uncommitted(self) -> bool:
         """Return True if offset or progress changed since the last commit."""
         return self.committable() != self.last_committed
 
-    def committable(self) -> tuple[int, PartitionProgress]:
-        """Return the offset of `requests` to commit, and the progress to commit with it."""
-        rebuild, rebuild_epoch = self._rebuild_from()
+    def committable(self, emissions: int | None = None) -> tuple[int, PartitionProgress]:
+        """Return the offset of `requests` to commit, and the progress to commit with it.
+
+        It covers the first `emissions`, or all, if they are committed in the same transaction.
+        """
+        later = [] if emissions is None else self.emitted[emissions:]
+        covered = later[0].trajectory.last_offset if later else self.position
+        begun = [(one.trajectory.first_offset, one.epoch) for one in later]
+        rebuild, rebuild_epoch = min([self._rebuild_from(), *begun])
         # Not the first value: a command read twice has its later offset in its earlier place.
         offset = min(self.commands.values(), default=self.next_request)
-        return offset, PartitionProgress(self.epoch, rebuild, self.position, rebuild_epoch)
+        return offset, PartitionProgress(self.epoch, rebuild, covered, rebuild_epoch)
 
     def _rebuild_from(self) -> tuple[int, int]:
         if self.read_again_to is None or self.next_request < self.read_again_to:

@@ -224,6 +224,26 @@ def test_a_reader_knows_how_far_it_is_behind(kafka: KafkaSettings, producer: Pro
         assert reader.lags()[TOPIC.name, 1] == 0
 
 
+def test_a_paused_partition_goes_on_where_it_stood(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    written = 2_000
+    with reading(kafka, TOPIC.name, None) as reader:
+        for epoch in range(written):
+            producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
+        producer.flush(DEADLINE_S)
+        found = polled(reader, bool)
+        reader.pause([(TOPIC.name, 1)], True)
+        producer.send(TOPIC.name, control.lost(), partition=0)
+        producer.flush(DEADLINE_S)
+        others = polled(reader, bool)
+        reader.pause([(TOPIC.name, 1)], False)
+        found += polled(reader, lambda more: len(found) + len(more) == written)
+
+    assert [one.partition for one in others] == [0]
+    assert [one.offset for one in found] == list(range(written))
+
+
 def test_a_reader_that_begins_behind_all_records_is_not_behind(
     kafka: KafkaSettings, producer: Producer
 ) -> None:

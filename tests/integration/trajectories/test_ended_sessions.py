@@ -12,7 +12,8 @@ from consumers.trajectories.settings import ManagerSection
 from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.records import Reward, SessionTerms, Trajectory
-from schemas.topics import REQUESTS
+from schemas.topics import REQUESTS, SESSIONS
+from tests.builders.records import sessions
 from tests.builders.records.commands import assign_reward, close_session, open_session
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import (
@@ -24,6 +25,7 @@ from tests.builders.trajectories.manager_system import (
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
+FINALIZED = 25
 
 
 @pytest.fixture
@@ -95,6 +97,26 @@ def test_a_consumer_group_without_offsets_emits_no_trajectory_again(
     assert emitted == {"s1", "s2"}
     assert system.take("trajectories") == []
     assert "another has no offset of requests" in log.read_text()
+
+
+def test_a_first_start_on_a_long_log_commits_on_its_way(system: ManagerSystem) -> None:
+    """Holds invariant I4."""
+    names = {f"s{number}" for number in range(FINALIZED)}
+    for kind in (sessions.opened, sessions.closed, sessions.finalized):
+        for name in names:
+            system.producer.send(SESSIONS.name, kind(session_id=name, epoch=0), key=name)
+    system.producer.flush(30)
+    first = system.start_manager(member="0", SEAMLESSFLOW_MANAGER__TRANSACTION_RECORDS="1")
+    found = [system.expect("trajectories", Trajectory).session_id]
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+
+    system.start_manager(member="0")
+    found += [system.expect("trajectories", Trajectory).session_id for _ in range(FINALIZED - 1)]
+
+    assert sorted(found) == sorted(names)
+    assert system.call(open_session, "s0", **opening("s0")) == "409 session_exists"
+    assert system.take("trajectories") == []
 
 
 def begin(system: ManagerSystem, name: str) -> None:

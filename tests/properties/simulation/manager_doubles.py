@@ -1,6 +1,6 @@
 """Doubles of the threads and connections of a trajectory manager."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from consumers.trajectories.bus.bounds_reader import Bounds
 from consumers.trajectories.bus.committer import Job
@@ -20,6 +20,7 @@ class SteppedReaders:
 
     def __init__(self, topics: Topics, echoes: Echoes) -> None:
         self.positions: dict[int, int] = {}
+        self.paused: set[int] = set()
         self._topics = topics
         self._echoes = echoes
         self._told: list[Callable[[], None]] = []
@@ -65,10 +66,17 @@ class SteppedReaders:
 
         self._asked.append(measure)
 
+    def pause(self, topic: str, numbers: Collection[int], on: bool) -> None:
+        """Poll nothing of these partitions until it is called with False."""
+        if topic == SESSIONS.name:
+            self.paused = self.paused | set(numbers) if on else self.paused - set(numbers)
+
     def poll(self, most: int) -> list[Received]:
         """Return new records of `sessions`, decoded as the manager's reader does."""
         batch: list[Received] = []
         for number, start in self.positions.items():
+            if number in self.paused:
+                continue
             found = self._topics.read((SESSIONS.name, number), start, most)
             self.positions[number] = start + len(found)
             batch += map(self._read, found)

@@ -165,6 +165,7 @@ class SteppedManager(Manager):
 
     def look(self) -> None:
         """Run the rest of a round of the main loop."""
+        self._ownership.look()
         self._request_ends.look()
         self._actor.handle_deadlines()
         self._placement.place_waiting()

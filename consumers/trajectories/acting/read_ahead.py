@@ -1,0 +1,53 @@
+"""Bound on what a partition holds while it is taken over: commands that wait, and trajectories.
+
+A first start reads the whole log and commits trajectories on its way; commands wait until it owns
+the partition. Kafka keeps both as long as needed, so their reading pauses. Main thread only.
+"""
+
+from collections.abc import Mapping
+
+from consumers.trajectories.acting.takeover import Takeover
+from consumers.trajectories.bus.readers import Readers
+from schemas.topics import REQUESTS, SESSIONS
+
+_MOST_COMMANDS = 1_000
+_MOST_BYTES = 64_000_000
+
+
+class ReadAhead:
+    """The partitions of `requests` and `sessions` of takeovers whose reading is paused."""
+
+    def __init__(
+        self,
+        takeovers: Mapping[int, Takeover],
+        readers: Readers,
+        most_commands: int = _MOST_COMMANDS,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._takeovers = takeovers
+        self._readers = readers
+        self._most_commands = most_commands
+        self._most_bytes = most_bytes
+        self._paused: dict[str, set[int]] = {REQUESTS.name: set(), SESSIONS.name: set()}
+
+    def look(self) -> None:
+        """Pause or resume reading. Called once a round."""
+        takeovers = self._takeovers.values()
+        commands = sum(len(one.commands) for one in takeovers)
+        emitted = [emission for one in takeovers for emission in one.partition.emitted]
+        self._pause(REQUESTS.name, commands > self._most_commands)
+        # A known progress leaves little to emit, and it is only committed by the owner.
+        excess = sum(one.size for one in emitted) > self._most_bytes
+        self._pause(SESSIONS.name, excess)
+
+    def _pause(self, topic: str, excess: bool) -> None:
+        wanted = {
+            number
+            for number, one in self._takeovers.items()
+            if excess and (topic == REQUESTS.name or one.partition.commits)
+        }
+        paused = self._paused[topic]
+        for numbers, on in ((wanted - paused, True), (paused - wanted, False)):
+            if numbers:
+                self._readers.pause(topic, numbers, on)
+        self._paused[topic] = wanted
