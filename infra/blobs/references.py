@@ -25,6 +25,7 @@ _MOST_BYTES = {
     for topic in TOPICS.values()
     for name in (topic.name, topic.dead_letters)
 }
+_LEAST_BYTES = min(_MOST_BYTES.values())
 _HEADER = encode(BlobReference(sha256="", size=0, record=""))[:HEADER_BYTES]
 
 
@@ -44,8 +45,11 @@ def largest_trajectory(settings: KafkaSettings) -> int:
 
 
 def too_large(topic: str, value: bytes) -> bool:
-    """Return whether an encoded record is too large for `topic`, which has no prefix."""
-    return len(value) > _MOST_BYTES.get(topic, NO_LIMIT)
+    """Return whether an encoded record is too large for `topic`, with or without a prefix."""
+    if len(value) <= _LEAST_BYTES:
+        return False
+    names = [name for name in _MOST_BYTES if topic.endswith(name)]
+    return bool(names) and len(value) > _MOST_BYTES[max(names, key=len)]
 
 
 def referred(store: BlobStore, value: bytes) -> BlobReference:

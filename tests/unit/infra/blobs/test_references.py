@@ -16,7 +16,7 @@ from infra.blobs.references import (
 from infra.blobs.store import BlobUnavailable, FsspecStore
 from infra.settings import KafkaSettings
 from schemas.codec import decode, encode
-from schemas.topics import CONTROL, TRAJECTORIES
+from schemas.topics import CONTROL, ENDED_SESSIONS, TRAJECTORIES
 from tests.builders.records import control
 
 LOST = encode(control.lost())
@@ -29,6 +29,12 @@ def test_only_records_near_the_limit_of_their_topic_are_too_large() -> None:
     assert not too_large(CONTROL.name, LOST)
     assert not too_large(TRAJECTORIES.name, at_limit)
     assert not too_large("a topic of another contract", at_limit)
+
+
+def test_a_topic_with_a_prefix_has_the_limit_of_its_name() -> None:
+    assert too_large(f"replayed.{TRAJECTORIES.name}", bytes(TRAJECTORIES.max_record_bytes))
+    # Not the larger one of `sessions`, whose name it ends with.
+    assert too_large(f"run.{ENDED_SESSIONS.name}", bytes(ENDED_SESSIONS.max_record_bytes))
 
 
 def test_a_reference_leads_back_to_the_record(tmp_path: Path) -> None:
