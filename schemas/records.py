@@ -1113,6 +1113,9 @@ class TurnStarted(Record):
     own_messages: int = 0
     raw: bool = False
     prefill: int = 0
+    template_args: bytes | None = None
+    matching: bytes | None = None
+    answer_differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,10 @@ def unchanged(_: Session | None, event: Record) -> Iterable[Record]:
     return (event,)
 
 
+def _any_strictness(_: str) -> Strictness:
+    return "exact"
+
+
 @dataclass(slots=True)
 class Refold:
     """Sessions of one partition that a selection may choose, while they are open."""
@@ -25,6 +29,9 @@ class Refold:
     log: LoggedPartition
     selection: SessionSelection = field(default_factory=SessionSelection)
     rewrite: Rewrite = unchanged
+    strictness: Callable[[str], Strictness] = _any_strictness
+    """Comparison of messages by policy: it decides how requests are matched, never what is
+    assembled."""
     beginnings_gone: int = 0
     """Sessions that ended on the log without their beginning, which retention removed."""
     _left_out: set[str] = field(default_factory=set)
@@ -35,13 +42,13 @@ class Refold:
         self.log.position = offset + 1
         session_id: str | None = getattr(event, "session_id", None)
         if session_id is None:
-            self.log.apply(event, offset, _any_strictness)
+            self.log.apply(event, offset, self.strictness)
             return None
         if self.log.outdated(event) or self._leaves_out(event, session_id, offset):
             return None
         known = self.log.sessions.get(session_id)
         for one in self.rewrite(known, event):
-            self.log.apply(one, offset, _any_strictness)
+            self.log.apply(one, offset, self.strictness)
         if not isinstance(event, SessionFinalized):
             return None
         if known is None or known.finalized_at_ms is None:
@@ -74,8 +81,3 @@ class Refold:
         if left_out and isinstance(event, SessionFinalized):
             self._left_out.discard(session_id)
         return left_out
-
-
-def _any_strictness(_: str) -> Strictness:
-    """Return a strictness: it decides how requests are matched, and never what is assembled."""
-    return "exact"

@@ -1,10 +1,17 @@
 """Options that choose recorded sessions, from text to a selection. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pydantic
 
 from consumers.history.selection import Range, SessionSelection
 from infra.errors import SettingsRejected
+from infra.rendering.settings import CHAT_TEMPLATE, RendererSettings, faults
+
+_RETENTION = "thinking_retention"
 
 
 def selection(
@@ -38,6 +45,41 @@ def weights(options: Iterable[str]) -> dict[str, float]:
         except ValueError:
             raise SettingsRejected("--return", f"{option} is not NAME=WEIGHT") from None
     return found
+
+
+def renderer_change(option: str) -> Callable[[RendererSettings], RendererSettings]:
+    """Return the change of renderer settings that an option describes.
+
+    `thinking_retention=all` changes one of them, `enable_thinking=false` an argument of the
+    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer. Raises
+    `SettingsRejected`.
+    """
+    parts = [part.partition("=") for part in option.split(",")]
+    names = [name for name, equals, _ in parts if not equals]
+    given = {name: _value(value) for name, equals, value in parts if equals}
+
+    def change(recorded: RendererSettings) -> RendererSettings:
+        base = RendererSettings(names[0]) if names else recorded
+        retention = given.get(_RETENTION, base.thinking_retention)
+        more = {name: value for name, value in given.items() if name != _RETENTION}
+        return RendererSettings(base.name, retention, {**base.options, **more})
+
+    try:
+        if len(names) > 1 or option.strip() == "":
+            raise ValueError("is not NAME, NAME,SETTING=VALUE or SETTING=VALUE")
+        change(RendererSettings(CHAT_TEMPLATE))
+    except pydantic.ValidationError as error:
+        raise SettingsRejected("--renderer", f"{option}: {faults(error)}") from None
+    except ValueError as error:
+        raise SettingsRejected("--renderer", f"{option} {error}") from None
+    return change
+
+
+def _value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def _offsets(options: Sequence[str]) -> Iterable[tuple[int, Range]]:

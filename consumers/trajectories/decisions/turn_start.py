@@ -1,6 +1,7 @@
 """The event that starts a turn, with its place in the tree and its sampling parameters. Pure."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 import xxhash
@@ -16,6 +17,7 @@ from consumers.trajectories.matching.chat import match
 from consumers.trajectories.matching.match import Match
 from consumers.trajectories.matching.prompt_renderer import PromptRenderer
 from consumers.trajectories.matching.raw import match_raw
+from consumers.trajectories.matching.recorded import newly_recorded
 from consumers.trajectories.sessions.message_keys import (
     Strictness,
     chained,
@@ -47,7 +49,7 @@ def start(
     found = _match(session, command, policy, context)
     room = policy.max_context - len(found.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
-    return _event(command, policy, context, found, sampling), found.prompt_ids
+    return _event(session, command, policy, context, found, sampling), found.prompt_ids
 
 
 def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -> bytes:
@@ -64,6 +66,7 @@ def record_bytes(started: r.TurnStarted) -> int:
     return (
         len(started.suffix_ids)
         + len(started.tools or b"")
+        + len(started.template_args or b"")
         + sum(map(len, started.new_messages))
         + _sampling_bytes(started.sampling_requested)
         + _sampling_bytes(started.sampling_effective)
@@ -76,13 +79,14 @@ def _sampling_bytes(sampling: r.Sampling) -> int:
 
 
 def _event(
+    session: Session,
     command: r.RequestTurn,
     policy: PolicyWeights,
     context: Context,
     found: Match,
     sampling: r.Sampling,
 ) -> r.TurnStarted:
-    inexact = inexact_reason(sampling)
+    matched, inexact = _matched(session, command, policy, found), inexact_reason(sampling)
     return r.TurnStarted(
         session_id=command.session_id,
         epoch=context.epoch,
@@ -90,18 +94,7 @@ def _event(
         command_id=command.command_id,
         turn_id=command.turn_id,
         reply=command.reply,
-        parent_node=found.parent_node,
-        parent_end=found.parent_end,
-        suffix_ids=found.suffix_ids,
-        suffix_origin=found.suffix_origin,
-        prompt_length=len(found.prompt_ids) // TOKEN_BYTES,
-        prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
-        match_rule=found.rule,
-        match_detail=found.detail,
-        ambiguous=found.ambiguous,
-        parent_turn=found.parent_turn,
-        new_messages=found.new_messages,
-        history_key=found.history_key,
+        **matched,
         tools=command.tools,
         sampling_requested=command.sampling,
         sampling_effective=sampling,
@@ -117,7 +110,6 @@ def _event(
         previous_turn=command.previous_turn,
         own_messages=command.own_messages,
         raw=command.raw,
-        prefill=found.prefill,
         stream=command.stream,
         wants_logprobs=command.wants_logprobs,
         deadline_ms=command.deadline_ms,
@@ -126,6 +118,30 @@ def _event(
         body_hash=command.body_hash,
         choice=command.choice,
     )
+
+
+def _matched(
+    session: Session, command: r.RequestTurn, policy: PolicyWeights, found: Match
+) -> dict[str, Any]:
+    """Return the fields that say where the request was matched, and by what."""
+    return {
+        "parent_node": found.parent_node,
+        "parent_end": found.parent_end,
+        "suffix_ids": found.suffix_ids,
+        "suffix_origin": found.suffix_origin,
+        "prompt_length": len(found.prompt_ids) // TOKEN_BYTES,
+        "prompt_hash": xxhash.xxh3_128_digest(found.prompt_ids),
+        "match_rule": found.rule,
+        "match_detail": found.detail,
+        "ambiguous": found.ambiguous,
+        "parent_turn": found.parent_turn,
+        "new_messages": found.new_messages,
+        "history_key": found.history_key,
+        "prefill": found.prefill,
+        "template_args": command.template_args,
+        "matching": newly_recorded(session, policy),
+        "answer_differs": found.answer_differs,
+    }
 
 
 def _match(

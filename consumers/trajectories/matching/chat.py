@@ -19,7 +19,12 @@ import orjson
 
 from consumers.trajectories.matching.match import SAME_PROMPT, Match, asked_before, fork_point
 from consumers.trajectories.matching.prompt_renderer import Messages, PromptRenderer
-from consumers.trajectories.sessions.message_keys import Strictness, chained, message_key
+from consumers.trajectories.sessions.message_keys import (
+    STRICTNESSES,
+    Strictness,
+    chained,
+    message_key,
+)
 from consumers.trajectories.sessions.session import Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import ROOT, Tree
 from schemas.identity import turn_of_tool_call
@@ -72,6 +77,7 @@ def match(
                 _detail(new) if suffix else SAME_PROMPT,
                 ambiguous=ambiguous,
                 parent_turn=turn.started.turn_id,
+                answer_differs=_differs(messages[walk.length - 1], turn.message),
             )
         detail = "bridge_refused"
     return _render(session, messages, offered, walk, renderer, detail)
@@ -102,6 +108,15 @@ def _choose(
         if candidates:
             return session.turns[candidates[-1]], False
     return session.turns[walk.turns[-1]], len(walk.turns) > 1
+
+
+def _differs(repeated: bytes, sampled: bytes) -> tuple[str, ...]:
+    """Return the strictnesses by which the messages are not equal."""
+    if repeated == sampled:
+        return ()
+    return tuple(
+        one for one in STRICTNESSES if message_key(repeated, one) != message_key(sampled, one)
+    )
 
 
 def _turns_of_calls(message: Mapping[str, Any]) -> set[str | None]:

@@ -25,6 +25,8 @@ class Match:
     detail: str = ""
     ambiguous: bool = False
     parent_turn: str | None = None
+    answer_differs: tuple[str, ...] = ()
+    """Strictnesses by which the answer that the messages repeat is not the extended turn's."""
     prefill: int = 0
     """Number of tokens at the end of the prompt that the answer begins with."""
 

@@ -5,7 +5,7 @@ Keys leave out tool-call ids; matching uses those to distinguish turns with equa
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
@@ -125,3 +125,4 @@ _COMPARABLE: Mapping[Strictness, Callable[[dict[str, Any]], bytes]] = {
     "content": _role_and_content,
     "ids": _named_by_calls,
 }
+STRICTNESSES: Sequence[Strictness] = tuple(_COMPARABLE)

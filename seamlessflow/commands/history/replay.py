@@ -1,4 +1,4 @@
-"""The commands `seamlessflow replay merge` and `seamlessflow replay train`."""
+"""The commands `seamlessflow replay merge`, `match` and `train`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,13 @@ class _Siblings(StrEnum):
 class _Threads(StrEnum):
     RECORDED = "recorded"
     TOKENS = "tokens"
+
+
+class _Strictness(StrEnum):
+    EXACT = "exact"
+    ARGUMENTS = "arguments"
+    CONTENT = "content"
+    IDS = "ids"
 
 
 class _Purpose(StrEnum):
@@ -128,6 +135,40 @@ def merge(
         sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
     )
     run_merge(MergeOptions(out, chosen, rules, to, to_directory, verify, diff, processes, as_json))
+
+
+@app.command()
+def match(
+    sessions: Sessions = None,
+    out: Out = None,
+    groups: Groups = None,
+    tasks: Tasks = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    versions: Versions = None,
+    strictness: Annotated[
+        _Strictness | None, typer.Option(help="Comparison of messages to try.")
+    ] = None,
+    renderer: Annotated[
+        str | None,
+        typer.Option(help="Renderer to try: a name, or a setting: thinking_retention=all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count by which rule turns would have been matched by another strictness or renderer.
+
+    Writes nothing: each turn is tried against its session as it was recorded.
+    """
+    from seamlessflow.history.match_command import MatchOptions, run_match
+    from seamlessflow.history.options import selection
+
+    chosen = selection(
+        sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
+    )
+    run_match(
+        MatchOptions(out, chosen, strictness.value if strictness else None, renderer, as_json)
+    )
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Recorded sessions merged again from a real broker."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from consumers.history.bounds import partition_bounds
 from consumers.history.selection import SessionSelection
 from consumers.replay.merge import MergeJob, merge
 from infra.broker.broker import Broker
+from infra.errors import SettingsRejected
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
@@ -158,3 +160,21 @@ def test_options_that_make_no_sense_are_refused_by_name(
     answer = run(*arguments)
     assert answer.exit_code != 0
     assert message in str(answer.exception)
+
+
+def test_turns_of_an_earlier_release_are_counted_as_not_recorded(log: KafkaSettings) -> None:
+    answer = CliRunner().invoke(app, ["replay", "match", "--strictness", "content", "--json"])
+    assert answer.exit_code == 0, answer.output
+    found = orjson.loads(answer.stdout)
+    assert found["sessions"] == len(recorded())
+    assert {row["would_match"] for row in found["rules"]} == {"not recorded"}
+    turns = Counter[str]()
+    for one in recorded().values():
+        turns.update(one.match_rules)
+    assert {row["recorded"]: row["turns"] for row in found["rules"]} == turns
+
+
+def test_a_trial_is_of_one_thing(log: KafkaSettings) -> None:
+    for tried in ([], ["--strictness", "content", "--renderer", "qwen3"]):
+        answer = CliRunner().invoke(app, ["replay", "match", *tried])
+        assert isinstance(answer.exception, SettingsRejected)

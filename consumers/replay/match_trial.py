@@ -1,0 +1,175 @@
+"""Counts of the rules by which recorded turns would have been matched otherwise. Pure.
+
+Each turn is matched against the session as it was recorded, so a rule that would have matched has
+no effect on later turns. Another strictness is tried on keys of messages, without rendering: a turn
+that would be found again is taken as extended, unless its bridge was refused when it was recorded,
+and one that would not be is taken as rendered anew, with no known shared tokens. Another renderer
+renders and bridges as the manager does, by the recorded strictness.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from consumers.trajectories.matching.chat import match
+from consumers.trajectories.matching.match import asked_before
+from consumers.trajectories.matching.prompt_renderer import PromptRenderer
+from consumers.trajectories.matching.recorded import MatchSettings, recorded_settings
+from consumers.trajectories.sessions.message_keys import (
+    Strictness,
+    chained,
+    message_key,
+    shape_key,
+)
+from consumers.trajectories.sessions.session import Session
+from infra.rendering.settings import RendererError
+from schemas.records import Record, TurnStarted
+from schemas.tokens import TOKEN_BYTES
+
+NOT_RECORDED = "not recorded"
+"""Stands for the rule of a turn of a release that recorded less than a trial needs."""
+REFUSED = "refused"
+"""Stands for the rule of a turn whose messages the other renderer cannot render."""
+Pair = tuple[str, str]
+"""Recorded rule, and the one that would have matched."""
+TrialRenderer = Callable[[TurnStarted, MatchSettings], PromptRenderer]
+"""Makes the renderer to try for a turn, from what it was matched by. Raises `RendererError`."""
+
+
+@dataclass(slots=True)
+class MatchCounts:
+    """Turns and the tokens of their prompts that the tree had before, by pair of rules."""
+
+    turns: Counter[Pair] = field(default_factory=Counter)
+    shared: Counter[Pair] = field(default_factory=Counter)
+    """Recorded shared tokens."""
+    would_share: Counter[Pair] = field(default_factory=Counter)
+
+    def count(self, pair: Pair, shared: int, would_share: int) -> None:
+        """Count a turn."""
+        self.turns[pair] += 1
+        self.shared[pair] += shared
+        self.would_share[pair] += would_share
+
+    def add(self, other: "MatchCounts") -> None:
+        """Add the counts of other turns."""
+        self.turns.update(other.turns)
+        self.shared.update(other.shared)
+        self.would_share.update(other.would_share)
+
+    def rows(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """Yield both rules, turns, and shared tokens as recorded and as they would be."""
+        for pair in sorted(self.turns):
+            yield *pair, self.turns[pair], self.shared[pair], self.would_share[pair]
+
+
+class MatchTrial:
+    """Trial over one partition: a rewriting of its events that counts, for `Refold`.
+
+    It rewrites the keys of histories only, so that the folded sessions know the messages by the
+    strictness that is tried.
+    """
+
+    def __init__(
+        self, strictness: Strictness | None = None, renderer: TrialRenderer | None = None
+    ) -> None:
+        self._strictness, self._renderer = strictness, renderer
+        self._recorded: dict[str, Strictness] = {}
+        """Latest recorded strictness by policy."""
+        self._known: dict[str, dict[str, Sequence[str]]] = {}
+        """Turns with which the longest known beginning ends, by ids of open session and turn."""
+        self.counts: dict[str, MatchCounts] = {}
+        """Counts by id of the session; whoever folds takes them when it ends."""
+
+    def strictness(self, policy: str) -> Strictness:
+        """Return the comparison of the messages that a policy sampled."""
+        return self._strictness or self._recorded.get(policy, "exact")
+
+    def take(self, session_id: str) -> MatchCounts:
+        """Return the counts of a session that ended, and forget them."""
+        self._known.pop(session_id, None)
+        return self.counts.pop(session_id, MatchCounts())
+
+    def rewrite(self, session: Session | None, event: Record) -> Iterable[Record]:
+        """Count a turn that starts; return its event with the history's key of the trial."""
+        if not isinstance(event, TurnStarted) or session is None or _refused(session, event):
+            return (event,)
+        shared = event.prompt_length - len(event.suffix_ids) // TOKEN_BYTES
+        counts = self.counts.setdefault(session.session_id, MatchCounts())
+        settings = recorded_settings(session, event)
+        if settings is None or event.raw:
+            would = NOT_RECORDED if settings is None else event.match_rule
+            counts.count((event.match_rule, would), shared, shared)
+            return (event,)
+        self._recorded[event.policy] = settings.strictness  # type: ignore[assignment]
+        shape = shape_key(event.policy, settings.to_json(), event.tools, event.template_args)
+        key, known = self._walk(session, event, shape)
+        rule, would_share = _by_keys(session, event, key, known, shared)
+        if self._renderer is not None:
+            rule, would_share = self._rendered(session, event, shape, settings, self._renderer)
+        counts.count((event.match_rule, rule), shared, would_share)
+        self._known.setdefault(session.session_id, {})[event.turn_id] = known
+        return (replace(event, history_key=key),)
+
+    def _walk(
+        self, session: Session, event: TurnStarted, shape: bytes
+    ) -> tuple[bytes, Sequence[str]]:
+        """Return the key of the whole history, and the turns that end its longest beginning."""
+        strictness, key = self.strictness(event.policy), shape
+        known: Sequence[str] = ()
+        parent = session.turns.get(event.parent_turn or "")
+        if parent is not None:
+            # Earlier messages are recorded as those of the turn that was extended.
+            turn_id, key = parent.started.turn_id, parent.started.history_key
+            known = self._known.get(session.session_id, {}).get(turn_id, ())
+            differs = strictness in event.answer_differs
+            answer = event.turn_id.encode() if differs else message_key(parent.message, strictness)
+            key = chained(key, answer)
+            known = session.ends.get(key, known)
+        for message in event.new_messages:
+            key = chained(key, message_key(message, strictness))
+            known = session.ends.get(key, known)
+        return key, tuple(known)
+
+    def _rendered(
+        self,
+        session: Session,
+        event: TurnStarted,
+        shape: bytes,
+        settings: MatchSettings,
+        renderer: TrialRenderer,
+    ) -> tuple[str, int]:
+        """Return the rule by another renderer, and the tokens that the turn would share."""
+        parent = session.turns.get(event.parent_turn or "")
+        before = [] if parent is None else session.history(parent)
+        messages, strictness = [*before, *event.new_messages], self.strictness(event.policy)
+        try:
+            tried, named = renderer(event, settings), event.previous_turn
+            found = match(session, messages, event.tools, shape, tried, strictness, named)
+        except (RendererError, ValueError):
+            return REFUSED, 0
+        return found.rule, (len(found.prompt_ids) - len(found.suffix_ids)) // TOKEN_BYTES
+
+
+def _refused(session: Session, event: TurnStarted) -> bool:
+    """Return True if the fold will refuse the event."""
+    late = session.closed is not None or event.turn_id in session.turns
+    return late or not session.tree.holds(event.parent_node, event.parent_end)
+
+
+def _by_keys(
+    session: Session, event: TurnStarted, key: bytes, known: Sequence[str], shared: int
+) -> tuple[str, int]:
+    """Return the rule by keys of messages alone, and the tokens that the turn would share."""
+    if known and event.match_detail != "bridge_refused":
+        if event.parent_turn in known:
+            return "extend", shared
+        turn = session.turns[known[-1]]
+        return "extend", turn.started.prompt_length + session.tree.nodes[turn.node].length
+    if event.match_rule == "extend":
+        return "render", 0
+    if event.match_rule == "same" and not asked_before(session, key):
+        return "render", shared
+    if event.match_rule == "render" and not event.suffix_ids and asked_before(session, key):
+        return "same", shared
+    return event.match_rule, shared

@@ -1,0 +1,64 @@
+"""Settings by which a turn was matched, as its `TurnStarted` records them. Pure.
+
+Nothing that is folded depends on them: replays count with them what others would have matched.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from consumers.trajectories.sessions.session import Session
+from schemas.records import PolicyWeights, TurnStarted
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSettings:
+    """Settings of a policy that decide where its requests are matched."""
+
+    renderer: bytes
+    """Renderer settings as canonical JSON."""
+    strictness: str
+    tokenizer_hash: str
+
+    @classmethod
+    def of(cls, policy: PolicyWeights) -> "MatchSettings":
+        """Return those of a policy."""
+        return cls(policy.renderer, policy.strictness, policy.tokenizer_hash)
+
+    def to_json(self) -> bytes:
+        """Return canonical JSON: equal settings are equal bytes."""
+        fields = {
+            "renderer": orjson.Fragment(self.renderer),
+            "strictness": self.strictness,
+            "tokenizer_hash": self.tokenizer_hash,
+        }
+        return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "MatchSettings":
+        """Return the settings that `to_json` wrote."""
+        fields = orjson.loads(data)
+        renderer = orjson.dumps(fields["renderer"], option=orjson.OPT_SORT_KEYS)
+        return cls(renderer, fields["strictness"], fields["tokenizer_hash"])
+
+
+def newly_recorded(session: Session, policy: PolicyWeights) -> bytes:
+    """Return the policy's settings as JSON; empty if its turn before had the same ones."""
+    now = MatchSettings.of(policy).to_json()
+    return b"" if now == _latest(session, policy.policy) else now
+
+
+def recorded_settings(session: Session, started: TurnStarted) -> MatchSettings | None:
+    """Return the settings of a turn that is not folded yet; None if they were not recorded."""
+    if started.matching is None:
+        return None
+    found = started.matching or _latest(session, started.policy)
+    return None if found is None else MatchSettings.from_json(found)
+
+
+def _latest(session: Session, policy: str) -> bytes | None:
+    """Return the settings that the policy's latest turn was matched by; None if not recorded."""
+    for turn in reversed(session.turns.values()):
+        if turn.started.policy == policy and turn.started.matching != b"":
+            return turn.started.matching
+    return None

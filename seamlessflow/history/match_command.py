@@ -1,0 +1,88 @@
+"""The command `replay match` behind its options."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from consumers.history.selection import SessionSelection
+from consumers.replay.match_trial import NOT_RECORDED
+from consumers.replay.trial_run import TrialOutcome, run_trial
+from consumers.trajectories.sessions.message_keys import Strictness
+from infra.errors import SettingsRejected
+from seamlessflow.history.merge_command import reading_bar
+from seamlessflow.history.options import renderer_change
+from seamlessflow.processes.cluster import kafka_to_inspect
+from seamlessflow.processes.stopping import Interrupted, stoppable
+
+_INTERRUPTED = 130
+_COLUMNS = ("recorded", "would_match", "turns", "shared_tokens", "would_share_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class MatchOptions:
+    """Options of the command."""
+
+    out: Path | None
+    selection: SessionSelection
+    strictness: Strictness | None
+    renderer: str | None
+    as_json: bool
+
+
+def run_match(options: MatchOptions) -> None:
+    """Count the rules that would have matched, and print them. Raises `SettingsRejected`."""
+    if (options.strictness is None) == (options.renderer is None):
+        raise SettingsRejected("--strictness, --renderer", "give one of the two: each is a trial")
+    change = None if options.renderer is None else renderer_change(options.renderer)
+    console = Console()
+    try:
+        with (
+            stoppable() as stop,
+            kafka_to_inspect(options.out) as kafka,
+            reading_bar(Console(stderr=True)) as show,
+        ):
+            outcome = run_trial(
+                kafka, options.selection, options.strictness, change, show, lambda: stop.asked
+            )
+    except Interrupted:
+        sys.exit(_INTERRUPTED)
+    if options.as_json:
+        print(orjson.dumps(match_json(outcome), option=orjson.OPT_INDENT_2).decode())
+        return
+    console.print(_table(outcome))
+    for line in _sentences(outcome):
+        console.print(line, soft_wrap=True)
+
+
+def match_json(outcome: TrialOutcome) -> dict[str, Any]:
+    """Return the outcome as JSON values."""
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in outcome.counts.rows()]
+    return {"events": outcome.events, "sessions": outcome.sessions, "rules": rows}
+
+
+def _table(outcome: TrialOutcome) -> Table:
+    table = Table(box=None)
+    for number, name in enumerate(_COLUMNS):
+        table.add_column(name.replace("_", " "), justify="left" if number < 2 else "right")
+    for recorded, would, *counts in outcome.counts.rows():
+        table.add_row(recorded, would, *(f"{count:,}" for count in counts))
+    return table
+
+
+def _sentences(outcome: TrialOutcome) -> Iterator[str]:
+    turns = outcome.counts.turns
+    changed = sum(
+        count for (was, would), count in turns.items() if would not in (was, NOT_RECORDED)
+    )
+    yield (
+        f"{changed:,} of {turns.total():,} turns of {outcome.sessions:,} sessions "
+        "would have been matched by another rule"
+    )
+    for notice in outcome.skipped.notices:
+        yield f"! {notice}"
