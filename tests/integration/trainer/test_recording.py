@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from infra.kafka.topics.creation import create_topics
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES
+from seamlessflow.__main__ import app
 from tests.builders.own_topics import own_topics, small
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
@@ -60,6 +62,8 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
         # All is read: another start has nothing to do.
         RunningTrainer(TrainerSettings()).join()
         assert len(scheduler.of(r.StepCommitted)) == 3
+        again = CliRunner().invoke(app, ["replay", "train"])
+        assert (again.exit_code, "executed 3 steps: 3 equal" in again.output) == (0, True)
     finally:
         scheduler.close()
     create_topics(recording, small(SESSIONS))
