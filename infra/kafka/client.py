@@ -5,7 +5,7 @@ configured prefix.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
@@ -138,8 +138,9 @@ class BrokerWatch:
     """Watch for a client that librdkafka left without any broker, for ever.
 
     Told by a fenced broker that there are no brokers, it drops this one, and may at the same time
-    cancel its return to the bootstrap servers (librdkafka issue 5301). Another client must take its
-    place. In an outage it keeps the brokers that it knows.
+    cancel its return to the bootstrap servers (librdkafka issue 5301), or know the broker again and
+    never connect to it. Another client must take its place. In an outage it keeps the brokers that
+    it knows, and tries to connect every second.
     """
 
     def __init__(self) -> None:
@@ -152,14 +153,19 @@ class BrokerWatch:
 
     @property
     def stranded(self) -> bool:
-        """True once two statistics in a row show no broker: one may show a change under way."""
+        """True once two statistics in a row show none: one may show a change under way."""
         return self._without > 1
 
     def note(self, statistics: str) -> None:
         """Note the statistics of the client, a JSON object."""
         brokers = json.loads(statistics)["brokers"].values()
-        known = any(broker["source"] in _REAL for broker in brokers)
-        self._without = 0 if known else self._without + 1
+        used = any(broker["source"] in _REAL and not _left_alone(broker) for broker in brokers)
+        self._without = 0 if used else self._without + 1
+
+
+def _left_alone(broker: Mapping[str, Any]) -> bool:
+    """Return whether the client has not tried to connect since the statistics before."""
+    return broker["state"] == "INIT" and int(broker["stateage"]) >= 1000 * _STATISTICS_MS
 
 
 def watched(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> tuple[BrokerWatch, C]:

@@ -94,6 +94,7 @@ class Rounds:
 
     def progress(self) -> ManagersProgress:
         """Return the managers' progress; the round that is measured next reads what it covers."""
+        self._progress_reader.poll(0)  # so that a client that lost all brokers is replaced
         found = self._progress_reader.committed(self._places[REQUESTS.name])
         known = {number: entry for (_, number), entry in found.items() if entry[0] >= 0}
         # `epoch,rebuild,covered,rebuild_epoch`, as docs/manager.md has it.

@@ -15,7 +15,7 @@ from typing import Any
 
 from consumers.trajectories.sessions.partition import Emission, PartitionProgress
 from infra.errors import KafkaUnavailable, TransactionFailed
-from infra.kafka.client import TraceSend
+from infra.kafka.client import Partition, TraceSend
 from infra.kafka.outage import WITHOUT_LIMIT, Stopping, never
 from infra.kafka.producer import Producer, TransactionalProducer
 from infra.kafka.reader import Reader
@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _SETTLE_TIMEOUT_S = 10
 _SETTLE_POLL_S = 0.002
 _METADATA_TIMEOUT_S = 2
+_LOOKUP_S = 30.0
 OnEnd = Callable[[bool], None]
 """Called on the committer's thread: True if the job was committed."""
 
@@ -62,10 +63,7 @@ class Committer:
         self._plain = producer
         self._requests = requests
         self._closing = threading.Event()
-        self._lookup = Reader(
-            kafka, f"{self._id}-lookup", group=group, stopping=self._closing.is_set
-        )
-        """Reads committed offsets without joining: the reader of `requests` may be rebalancing."""
+        self._group = group
         self._jobs: SimpleQueue[tuple[Job, OnEnd] | None] = SimpleQueue()
         self._trace = trace
         self._producer = TransactionalProducer(kafka, self._id, stopping, trace=trace)
@@ -88,7 +86,6 @@ class Committer:
         self._jobs.put(None)
         self._thread.join(3 * _SETTLE_TIMEOUT_S)
         self._producer.close()
-        self._lookup.close()
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
@@ -157,12 +154,30 @@ class Committer:
         self._producer = TransactionalProducer(
             self._kafka, self._id, closing, WITHOUT_LIMIT, self._trace
         )
-        found = self._lookup.committed(wanted, WITHOUT_LIMIT)
+        found = self._committed(wanted)
         # Each commit has a progress of its own, so equal progress proves that this one took effect.
         return all(
             PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress
             for partition, (_, progress) in job.offsets.items()
         )
+
+    def _committed(self, wanted: list[Partition]) -> Mapping[Partition, tuple[int, str]]:
+        """Return the group's offsets and metadata, asked for without joining it.
+
+        The reader of `requests` may be rebalancing. Asks with one client after the other: one may
+        have lost all brokers for ever (`BrokerWatch`), and is not polled. Raises `KafkaUnavailable`
+        once closing.
+        """
+        closing = self._closing.is_set
+        while True:
+            lookup = Reader(self._kafka, f"{self._id}-lookup", group=self._group, stopping=closing)
+            try:
+                return lookup.committed(wanted, _LOOKUP_S)
+            except KafkaUnavailable as error:
+                if closing() or error.timeout_s < _LOOKUP_S:  # it would stay the same
+                    raise
+            finally:
+                lookup.close()
 
 
 def _group_metadata(reader: Reader) -> Any:
