@@ -79,7 +79,7 @@ class MatchTrial:
         self._known: dict[str, dict[str, Sequence[str]]] = {}
         """Turns with which the longest known beginning ends, by ids of open session and turn."""
         self.counts: dict[str, MatchCounts] = {}
-        """Counts by id of the session; whoever folds takes them when it ends."""
+        """Counts by id of the open session; `take` ends them."""
 
     def strictness(self, policy: str) -> Strictness:
         """Return the comparison of the messages that a policy sampled."""
