@@ -49,6 +49,8 @@ class WatchedRun:
     reader: Reader
     stalls: list[ProgressStalled] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    ready: set[int] = field(default_factory=set)
+    """Processes that have logged that they do their work."""
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         self.launcher.wait_for(what, lambda: self._read() and condition(), LIMIT_S)
@@ -58,8 +60,11 @@ class WatchedRun:
         if name == BROKER:
             return self.broker.pid
         child = self.launcher.running.get(name)
-        ready = child is not None and child.running and READY[name] in child.tail()
-        return child.pid if child is not None and ready else None
+        if child is None or not child.running:
+            return None
+        if READY[name] in child.tail():
+            self.ready.add(child.pid)
+        return child.pid if child.pid in self.ready else None
 
     def _read(self) -> bool:
         for item in self.reader.poll(0.02):
@@ -70,7 +75,7 @@ class WatchedRun:
 
 def configuration(directory: Path) -> RunConfig:
     make_model(directory / "model", seed=1)
-    (directory / "tasks.jsonl").write_text('{"id": "1"}\n')
+    (directory / "tasks.jsonl").write_text('{"id": "1", "key": 1}\n')
     return parse(
         {
             "out": str(directory / "out"),
