@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from threading import Event
 
 from infra.clock import now_ms
@@ -26,10 +27,12 @@ from scheduler.decisions import strategies
 from scheduler.decisions.decide import Outgoing, Rules, decide, finished
 from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
-from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.settings import PacingSection, SchedulerSettings, milliseconds
 from scheduler.state import state
 from scheduler.state.ledger import EVAL
 from scheduler.tasks.file import read as read_tasks
+from scheduler.tasks.forks import read_forks, refuse_ids_of_tasks
+from scheduler.tasks.source import TaskSource, with_forks
 from schemas import records as r
 from schemas.records import Record
 from schemas.releases import this_release
@@ -167,13 +170,24 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
     Raises `UnknownStrategy` or `TasksRejected`.
     """
-    pacing, evaluation = settings.pacing, settings.evaluation
+    evaluation = settings.evaluation
     sources = {}
-    if pacing.tasks is not None:
-        sources["train"] = read_tasks(pacing.tasks, pacing.seed, pacing.shuffle)
+    if (training := _training_source(settings.pacing)) is not None:
+        sources["train"] = training
     if evaluation.tasks is not None:
         sources[EVAL] = read_tasks(evaluation.tasks)
     return Rules(settings, strategies.named(settings.scheduler.policy), sources)
+
+
+def _training_source(pacing: PacingSection) -> TaskSource | None:
+    tasks = None if pacing.tasks is None else read_tasks(pacing.tasks, pacing.seed, pacing.shuffle)
+    if pacing.forks is None:
+        return tasks
+    forks = read_forks(pacing.forks, pacing.seed, pacing.shuffle)
+    if tasks is None:
+        return forks
+    refuse_ids_of_tasks(pacing.forks, forks, tasks)
+    return with_forks(tasks, forks, Fraction(str(pacing.fork_share)))
 
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:

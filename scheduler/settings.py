@@ -118,6 +118,18 @@ class PacingSection(SharedPacingSection):
         0, description="Seed of the order of tasks, which differs in each pass over them"
     )
     shuffle: bool = Field(True, description="Draw tasks in random order")
+    forks: Path | None = Field(
+        None,
+        description="File of forked sessions, as `seamlessflow replay fork` writes it: groups that "
+        "begin in the middle of a recorded session",
+    )
+    fork_share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of the drawn groups that are such forks, spread evenly; 1 if there are "
+        "no other tasks",
+    )
     task_timeout_s: float = Field(600, gt=0, description="Seconds after which an agent is stopped")
     task_grace_s: float = Field(
         30,
@@ -128,6 +140,11 @@ class PacingSection(SharedPacingSection):
     group_timeout_s: float = Field(
         1800, gt=0, description="Seconds after which a group ends with the samples it has"
     )
+
+    @property
+    def issues(self) -> bool:
+        """True if the scheduler issues tasks for training."""
+        return self.tasks is not None or self.forks is not None
 
 
 class EvaluationSection(SharedEvaluationSection):

@@ -5,7 +5,7 @@ its own: functions of the new session's id and of the turn's number. All else st
 recorded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,14 @@ import orjson
 
 from schemas.identity import forked_turn_id, tool_call_id, turn_of_tool_call
 from schemas.records import ForkedPrefix, ForkedPrompt, ForkedTurn
+from schemas.tokens import TOKEN_BYTES
 
 MIDDLE, PLAYBACK = "middle", "playback"
 BEHIND_PROMPT, BEHIND_ANSWER = "prompt", "answer"
+
+
+_HASH_BYTES = 16
+_END = 2**31
 
 
 def of_session(fork: ForkedPrefix, session_id: str) -> ForkedPrefix:
@@ -45,6 +50,16 @@ def history(fork: ForkedPrefix) -> list[bytes]:
     return [message for part in reversed(parts) for message in part]
 
 
+def check_form(fork: ForkedPrefix) -> None:
+    """Raise `ValueError` with the first member by which no session could begin with the prefix.
+
+    For prefixes of files and HTTP bodies. If the tokens fit the policy is the manager's to decide.
+    """
+    fault = next(_faults(fork), None)
+    if fault is not None:
+        raise ValueError(fault)
+
+
 def _turn(turn: ForkedTurn, ids: Mapping[str, str]) -> ForkedTurn:
     prompt = _prompt(turn.prompt, ids, ids[turn.prompt.turn_id])
     return replace(turn, prompt=prompt, message=_message(turn.message, ids))
@@ -71,3 +86,54 @@ def _call_id(public_id: Any, ids: Mapping[str, str]) -> Any:
     if turn_id is None or turn_id not in ids:
         return public_id
     return tool_call_id(ids[turn_id], int(public_id.rpartition("_")[2]))
+
+
+def _faults(fork: ForkedPrefix) -> Iterator[str]:
+    if fork.mode not in (MIDDLE, PLAYBACK):
+        yield f"mode: neither of {MIDDLE}, {PLAYBACK}"
+    if fork.origin.behind not in (BEHIND_PROMPT, BEHIND_ANSWER):
+        yield f"origin.behind: neither of {BEHIND_PROMPT}, {BEHIND_ANSWER}"
+    if (fork.prompt is None) != (fork.origin.behind == BEHIND_ANSWER):
+        yield "prompt: goes with origin.behind prompt, and not with answer"
+    if fork.prompt is None and not fork.turns:
+        yield "turns: empty, without a prompt"
+    if len(fork.hash) != _HASH_BYTES:
+        yield f"hash: not {_HASH_BYTES} bytes"
+    numbers = {"length": fork.length, "origin.partition": fork.origin.partition}
+    yield from (f"{name}: out of range" for name, value in numbers.items() if not 0 <= value < _END)
+    if not 0 <= fork.origin.offset < 2**63:
+        yield "origin.offset: out of range"
+    for number, turn in enumerate(fork.turns):
+        yield from _prompt_faults(turn.prompt, number, f"turns.{number}.prompt")
+        yield from _id_faults(turn.ids, f"turns.{number}.ids")
+        yield from _message_faults((turn.message,), f"turns.{number}.message")
+        if not 0 <= (turn.reasoning_tokens or 0) < _END:
+            yield f"turns.{number}.reasoning_tokens: out of range"
+    if fork.prompt is not None:
+        yield from _prompt_faults(fork.prompt, len(fork.turns), "prompt")
+    yield from _message_faults(fork.appended, "appended")
+
+
+def _prompt_faults(prompt: ForkedPrompt, number: int, place: str) -> Iterator[str]:
+    """Yield the faults of the prompt behind so many turns."""
+    if not -1 <= prompt.parent < number:
+        yield f"{place}.parent: not a turn before it"
+    if not 0 <= prompt.parent_end < _END or not 0 <= prompt.own_messages < _END:
+        yield f"{place}: a count is out of range"
+    yield from _id_faults(prompt.ids, f"{place}.ids")
+    yield from _message_faults(prompt.messages, f"{place}.messages")
+
+
+def _id_faults(ids: bytes, place: str) -> Iterator[str]:
+    if len(ids) % TOKEN_BYTES:
+        yield f"{place}: not a whole number of tokens of {TOKEN_BYTES} bytes"
+
+
+def _message_faults(messages: tuple[bytes, ...], place: str) -> Iterator[str]:
+    for message in messages:
+        try:
+            read = orjson.loads(message)
+        except orjson.JSONDecodeError:
+            read = None
+        if not isinstance(read, dict):
+            yield f"{place}: not a JSON object"

@@ -7,8 +7,10 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
 
 import orjson
 
@@ -17,6 +19,7 @@ from infra.telemetry.tracing import Telemetry
 from producers.agents.failure_cause import is_infrastructure_failure
 from producers.agents.gateway_client.client import GatewayClient, GatewayRefused, OpenedSession
 from producers.agents.gateway_client.ending import (
+    REASON_CHARACTERS,
     AgentCrashed,
     AgentReturned,
     AgentStopped,
@@ -34,6 +37,7 @@ from producers.agents.harness.loading import Callback, invoke
 from producers.agents.harness.session import AgentSession, SharedHttpClient
 from producers.agents.leftovers import END_GRACE_S, Leftovers
 from producers.agents.settings import AgentsSection
+from schemas.forks import PLAYBACK, history, of_session
 from schemas.identity import session_id
 from schemas.records import Task
 
@@ -121,7 +125,12 @@ class Episodes:
         return True
 
     async def _run(self, name: str, task: Task, gateway: GatewayClient) -> Ending | None:
-        opened = await self._open(name, task, gateway)
+        try:
+            opened = await self._open(name, task, gateway)
+        except GatewayRefused as error:
+            if task.fork is None or not 400 <= error.status < 500 or error.lasting:
+                raise
+            return await self._without_fork(name, task, gateway, error)
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
@@ -141,6 +150,17 @@ class Episodes:
         await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
+    async def _without_fork(
+        self, name: str, task: Task, gateway: GatewayClient, refused: GatewayRefused
+    ) -> Ending:
+        """Open and close a session whose fork was refused: without one, the sample never ends."""
+        reason = f"{refused.code}: {refused.detail}"
+        _log.error("%s: not forked, %s", name, reason)
+        await self._open(name, replace(task, fork=None), gateway)
+        # No further attempt could begin otherwise.
+        await gateway.close(name, CloseCall("aborted", reason[:REASON_CHARACTERS], "setting"))
+        return AgentCrashed(reason)
+
     async def _open(self, name: str, task: Task, gateway: GatewayClient) -> OpenedSession | None:
         settings, left_s = self._settings, _left_s(task)
         limit_s = min(settings.time_limit_s, left_s)
@@ -159,6 +179,7 @@ class Episodes:
             deadline_ms=round((time.time() + limit_s) * 1000),
             metadata=task.metadata,
             shared=self._http,
+            messages=_beginning(name, task),
         )
 
     async def _play(
@@ -202,6 +223,13 @@ class Episodes:
         except Exception as error:  # an error of the judge ends this session and nothing else
             _log.warning("the judge gave no reward", exc_info=error)
             return AgentCrashed(f"the judge gave no reward\n{_description(error)}")
+
+
+def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:
+    """Return the messages with which the agent begins, as its own session names them."""
+    if task.fork is None or task.fork.mode == PLAYBACK:
+        return ()
+    return [orjson.loads(message) for message in history(of_session(task.fork, name))]
 
 
 def _left_s(task: Task) -> float:

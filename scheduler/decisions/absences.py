@@ -97,7 +97,7 @@ def _workers(
     """Yield the topics that workers read, if no worker is left for one."""
     ledger = state.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
-    trains = settings.pacing.tasks is not None and state.rollouts_began
+    trains = settings.pacing.issues and state.rollouts_began
     if not trains or not ledger.training:
         return
     there = {process for worker in state.workers.values() for process in worker.processes}

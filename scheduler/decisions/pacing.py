@@ -125,7 +125,7 @@ def tasks(
         if (source := sources.get(group.purpose))
         and _may_be_due(group, name in issued, settings, now_ms)
         if (row := source.find(group.task_id))
-        for sample in range(_size(group, settings))
+        for sample in range(_size(group, settings, row))
         if (attempt := due_attempt(group, sample, settings, now_ms))
         > issued.get(name, {}).get(sample, -1)
     ]
@@ -155,8 +155,10 @@ def _attempt_ms(settings: SchedulerSettings) -> int:
     return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
-def _size(group: AdmittedGroup, settings: SchedulerSettings) -> int:
-    return settings.evaluation.samples if group.purpose == EVAL else settings.run.group_size
+def _size(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
+    if group.purpose == EVAL:
+        return settings.evaluation.samples
+    return settings.run.group_size if row.samples is None else row.samples
 
 
 def _group(
@@ -194,7 +196,7 @@ def _task(
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = min(issued_ms, failure.at_ms)
     deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)
-    size = _size(group, settings)
+    size = _size(group, settings, row)
     return r.Task(
         policy=settings.run.policy,
         purpose=group.purpose,
@@ -204,10 +206,11 @@ def _task(
         sample=sample,
         attempt=attempt,
         group_size=size,
-        min_group_size=1 if evaluates else settings.run.min_group_size,
+        min_group_size=1 if evaluates else min(settings.run.min_group_size, size),
         pinned_version=group.version if evaluates and settings.evaluation.pinned else None,
         metadata=row.metadata,
         payload=row.payload,
+        fork=row.fork,
         issued_at_ms=issued_ms,
         deadline_ms=min(deadline_ms, group.deadline_ms),
     )

@@ -101,7 +101,7 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
         # Without tasks of its own the scheduler does not know the groups: some may always run.
-        running=ledger.running if settings.pacing.tasks else 1,
+        running=ledger.running if settings.pacing.issues else 1,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
         costs=_mean_costs(state),

@@ -106,7 +106,7 @@ def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSetting
     if snapshot.batch:
         return True
     late_ms = milliseconds(settings.scheduler.assignment_timeout_s)
-    return settings.pacing.tasks is not None and snapshot.now_ms - state.claimed_ms >= late_ms
+    return settings.pacing.issues and snapshot.now_ms - state.claimed_ms >= late_ms
 
 
 def _unfit(

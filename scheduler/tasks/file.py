@@ -10,7 +10,7 @@ import json
 import os
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
@@ -47,15 +47,25 @@ class TaskLine(NamedTuple):
     task_id: str
 
 
+class LineForm(NamedTuple):
+    """Form of a file's lines. Both functions raise `ValueError` for a line of another form."""
+
+    id_of: Callable[[bytes], str]
+    row_of: Callable[[bytes], TaskRow]
+    kept: int = _ROWS_KEPT
+    """Rows kept in memory."""
+
+
 class TaskFile(Sequence[TaskRow]):
     """Tasks of a file, in its order."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: LineForm | None = None) -> None:
         """Read the file once. Raises `TasksRejected`."""
         self._path = path
+        self._form = form or LineForm(_id_of, _row_of)
         offsets, hashes = array("q"), array("Q")
         end = 0
-        for line in task_lines(path):
+        for line in task_lines(path, self._form.id_of):
             offsets.append(line.offset)
             hashes.append(_hash(line.task_id))
             end = line.offset + line.size
@@ -67,7 +77,7 @@ class TaskFile(Sequence[TaskRow]):
         unsorted = np.frombuffer(hashes, np.uint64)
         self._order = np.argsort(unsorted, kind="stable").astype(np.uint32)
         self._hashes = unsorted[self._order]
-        self._row = lru_cache(maxsize=_ROWS_KEPT)(self._read)
+        self._row = lru_cache(maxsize=self._form.kept)(self._read)
         self._refuse_repeated_ids()
 
     def __len__(self) -> int:
@@ -93,18 +103,10 @@ class TaskFile(Sequence[TaskRow]):
         start, end = int(self._starts[place]), int(self._starts[place + 1])
         line = os.pread(self._file, end - start, start)
         try:
-            task_id = _id_of(line)
-            task: Any = json.loads(line)
+            return self._form.row_of(line)
         except ValueError as error:
             reason = f"it changed while it was in use: no task at byte {start}"
             raise TasksRejected(self._path, 0, reason) from error
-        metadata = task.get("metadata")
-        words = metadata if isinstance(metadata, dict) else {}
-        return TaskRow(
-            task_id,
-            json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
-            {str(name): str(value) for name, value in words.items()},
-        )
 
     def _refuse_repeated_ids(self) -> None:
         """Raise `TasksRejected` for the first task whose id an earlier line has."""
@@ -115,11 +117,11 @@ class TaskFile(Sequence[TaskRow]):
         for place in sorted(doubtful):
             task_id = self._read(place).task_id
             if task_id in seen:
-                first, again = (self._line(number) for number in (seen[task_id], place))
+                first, again = (self.line(number) for number in (seen[task_id], place))
                 raise TasksRejected(self._path, again, f"line {first} has the id {task_id!r}, too")
             seen[task_id] = place
 
-    def _line(self, place: int) -> int:
+    def line(self, place: int) -> int:
         """Return the number of a task's line."""
         before = itertools.islice(task_lines(self._path), place, None)
         return next(before).number
@@ -131,14 +133,29 @@ def read(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
     return TaskSource(rows, rows.find, seed, shuffled)
 
 
-def task_lines(path: Path) -> Iterator[TaskLine]:
-    """Yield the lines that hold a task. Raises `TasksRejected` at the first that holds none."""
+def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
+    """Return the row of a task's object."""
+    metadata = task.get("metadata")
+    words = metadata if isinstance(metadata, dict) else {}
+    return TaskRow(
+        task_id,
+        json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
+        {str(name): str(value) for name, value in words.items()},
+    )
+
+
+def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Iterator[TaskLine]:
+    """Yield the lines that hold a task. Raises `TasksRejected` at the first that holds none.
+
+    `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
+    """
+    id_of = id_of or _id_of
     try:
         with path.open("rb") as file:
             offset = 0
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield TaskLine(number, offset, len(line), _id_of(line))
+                    yield TaskLine(number, offset, len(line), id_of(line))
                 offset += len(line)
     except OSError as error:
         raise TasksRejected(path, 0, error.strerror or str(error)) from error
@@ -153,6 +170,11 @@ def _id_of(line: bytes) -> str:
     if not isinstance(task_id, str | int):
         raise ValueError('not a JSON object with an "id", a text or a number')
     return str(task_id)
+
+
+def _row_of(line: bytes) -> TaskRow:
+    """Return the task in a line. Raises `ValueError`."""
+    return task_row(_id_of(line), json.loads(line))
 
 
 def _hash(task_id: str) -> int:

@@ -1,9 +1,12 @@
 """Tasks by the number of their draw and by their id."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor
 
 from scheduler.tasks.order import shuffled_place
+from schemas.records import ForkedPrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,10 @@ class TaskRow:
     payload: bytes
     """The whole object as JSON with sorted keys."""
     metadata: Mapping[str, str]
+    samples: int | None = None
+    """Samples of a group of it; None: as many as the run's settings say."""
+    fork: ForkedPrefix | None = None
+    """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +32,34 @@ class TaskSource:
     """Returns the task with an id, or None if there is none."""
     seed: int = 0
     shuffled: bool = True
+    forks: "TaskSource | None" = None
+    """Tasks that begin as forks of recorded sessions."""
+    fork_share: Fraction = Fraction(0)
+    """Share of the draws that are taken from `forks`."""
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw; each pass over the tasks has its own order."""
+        forked = floor(number * self.fork_share)
+        if self.forks is None:
+            return self._of_own(number)
+        if floor((number + 1) * self.fork_share) > forked:
+            return self.forks.draw(forked)
+        return self._of_own(number - forked)
+
+    def _of_own(self, number: int) -> TaskRow:
         finished_passes, place = divmod(number, len(self.rows))
         if self.shuffled:
             place = shuffled_place(place, len(self.rows), self.seed, finished_passes)
         return self.rows[place]
+
+
+def with_forks(source: TaskSource, forks: TaskSource, share: Fraction) -> TaskSource:
+    """Return a source whose draws are forks in this share, spread evenly."""
+
+    def find(task_id: str) -> TaskRow | None:
+        return forks.find(task_id) or source.find(task_id)
+
+    return replace(source, find=find, forks=forks, fork_share=share)
 
 
 def listed(rows: Sequence[TaskRow]) -> TaskSource:

@@ -15,7 +15,7 @@ from seamlessflow.checks import devices, packages
 from seamlessflow.checks.callables import Importing, named_callables
 from seamlessflow.checks.gang import gang_faults
 from seamlessflow.checks.processes import faults_of_processes
-from seamlessflow.checks.tasks import task_faults
+from seamlessflow.checks.tasks import fork_faults, task_faults
 from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.config import RunConfig
@@ -28,10 +28,12 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         if not any("train" in worker.tags for worker in config.workers):
             yield Fault(("workers",), "no worker can train: none has the tag train")
         yield from gang_faults(config)
-        if config.pacing.tasks is None:
+        if not config.pacing.issues:
             yield Fault(("pacing", "tasks"), "no file of tasks is named")
-        else:
+        if config.pacing.tasks is not None:
             yield from task_faults(("pacing", "tasks"), config.pacing.tasks)
+        if config.pacing.forks is not None:
+            yield from fork_faults(("pacing", "forks"), config.pacing.forks)
         if config.evaluation.tasks is not None:
             yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
         yield from packages.training_faults(config)

@@ -4,7 +4,7 @@ It uses nothing of training, tokens or Kafka; `producers/agents` runs it as
 `seamlessflow.demo.agent:run`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 import httpx2
@@ -36,9 +36,12 @@ class ModelEndpoint(Protocol):
     @property
     def http_client(self) -> httpx2.AsyncClient: ...
 
+    @property
+    def messages(self) -> Sequence[Mapping[str, object]]: ...
+
 
 async def run(task: LookupTask, session: ModelEndpoint) -> float:
-    """Play one episode and return its reward.
+    """Play one episode, from its beginning or from the middle, and return its reward.
 
     An answer in a wrong form ends the episode with a reward of 0. Raises the errors of the client:
     a failure of the endpoint is not the model's.
@@ -46,8 +49,8 @@ async def run(task: LookupTask, session: ModelEndpoint) -> float:
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
     )
-    transcript: list[Mapping[str, object]] = [question(task)]
-    for _ in range(MAX_TURNS):
+    transcript: list[Mapping[str, object]] = [*session.messages] or [question(task)]
+    for _ in range(_turns_left(transcript)):
         answer = await _answer(client, session.model, transcript)
         transcript.append(answer)
         result = _use_tool(task, answer)
@@ -55,6 +58,12 @@ async def run(task: LookupTask, session: ModelEndpoint) -> float:
             break
         transcript.append(result)
     return reward(task, transcript)
+
+
+def _turns_left(transcript: Sequence[Mapping[str, object]]) -> int:
+    """Return how many answers may follow: two for the question, one for each further message."""
+    roles = [message["role"] for message in transcript]
+    return MAX_TURNS + roles.count("user") - 1 - roles.count("assistant")
 
 
 async def _answer(

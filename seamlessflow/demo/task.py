@@ -60,15 +60,17 @@ def look_up(task: LookupTask, arguments: str) -> str | None:
 def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
     """Return 1.0 for one call of `lookup` with the right key and then the right code, else 0.0.
 
-    `transcript` is all messages of the episode in OpenAI's chat format.
+    `transcript` is all messages of the episode in OpenAI's chat format. To each further message of
+    the user the model must answer once more; the last answer counts.
     """
     answers = [message for message in transcript if message.get("role") == "assistant"]
-    if len(answers) != 2:
+    questions = [message for message in transcript if message.get("role") == "user"]
+    if len(answers) != 1 + len(questions):
         return 0.0
-    called = lookup_call(answers[0])
+    called, last = lookup_call(answers[0]), answers[-1]
     asked_right = called is not None and _json(called) == {"key": task["key"]}
-    answered_right = answers[1].get("content") == f"code {task['table'][task['key']]}"
-    return float(asked_right and answered_right and not answers[1].get("tool_calls"))
+    answered_right = last.get("content") == f"code {task['table'][task['key']]}"
+    return float(asked_right and answered_right and not last.get("tool_calls"))
 
 
 def lookup_call(answer: Message) -> str | None:

@@ -65,7 +65,7 @@ def configured(config: RunConfig, recording: Recording) -> RunConfig:
             "out": config.out / name,
             "workers": workers,
             "trainer": config.trainer.model_copy(update={**places, **reads}),
-            "pacing": config.pacing.model_copy(update={"tasks": None}),
+            "pacing": config.pacing.model_copy(update={"tasks": None, "forks": None}),
             "evaluation": config.evaluation.model_copy(update={"tasks": None}),
         }
     )

@@ -21,6 +21,7 @@ from infra.telemetry.contexts import Headers
 from producers.agents.gateway_client.connections import CallFailed, HttpAnswer
 from producers.agents.gateway_client.ending import CloseCall, RewardCall
 from producers.agents.gateway_client.rotation import GatewayRotation
+from schemas.json_form import to_json
 from schemas.records import Task
 
 _log = log.logger(__name__)
@@ -100,6 +101,8 @@ class GatewayClient:
         """
         fields = {name: value for name, value in vars(task).items() if name in _TASK_FIELDS}
         body = {**fields, "session_id": session_id, "agent": agent, "max_age_s": max_age_s}
+        if task.fork is not None:
+            body["fork"] = orjson.Fragment(to_json(task.fork))
         try:
             answer = await self._call("/sessions", body, limit_s)
         except GatewayRefused as error:

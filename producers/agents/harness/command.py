@@ -2,19 +2,23 @@
 
 A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
 from `SEAMLESSFLOW_TASK`. The session is in `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL`, the
-same of `ANTHROPIC` (whose base URL has no `/v1`) and `SEAMLESSFLOW_SESSION`. No setting of this
-process is passed on, above all not the admin key.
+same of `ANTHROPIC` (whose base URL has no `/v1`) and `SEAMLESSFLOW_SESSION`. In a session that
+begins in the middle of a recorded one, `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages
+so far, a JSON array in OpenAI's chat form. No setting of this process is passed on, above all not
+the admin key.
 """
 
 import asyncio
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import BinaryIO
+
+import orjson
 
 from infra.errors import SeamlessFlowError
 from infra.settings import ENV_PREFIX
@@ -60,7 +64,12 @@ class Command:
     async def run(self, payload: bytes, session: AgentSession) -> CommandResult:
         """Run the program to its end. If cancelled, end its process group first."""
         # Files, not pipes: a pipe stays open as long as a background process of the program.
-        with TemporaryFile() as task, TemporaryFile() as output, TemporaryFile() as errors:
+        with (
+            TemporaryFile() as task,
+            TemporaryFile() as output,
+            TemporaryFile() as errors,
+            _messages_file(session) as beginning,
+        ):
             task.write(payload + b"\n")
             task.seek(0)
             process = await asyncio.create_subprocess_exec(
@@ -68,7 +77,7 @@ class Command:
                 stdin=task,
                 stdout=output,
                 stderr=errors,
-                env={**self._environment, **_variables(payload, session)},
+                env={**self._environment, **_variables(payload, session), **beginning},
                 start_new_session=True,
             )
             try:
@@ -93,6 +102,18 @@ def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
         f"{ENV_PREFIX}SESSION": session.session_id,
         **({f"{ENV_PREFIX}TASK": payload.decode()} if short else {}),
     }
+
+
+@contextmanager
+def _messages_file(session: AgentSession) -> Iterator[Mapping[str, str]]:
+    """Write the messages with which the program begins, if any; yield the variable for them."""
+    if not session.messages:
+        yield {}
+        return
+    with NamedTemporaryFile(prefix="messages-", suffix=".json") as file:
+        file.write(orjson.dumps(session.messages))
+        file.flush()
+        yield {f"{ENV_PREFIX}MESSAGES_FILE": file.name}
 
 
 def _tail(stream: BinaryIO, size: int) -> str:

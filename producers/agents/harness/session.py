@@ -11,6 +11,9 @@ id of the response), `status` (`complete` or `truncated`) and the keys that its 
 if its reward comes from elsewhere. Rewards of turns are recorded; no advantage estimator of this
 release uses them, and the trainer warns of it once. An exception ends the session as aborted.
 
+An agent that can start in the middle begins with `session.messages` if there are any; others are
+forked by playback (docs/replay.md).
+
 An async agent shares one event loop with all others and must not block it. A sync agent runs in a
 thread of its own, which Python cannot stop: at its time limit its session is closed, and the
 gateway refuses its further calls. An agent that goes on is reported (`ProgressStalled`), and once
@@ -19,9 +22,9 @@ as many do as `agents.concurrency` allows, the process ends with status 75, to b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,6 +70,10 @@ class AgentSession:
     metadata: Mapping[str, str]
     """Metadata of the task."""
     shared: SharedHttpClient = field(repr=False)
+    messages: Sequence[Mapping[str, Any]] = ()
+    """Messages in OpenAI's chat form with which the agent begins: the history of the recorded
+    session that this one is a fork of, and what was appended. Empty for a session that is none,
+    and for an agent to which recorded answers are played back."""
 
     @property
     def http_client(self) -> httpx2.AsyncClient:

@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from infra import clock
 from infra.telemetry.tracing import Span, Telemetry
@@ -22,7 +29,16 @@ from producers.gateway.link.link import Command, Link
 from producers.gateway.link.pending import OK, Reply
 from producers.gateway.server_span import opened_in, served, trace_headers
 from producers.gateway.settings import GatewaySection
-from schemas.records import AssignReward, CloseSession, CommandAnswered, OpenSession, Reward
+from schemas.forks import check_form
+from schemas.json_form import RECORD_JSON
+from schemas.records import (
+    AssignReward,
+    CloseSession,
+    CommandAnswered,
+    ForkedPrefix,
+    OpenSession,
+    Reward,
+)
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
 Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=200)]
@@ -32,7 +48,7 @@ Seconds = Annotated[float, Field(ge=0, le=366 * 86400)]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, **RECORD_JSON)
 
 
 class OpenBody(_Body):
@@ -55,6 +71,14 @@ class OpenBody(_Body):
     agent: Text = ""
     max_age_s: Seconds = 86400
     max_idle_s: Seconds = 3600
+    fork: ForkedPrefix | None = None
+
+    @field_validator("fork")
+    @classmethod
+    def _well_formed(cls, fork: ForkedPrefix | None) -> ForkedPrefix | None:
+        if fork is not None:
+            check_form(fork)
+        return fork
 
 
 class RewardBody(_Body):
@@ -101,11 +125,12 @@ class Sessions:
         key = sent_key(exchange.headers)
         # A repeated call without an id must name the same session.
         session_id = body.session_id or (_id_of(key) if key else secrets.token_hex(12))
-        fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s"})
+        fields = body.model_dump(exclude={"session_id", "max_age_s", "max_idle_s", "fork"})
         command = OpenSession(
             **self._command_fields(session_id),
             idempotency_key=key,
             **fields,
+            fork=body.fork,
             max_age_ms=_ms(body.max_age_s),
             max_idle_ms=_ms(body.max_idle_s),
         )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.history.fork import fork
 from seamlessflow.commands.history.selection import (
     AsJson,
     Groups,
@@ -19,6 +20,7 @@ from seamlessflow.commands.history.selection import (
 )
 
 app = typer.Typer(help="Recorded sessions as input.", no_args_is_help=True)
+app.command()(fork)
 
 
 class _Siblings(StrEnum):

@@ -4,11 +4,13 @@ import fcntl
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from producers.agents.harness.agent import CommandAgent
 from producers.agents.harness.command import Command
-from tests.integration.agents.one_episode import closed, run
+from tests.builders.records.forks import forked
+from tests.integration.agents.one_episode import a_task, closed, run
 
 Payload = Mapping[str, object]
 
@@ -88,3 +90,18 @@ subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 print('{"reward": 1}')
 """
     assert closed(run(python(program), time_limit_s=20)) == ("complete", "policy")
+
+
+def test_a_command_finds_the_messages_with_which_it_begins_in_a_file() -> None:
+    program = """
+import json, os
+with open(os.environ["SEAMLESSFLOW_MESSAGES_FILE"]) as file:
+    asked, call, result = json.load(file)
+assert asked == {"role": "user", "content": "sum up"}, asked
+assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+print(1)
+"""
+    gateway = run(python(program), replace(a_task(), fork=forked()))
+    assert gateway.calls[1].body["value"] == 1.0
+    none = "import os; print(int('SEAMLESSFLOW_MESSAGES_FILE' not in os.environ))"
+    assert run(python(none)).calls[1].body["value"] == 1.0

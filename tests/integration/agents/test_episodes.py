@@ -5,11 +5,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from producers.agents.gateway_client.client import GatewayRefused
 from producers.agents.harness.agent import CallableAgent
 from producers.agents.harness.session import AgentSession
+from schemas.json_form import to_json
+from tests.builders.records.forks import forked
 from tests.integration.agents.one_episode import SESSION, THREADS, a_task, closed, run
 from tests.integration.agents.scripted_gateway import (
     accepting,
@@ -34,6 +37,40 @@ def test_a_task_becomes_a_session_with_its_identity_a_reward_and_a_close() -> No
     assert rewarded.path == f"/sessions/{SESSION}/reward"
     assert rewarded.body == {"name": "reward", "value": 0.75, "final": True}
     assert ended.body["status"] == "complete"
+
+
+def test_a_fork_is_opened_with_its_beginning_and_its_agent_gets_the_messages_so_far() -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        asked, call, result = session.messages
+        assert asked == {"role": "user", "content": "sum up"}
+        # Ids of calls are those of the new session.
+        assert call["tool_calls"][0]["id"] == result["tool_call_id"] != "call_a_0"
+        return 0.5
+
+    gateway = run(CallableAgent(agent, THREADS), replace(a_task(), fork=forked()))
+    assert gateway.calls[0].body["fork"] == orjson.loads(to_json(forked()))
+    assert gateway.calls[1].body["value"] == 0.5
+
+
+def test_an_agent_gets_no_messages_if_recorded_answers_are_played_back() -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        return float(len(session.messages))
+
+    gateway = run(CallableAgent(agent, THREADS), replace(a_task(), fork=forked(mode="playback")))
+    assert gateway.calls[1].body["value"] == 0.0
+
+
+def test_a_sample_whose_fork_is_refused_ends_at_once_with_the_reason() -> None:
+    def refusing(path: str, body: Payload) -> tuple[int, Payload]:
+        return refusal(409, "fork_refused") if "fork" in body else accepting(path, body)
+
+    def agent(task: Payload, session: AgentSession) -> float:
+        raise AssertionError
+
+    gateway = run(CallableAgent(agent, THREADS), replace(a_task(), fork=forked()), refusing)
+    assert gateway.paths() == ["/sessions", "/sessions", f"/sessions/{SESSION}/close"]
+    assert closed(gateway) == ("aborted", "setting")
+    assert gateway.calls[-1].body["reason"] == "fork_refused: Conflict"
 
 
 def test_a_sync_agent_works_as_well() -> None:

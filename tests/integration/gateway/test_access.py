@@ -3,8 +3,10 @@
 import anthropic
 import httpx
 import openai
+import orjson
 import pytest
 
+from schemas.json_form import to_json
 from schemas.records import (
     AssignReward,
     CloseSession,
@@ -16,6 +18,7 @@ from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
 )
+from tests.builders.records.forks import forked
 
 
 def test_a_key_that_was_not_given_out_is_refused(gateway: GatewayProcess) -> None:
@@ -157,6 +160,24 @@ def test_the_session_interface_says_why_it_refuses(gateway: GatewayProcess, sess
     for path in (f"/sessions/{session}/reward", f"/sessions/{session}/close", "/sessions"):
         assert httpx.post(gateway.url + path, headers=own, json={}).status_code == 403
         assert httpx.post(gateway.url + path, json={}).status_code == 401
+
+
+def test_a_session_begins_with_a_forked_prefix(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    fork = orjson.loads(to_json(forked()))
+    path, body = f"{gateway.url}/sessions", {"session_id": session, "policy": "p"}
+    opened = httpx.post(path, headers=gateway.admin, json={**body, "fork": fork})
+    assert opened.status_code == 201
+    assert manager.await_command(OpenSession, session).fork == forked()
+
+    wrongs: list[object] = [fork | {"mode": "x"}, fork | {"hash": "!"}, fork | {"typo": 1}, []]
+    for wrong in wrongs:
+        refused = httpx.post(path, headers=gateway.admin, json={**body, "fork": wrong})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"].startswith("fork")
+    large = fork | {"appended": ["A" * 200_000]}
+    assert httpx.post(path, headers=gateway.admin, json={"fork": large}).status_code == 413
 
 
 def test_the_admin_key_may_speak_for_a_session(gateway: GatewayProcess, session: str) -> None:

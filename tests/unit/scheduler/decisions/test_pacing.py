@@ -1,11 +1,14 @@
 """Pacing: admissions, deadlines, tasks and attempts."""
 
+from fractions import Fraction
 from pathlib import Path
 
 from scheduler.decisions import pacing
 from scheduler.settings import EvaluationSection, PacingSection, RunSection
+from scheduler.tasks.source import TaskRow, listed, with_forks
 from schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
+from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings, task_source
 
 RUN = RunSection(groups_per_step=2, group_size=2, lag=1, steps=10)
@@ -218,3 +221,28 @@ def test_a_round_that_was_cut_short_goes_on_and_takes_no_credit() -> None:
     assert [(t.purpose, t.sample, t.pinned_version) for t in issued] == [
         ("eval", sample, 2) for sample in range(3)
     ]
+
+
+def test_a_fork_has_its_own_group_size_and_its_tasks_carry_its_beginning() -> None:
+    fork = TaskRow("f", b'{"id":"a"}', {}, samples=3, fork=forked())
+    source = with_forks(task_source(), listed([fork]), Fraction(1, 2))
+    state = fold(*STARTED)
+
+    due = pacing.admissions(state, SETTINGS, source, 0)
+    assert [group.task_id for group in due] == ["task-0", "f", "task-1", "f"]
+    ledger = fold(*STARTED, *due[1:3]).ledger
+    issued = pacing.tasks(ledger, {}, SETTINGS, {"train": source}, 0)
+    assert [(t.task_id, t.sample, t.group_size) for t in issued] == [
+        *(("f", sample, 3) for sample in range(3)),
+        *(("task-1", sample, 2) for sample in range(2)),
+    ]
+    assert [t.fork for t in issued] == [*[forked()] * 3, None, None]
+    assert issued[0].payload == b'{"id":"a"}'
+
+
+def test_a_group_of_one_fork_asks_for_no_more_than_one_sample() -> None:
+    source = listed([TaskRow("f", b"{}", {}, samples=1, fork=forked())])
+    (first, *_) = pacing.admissions(fold(*STARTED), SETTINGS, source, 0)
+
+    (task,) = pacing.tasks(fold(*STARTED, first).ledger, {}, SETTINGS, {"train": source}, 0)
+    assert (task.group_size, task.min_group_size) == (1, 1)

@@ -67,6 +67,11 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
         ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
         ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
+        (
+            "pacing",
+            {"tasks": None, "forks": "tasks.jsonl"},
+            'pacing.forks: tasks.jsonl, line 1: not a JSON object with "id", "task", "samples"',
+        ),
         ("evaluation", {"tasks": "nope"}, "evaluation.tasks: nope: No such file or directory"),
     ],
 )

@@ -23,6 +23,7 @@ class ScriptedEndpoint:
     base_url: str = "http://scripted/v1"
     api_key: str = "key"
     model: str = "policy"
+    messages: list[dict[str, object]] = field(default_factory=list)
 
     @property
     def http_client(self) -> httpx2.AsyncClient:
@@ -46,6 +47,14 @@ def called(arguments: str, name: str = "lookup") -> dict[str, object]:
 
 def said(text: str) -> dict[str, object]:
     return {"role": "assistant", "content": text}
+
+
+def question(text: str) -> dict[str, object]:
+    return {"role": "user", "content": text}
+
+
+def told(text: str) -> dict[str, object]:
+    return {"role": "tool", "tool_call_id": "call-1", "content": text}
 
 
 def test_it_uses_the_tool_and_is_paid_for_the_right_code() -> None:
@@ -88,3 +97,28 @@ def test_a_wrong_last_answer_is_worth_nothing(answer: dict[str, object]) -> None
 def test_an_error_of_the_endpoint_is_not_the_models_fault() -> None:
     with pytest.raises(openai.NotFoundError):
         asyncio.run(run(TASK, ScriptedEndpoint([404])))
+
+
+def test_it_begins_in_the_middle_if_its_session_does() -> None:
+    call = called('{"key": 7}')
+    result = told("code 3")
+    asked = question("key 7")
+    endpoint = ScriptedEndpoint([said("code 3")], messages=[asked, call, result])
+
+    assert asyncio.run(run(TASK, endpoint)) == 1.0
+    assert endpoint.seen[0]["messages"] == [asked, call, result]
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("code 3", 1.0), ("code 4", 0.0)])
+def test_it_answers_a_further_question_and_is_paid_for_the_last_answer(
+    answer: str, reward: float
+) -> None:
+    call = called('{"key": 7}')
+    result = told("code 3")
+    asked, check = question("key 7"), question("check your work")
+    endpoint = ScriptedEndpoint(
+        [said(answer)], messages=[asked, call, result, said("code 9"), check]
+    )
+
+    assert asyncio.run(run(TASK, endpoint)) == reward
+    assert len(endpoint.seen) == 1

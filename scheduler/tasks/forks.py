@@ -1,0 +1,69 @@
+"""Forks of recorded sessions in a file of JSON lines, as `seamlessflow replay fork` writes it.
+
+A line has `id` (unique), `task` (the object of the recorded session's task), `samples` (of each
+group of it) and `fork` (a `ForkedPrefix` in the form of `schemas/json_form.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from scheduler.tasks.file import LineForm, TaskFile, TasksRejected, task_row
+from scheduler.tasks.source import TaskRow, TaskSource
+from schemas.forks import check_form
+from schemas.json_form import from_json, to_json
+from schemas.records import ForkedPrefix
+from schemas.topics import REQUESTS
+
+LARGEST_FORK_BYTES = REQUESTS.max_record_bytes - 64 * 1024
+"""Most bytes of a `fork` member: the gateway takes no larger body, and adds a head to it."""
+_ROWS_KEPT = 32
+
+
+def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: ForkedPrefix) -> bytes:
+    """Return a line of the file, without its end."""
+    head = orjson.dumps({"id": task_id, "task": task, "samples": samples})
+    return b'%b,"fork":%b}' % (head[:-1], to_json(fork))
+
+
+def read_forks(path: Path, seed: int = 0, shuffled: bool = True) -> TaskSource:
+    """Return the forks in a file, each of which was checked. Raises `TasksRejected`."""
+    rows = TaskFile(path, LineForm(fork_id, _fork_row, _ROWS_KEPT))
+    return TaskSource(rows, rows.find, seed, shuffled)
+
+
+def refuse_ids_of_tasks(path: Path, forks: TaskSource, tasks: TaskSource) -> None:
+    """Raise `TasksRejected` if a fork has the id of a task."""
+    for row in forks.rows:
+        if tasks.find(row.task_id) is not None:
+            raise TasksRejected(path, 0, f"a task has the id {row.task_id!r}, too")
+
+
+def fork_id(line: bytes) -> str:
+    """Return the id of the fork in a line, all of which is checked. Raises `ValueError`."""
+    return _fork_row(line).task_id
+
+
+def _fork_row(line: bytes) -> TaskRow:
+    """Return the fork in a line. Raises `ValueError`."""
+    read: Any = orjson.loads(line)
+    members = read if isinstance(read, dict) else {}
+    match members:
+        case {"id": str(task_id), "task": dict(task), "samples": int(samples), "fork": dict(fork)}:
+            row = task_row(task_id, task)
+        case _:
+            raise ValueError('not a JSON object with "id", "task", "samples" and "fork"')
+    if samples < 1:
+        raise ValueError(f"samples is {samples}, not 1 or more")
+    text = orjson.dumps(fork)
+    if len(text) > LARGEST_FORK_BYTES:
+        raise ValueError(f"the fork has {len(text)} bytes, more than {LARGEST_FORK_BYTES}")
+    try:
+        prefix = from_json(ForkedPrefix, text)
+        check_form(prefix)
+    except ValueError as error:
+        raise ValueError(f"fork.{error}") from None
+    return replace(row, samples=samples, fork=prefix)

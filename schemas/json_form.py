@@ -1,0 +1,43 @@
+"""Records as JSON objects, where a file or an HTTP body holds one: bytes are base64.
+
+Members have the names of the record's fields. Those that are missing get the field's default, and
+others than the fields are refused.
+"""
+
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from schemas.records import Record
+
+R = TypeVar("R", bound=Record)
+RECORD_JSON = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+"""Settings of pydantic under which a model's records have this form."""
+_adapters: dict[type[Record], TypeAdapter[Any]] = {}
+
+
+def to_json(record: Record) -> bytes:
+    """Return the record as a JSON object."""
+    return _adapter(type(record)).dump_json((record,))[1:-1]
+
+
+def from_json(kind: type[R], text: bytes) -> R:
+    """Return the record that a JSON object stands for.
+
+    Raises `ValueError` with the place and the reason of the first fault.
+    """
+    try:
+        (record,) = _adapter(kind).validate_json(b"[%b]" % text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"][1:]))
+        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+    return record  # type: ignore[no-any-return]
+
+
+def _adapter(kind: type[Record]) -> TypeAdapter[Any]:
+    made = _adapters.get(kind)
+    if made is None:
+        # A dataclass takes these settings from what it stands in, here a tuple of one.
+        made = _adapters[kind] = TypeAdapter(tuple[kind], config=RECORD_JSON)  # type: ignore[valid-type]
+    return made

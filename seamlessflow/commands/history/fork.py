@@ -1,0 +1,108 @@
+"""The command `seamlessflow replay fork`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamlessflow.commands.history.selection import (
+    AsJson,
+    Groups,
+    Offsets,
+    Out,
+    Sessions,
+    Since,
+    Tasks,
+    Until,
+    Versions,
+)
+
+
+class _ToolResults(StrEnum):
+    FIRST = "first"
+    LAST = "last"
+    EVERY = "every"
+
+
+class _Behind(StrEnum):
+    PROMPT = "prompt"
+    ANSWER = "answer"
+
+
+class _ForkMode(StrEnum):
+    MIDDLE = "middle"
+    PLAYBACK = "playback"
+
+
+ForksFile = Annotated[
+    Path, typer.Option("--to", help="File of the forks, one JSON object on each line.")
+]
+TurnNamed = Annotated[
+    str | None, typer.Option("--turn", help="Turn by its id, by its number from 1, or last.")
+]
+AfterToolResult = Annotated[
+    _ToolResults | None, typer.Option(help="Turns whose prompt ends with a tool's result.")
+]
+BeforeCompaction = Annotated[
+    bool,
+    typer.Option("--before-compaction", help="Last turns before the history was shortened."),
+]
+Behind = Annotated[
+    _Behind, typer.Option(help="Begin behind the turn's prompt, or behind its answer.")
+]
+Append = Annotated[
+    list[str] | None, typer.Option(help="Message of the user that the agent adds first; repeat.")
+]
+Samples = Annotated[int, typer.Option(min=1, help="Samples of each group.")]
+Mode = Annotated[
+    _ForkMode, typer.Option(help="playback: the agent begins anew and gets the recorded answers.")
+]
+RunTasks = Annotated[
+    Path | None,
+    typer.Option("--task-file", help="The run's tasks, for those that are gone from the log."),
+]
+
+
+def fork(
+    to: ForksFile,
+    sessions: Sessions = None,
+    out: Out = None,
+    groups: Groups = None,
+    tasks: Tasks = None,
+    offsets: Offsets = None,
+    since: Since = None,
+    until: Until = None,
+    versions: Versions = None,
+    turn: TurnNamed = None,
+    after_tool_result: AfterToolResult = None,
+    before_compaction: BeforeCompaction = False,
+    behind: Behind = _Behind.PROMPT,
+    append: Append = None,
+    samples: Samples = 8,
+    mode: Mode = _ForkMode.MIDDLE,
+    task_file: RunTasks = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make recorded sessions the beginning of new ones: a file of tasks for `pacing.forks`.
+
+    Each line is a place of a session: its exact tokens and messages, and the recorded task. They
+    are never trained again; all that is sampled behind them is.
+    """
+    from seamlessflow.history.forking.command import ForkOptions, run_fork
+    from seamlessflow.history.forking.forking import ForkJob
+    from seamlessflow.history.forking.places import ForkRule, appended_message
+    from seamlessflow.history.options import selection
+
+    rule = ForkRule(
+        turn,
+        after_tool_result.value if after_tool_result else None,
+        before_compaction,
+        behind.value,
+        mode.value,
+        tuple(map(appended_message, append or ())),
+    )
+    chosen = selection(
+        sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
+    )
+    run_fork(ForkOptions(out, ForkJob(to, rule, samples, chosen, task_file), as_json))

@@ -1,0 +1,100 @@
+"""Places of recorded sessions at which new ones are to begin: turns, by hand or by rule. Pure."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from consumers.trajectories.sessions.session import Session, Turn
+from infra.errors import SettingsRejected
+from schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRule:
+    """Choice of turns, by one of the first three criteria, and the kind of fork made at each."""
+
+    turn: str | None = None
+    """Id of a turn, its number from 1 in the order of the log, or `last`."""
+    after_tool_result: str | None = None
+    """`first`, `last` or `every` of the turns whose prompt ends with the result of a tool."""
+    before_compaction: bool = False
+    """True: the last turns before the agent went on with a shorter, edited history."""
+    behind: str = BEHIND_PROMPT
+    mode: str = MIDDLE
+    appended: tuple[bytes, ...] = ()
+    """Messages in canonical JSON that the agent adds first."""
+
+    def check(self) -> None:
+        """Raise `SettingsRejected` for criteria that are missing or contradict each other."""
+        given = (self.turn, self.after_tool_result, self.before_compaction or None)
+        if sum(one is not None for one in given) != 1:
+            reason = "choose the turns by one of --turn, --after-tool-result, --before-compaction"
+            raise SettingsRejected("--turn", reason)
+        if self.behind == BEHIND_ANSWER and not self.appended:
+            reason = "behind an answer the agent needs something to answer: add --append TEXT"
+            raise SettingsRejected("--behind", reason)
+        if self.mode == PLAYBACK and (self.appended or self.behind == BEHIND_ANSWER):
+            reason = (
+                "an agent that plays back asks for the recorded prompts alone: it goes with "
+                "neither --append nor --behind answer"
+            )
+            raise SettingsRejected("--mode", reason)
+
+    def turns(self, session: Session) -> list[str]:
+        """Return the ids of the turns of this session that the rule chooses."""
+        every = list(session.turns.values())
+        if self.turn is not None:
+            chosen = _by_hand(every, self.turn)
+        elif self.before_compaction:
+            chosen = _before_compaction(every)
+        else:
+            chosen = [one for one in every if _after_result(one)]
+            chosen = {"first": chosen[:1], "last": chosen[-1:]}.get(
+                self.after_tool_result or "", chosen
+            )
+        return [one.started.turn_id for one in chosen]
+
+
+def appended_message(text: str) -> bytes:
+    """Return a message of the user in canonical JSON."""
+    return orjson.dumps({"role": "user", "content": text}, option=orjson.OPT_SORT_KEYS)
+
+
+def _by_hand(turns: list[Turn], named: str) -> list[Turn]:
+    if named == LAST:
+        return turns[-1:]
+    found = [one for one in turns if one.started.turn_id == named]
+    if found or not named.isdigit():
+        return found
+    number = int(named)
+    return turns[number - 1 : number] if number else []
+
+
+def _after_result(turn: Turn) -> bool:
+    messages = turn.started.new_messages
+    return bool(messages) and orjson.loads(messages[-1]).get("role") == "tool"
+
+
+def _before_compaction(turns: list[Turn]) -> list[Turn]:
+    """Return the turns that no turn goes on from, before one with a shorter, edited history."""
+    continued = {one.started.parent_turn for one in turns}
+    return [
+        turn
+        for number, turn in enumerate(turns)
+        if turn.started.turn_id not in continued
+        and _compacted(turn, _next(turns[number + 1 :], turn.started.module))
+    ]
+
+
+def _compacted(turn: Turn, later: Turn | None) -> bool:
+    return (
+        later is not None
+        and (later.started.match_rule, later.started.match_detail) == ("render", "edited_history")
+        and later.started.prompt_length < turn.started.prompt_length
+    )
+
+
+def _next(turns: list[Turn], module: str) -> Turn | None:
+    return next((one for one in turns if one.started.module == module), None)

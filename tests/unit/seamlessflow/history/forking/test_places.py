@@ -1,0 +1,82 @@
+"""Choice of the turns at which recorded sessions are forked."""
+
+from typing import Any
+
+import pytest
+
+from infra.errors import SettingsRejected
+from seamlessflow.history.forking.places import ForkRule, appended_message
+from tests.builders.records.content import ids, message
+from tests.builders.records.sessions import completed, started
+from tests.builders.trajectories.conversation import recorded
+from tests.builders.trajectories.session_builder import SessionBuilder, session_after
+
+CHECK = appended_message("check your work")
+
+
+@pytest.mark.parametrize(
+    ("rule", "chosen"),
+    [
+        (ForkRule(turn="b"), ["b"]),
+        (ForkRule(turn="1"), ["a"]),
+        (ForkRule(turn="3"), ["c"]),
+        (ForkRule(turn="last"), ["c"]),
+        (ForkRule(turn="0"), []),
+        (ForkRule(turn="4"), []),
+        (ForkRule(turn="x"), []),
+        (ForkRule(after_tool_result="first"), ["b"]),
+        (ForkRule(after_tool_result="last"), ["c"]),
+        (ForkRule(after_tool_result="every"), ["b", "c"]),
+        (ForkRule(before_compaction=True), []),
+    ],
+)
+def test_turns_are_chosen_by_hand_or_by_rule(rule: ForkRule, chosen: list[str]) -> None:
+    assert rule.turns(recorded().session) == chosen
+
+
+def conversation(*turns: dict[str, Any]) -> SessionBuilder:
+    """Return a session of turns that are called a, b, c ..."""
+    built = session_after()
+    for name, changes in zip("abcdef", turns, strict=False):
+        built.apply(started(name, **changes), completed(ids(9), name))
+    return built
+
+
+LONG = {"prompt_length": 9, "match_rule": "extend"}
+EDITED = {"match_rule": "render", "match_detail": "edited_history"}
+
+
+@pytest.mark.parametrize(
+    ("turns", "chosen"),
+    [
+        ([LONG, LONG | {"parent_turn": "a"}, EDITED | {"prompt_length": 3}], ["b"]),
+        ([LONG, EDITED | {"prompt_length": 12}], []),
+        ([LONG, EDITED | {"match_detail": "bridge_refused", "prompt_length": 3}], []),
+        ([LONG, EDITED | {"prompt_length": 3, "module": "planner"}], []),
+        # The agent asked for something else in between, and went on.
+        ([LONG, EDITED | {"prompt_length": 3}, LONG | {"parent_turn": "a"}], []),
+    ],
+    ids=["compacted", "longer", "refused", "another module", "a question beside"],
+)
+def test_a_compaction_follows_the_last_turn_of_a_longer_history(
+    turns: list[dict[str, Any]], chosen: list[str]
+) -> None:
+    assert ForkRule(before_compaction=True).turns(conversation(*turns).session) == chosen
+
+
+@pytest.mark.parametrize(
+    ("rule", "option"),
+    [
+        (ForkRule(), "--turn"),
+        (ForkRule(turn="1", before_compaction=True), "--turn"),
+        (ForkRule(turn="1", behind="answer"), "--behind"),
+        (ForkRule(turn="1", mode="playback", appended=(CHECK,)), "--mode"),
+    ],
+)
+def test_rules_that_contradict_themselves_are_refused(rule: ForkRule, option: str) -> None:
+    with pytest.raises(SettingsRejected, match=option):
+        rule.check()
+
+
+def test_an_appended_message_is_of_the_user() -> None:
+    assert message("user", "check your work") == CHECK
