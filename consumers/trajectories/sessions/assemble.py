@@ -6,7 +6,7 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 from collections import Counter, defaultdict
 
 from consumers.trajectories.sessions.assembly.copied_node import copied_node
-from consumers.trajectories.sessions.assembly.tokenless import end_of, too_large, without_tokens
+from consumers.trajectories.sessions.assembly.tokenless import end_of, fitting, without_tokens
 from consumers.trajectories.sessions.session import MANAGER_FAILED, Session, Turn, TurnState
 from consumers.trajectories.sessions.tree import FORKED, POLICY, Node
 from infra.errors import ENDS_PROCESS
@@ -14,9 +14,6 @@ from schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from schemas.topics import TRAJECTORIES
 
 _NOT_ASSEMBLED = "not_assembled"
-# A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
-# and spans of a node, and everything else in the record.
-_BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
 
 
 def assembled(
@@ -44,9 +41,7 @@ def trajectory(
     """
     if session.failed:
         return without_tokens(session, partition, MANAGER_FAILED)
-    whole = _whole(session, partition)
-    size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
-    return whole if size + _ENVELOPE_BYTES <= limit else too_large(whole, size)
+    return fitting(_whole(session, partition), limit)
 
 
 def _whole(session: Session, partition: int) -> Trajectory:

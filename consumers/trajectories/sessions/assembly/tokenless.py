@@ -10,8 +10,12 @@ from dataclasses import replace
 from consumers.trajectories.sessions.session import Session
 from consumers.trajectories.sessions.tree import POLICY
 from schemas.records import SessionClosed, Trajectory, TrajectoryNode
+from schemas.topics import TRAJECTORIES
 
 TOO_LARGE = "too_large"
+# A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
+# and spans of a node, and everything else in the record.
+_BYTES_A_TOKEN, _BYTES_A_NODE, _ENVELOPE_BYTES = 9, 512, 262_144
 _STATUS, _CAUSE = "aborted", "infrastructure"
 
 
@@ -65,8 +69,11 @@ def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
     )
 
 
-def too_large(whole: Trajectory, size: int) -> Trajectory:
-    """Return the trajectory without its tokens, which would take `size` bytes."""
+def fitting(whole: Trajectory, limit: int = TRAJECTORIES.max_record_bytes) -> Trajectory:
+    """Return the trajectory itself, or without tokens if it would take more than `limit` bytes."""
+    size = _BYTES_A_TOKEN * len(whole.loss_mask) + _BYTES_A_NODE * len(whole.nodes)
+    if size + _ENVELOPE_BYTES <= limit:
+        return whole
     return replace(
         whole,
         tokens=b"",
