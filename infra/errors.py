@@ -259,6 +259,17 @@ class SpillUnreadable(SeamlessFlowError):
         super().__init__(f"cannot read back a session that was spilled to {directory}: {reason}")
 
 
+class BlobUnavailable(SeamlessFlowError):
+    """A blob cannot be written or read. `lasting`: it is gone, or no storage is configured."""
+
+    def __init__(self, sha256: str, place: str, reason: str, lasting: bool) -> None:
+        self.sha256 = sha256
+        self.place = place
+        self.reason = reason
+        self.lasting = lasting
+        super().__init__(f"blob {sha256} in {place}: {reason}")
+
+
 ENDS_PROCESS: tuple[type[Exception], ...] = (
     MemoryError,
     NewerRelease,
@@ -269,5 +280,6 @@ ENDS_PROCESS: tuple[type[Exception], ...] = (
     WrittenReleaseLacks,
     SettingsRejected,
     SpillUnreadable,
+    BlobUnavailable,
 )
 """Errors that are never the fault of one record or session, and end the process wherever raised."""

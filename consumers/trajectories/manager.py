@@ -117,6 +117,7 @@ class Manager:
         self._ownership.look()
         self._request_ends.look()
         self._actor.handle_deadlines()
+        self._spilling.look()
         self._placement.place_waiting()
         self._commit_schedule.commit()
         self._housekeeping()

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from infra.blobs.store import BlobStore, BlobUnavailable, FsspecStore
+from infra.blobs.store import BlobStore, FsspecStore
+from infra.errors import BlobUnavailable
 from infra.settings import KafkaSettings
 from schemas.codec import HEADER_BYTES, decode, encode
 from schemas.records import BlobReference, Record
@@ -56,6 +57,23 @@ def referred(store: BlobStore, value: bytes) -> BlobReference:
     """Put an encoded record into the storage and return the reference. Raises `BlobUnavailable`."""
     record = type(decode(value)).__name__
     return BlobReference(sha256=store.put(value), size=len(value), record=record)
+
+
+def fitting_records(
+    settings: KafkaSettings, encode_record: Callable[[Record], bytes]
+) -> Callable[[str, bytes | None], bytes | None]:
+    """Return a function of topic and value: the value, or a reference to it if it is too large.
+
+    That function raises `BlobUnavailable`, and what `encode_record` raises.
+    """
+    store = blob_store(settings)
+
+    def fitting(topic: str, value: bytes | None) -> bytes | None:
+        if store is None or value is None or not too_large(topic, value):
+            return value
+        return encode_record(referred(store, value))
+
+    return fitting
 
 
 def reference(value: bytes) -> BlobReference | None:

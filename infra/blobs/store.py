@@ -14,20 +14,9 @@ from typing import Any, Protocol
 
 import fsspec
 
-from infra.errors import SeamlessFlowError, SettingsRejected
+from infra.errors import BlobUnavailable, SettingsRejected
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
-
-
-class BlobUnavailable(SeamlessFlowError):
-    """A blob cannot be written or read. `lasting`: it is gone, or no storage is configured."""
-
-    def __init__(self, sha256: str, place: str, reason: str, lasting: bool) -> None:
-        self.sha256 = sha256
-        self.place = place
-        self.reason = reason
-        self.lasting = lasting
-        super().__init__(f"blob {sha256} in {place}: {reason}")
 
 
 class BlobStore(Protocol):
@@ -117,6 +106,11 @@ def _write_file(path: str, content: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+    directory = os.open(target.parent, os.O_RDONLY)  # the name also has to be on disk
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _reason(error: OSError) -> str:

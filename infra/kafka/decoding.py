@@ -5,8 +5,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from infra.blobs.store import BlobUnavailable
-from infra.errors import NewerRelease
+from infra.errors import BlobUnavailable, NewerRelease
 from infra.kafka.client import Partition, Received
 from infra.kafka.unreadable import Raw, Unreadable
 from schemas.codec import UndecodableRecord, UnknownSchema

@@ -8,9 +8,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
-from infra.blobs.references import blob_store, referred, too_large
+from infra.blobs.references import fitting_records
 from infra.deadline import within
-from infra.errors import DeliveryFailed, KafkaUnavailable, QueueFull, TransactionFailed
+from infra.errors import (
+    BlobUnavailable,
+    DeliveryFailed,
+    KafkaUnavailable,
+    QueueFull,
+    TransactionFailed,
+)
 from infra.kafka.client import (
     STRANDED,
     Headers,
@@ -52,10 +58,9 @@ class Producer:
         **options: Any,
     ) -> None:
         self.encode = encoder(settings)  # as `send` does
-        self._blobs = blob_store(settings)
-        self._prefix = settings.topic_prefix
+        self._fitting = fitting_records(settings, self.encode)
+        self._settings, self._prefix = settings, settings.topic_prefix
         self._trace = trace
-        self._settings = settings
         self._report_every_s = report_every_s
         self._waits_for_room = waits_for_room
         self._failure: DeliveryFailed | None = None
@@ -200,11 +205,6 @@ class Producer:
             _end_span(span, None, full)
         raise full
 
-    def _fitting(self, topic: str, value: bytes | None) -> bytes | None:
-        if self._blobs is None or value is None or not too_large(topic, value):
-            return value
-        return self.encode(referred(self._blobs, value))
-
     def _serve(self) -> None:
         while not self._closed.wait(self._report_every_s):
             self._producer.poll(_POLL_S)
@@ -262,7 +262,7 @@ class TransactionalProducer(Producer):
             # A group coordinator that is lost between two requests would be waited for without end
             # (librdkafka issue 5456).
             within(3 * _TRANSACTION_TIMEOUT_S, lambda: self._end(positions, group_metadata))
-        except (KafkaException, DeliveryFailed, TimeoutError) as error:
+        except (KafkaException, DeliveryFailed, TimeoutError, BlobUnavailable) as error:
             raise TransactionFailed(self._transactional_id, str(error)) from error
 
     def _end(self, positions: list[TopicPartition], group_metadata: Any) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from infra.blobs.references import reference
-from infra.blobs.store import BlobUnavailable
-from infra.errors import NewerRelease
+from infra.errors import BlobUnavailable, NewerRelease
 from infra.kafka.client import Received
 from infra.kafka.unreadable import Raw
 from schemas.codec import UndecodableRecord, UnknownSchema, decode, encode

@@ -18,12 +18,13 @@ class Alarms:
             self._set[place] = due_ms
             heapq.heappush(self._heap, (due_ms, *place))
 
-    def pop_due(self, now_ms: int) -> Iterator[tuple[int, str]]:
-        """Remove the alarms that are due and yield their partitions and session ids."""
-        while self._heap and self._heap[0][0] <= now_ms:
+    def pop_due(self, now_ms: int, most: int) -> Iterator[tuple[int, str]]:
+        """Remove `most` alarms that are due, or fewer; yield their partitions and session ids."""
+        while most and self._heap and self._heap[0][0] <= now_ms:
             due_ms, partition, session_id = heapq.heappop(self._heap)
             if self._set.get((partition, session_id)) == due_ms:  # else replaced by an earlier one
                 del self._set[partition, session_id]
+                most -= 1
                 yield partition, session_id
 
     @property

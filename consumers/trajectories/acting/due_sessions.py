@@ -15,6 +15,7 @@ from consumers.trajectories.decisions.context import Contexts
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.session import Session
 
+_MOST_AT_ONCE = 200
 _LOOK_AGAIN_MS = 50
 """Delay after which a missed deadline is decided again, while events are read back."""
 
@@ -52,8 +53,11 @@ class DueSessions:
             self._alarms.set(partition.number, session_id, spilled.due_ms)
 
     def decide(self, now: int) -> None:
-        """Decide all deadlines that have passed."""
-        for number, session_id in self._alarms.pop_due(now):
+        """Decide deadlines that have passed, the next ones first; the others at the next call.
+
+        After an outage those of all idle sessions have: each may have to be read back.
+        """
+        for number, session_id in self._alarms.pop_due(now, _MOST_AT_ONCE):
             partition = self._partitions.get(number)
             if partition is None or not partition.owned:
                 continue

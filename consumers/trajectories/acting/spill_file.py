@@ -11,8 +11,9 @@ from tempfile import mkstemp
 from infra.errors import SpillUnreadable
 
 _PRAGMAS = (
-    # A crash loses the file anyway, so nothing of it has to be safe.
-    *("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"),
+    # A crash loses the file anyway, so nothing of it has to be safe; but a write that finds no room
+    # must be undone, which needs a journal.
+    *("journal_mode = MEMORY", "synchronous = OFF", "locking_mode = EXCLUSIVE"),
     "cache_size = -4096",
     "temp_store = MEMORY",
 )

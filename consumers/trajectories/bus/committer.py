@@ -156,9 +156,10 @@ class Committer:
         )
         found = self._committed(wanted)
         # Each commit has a progress of its own, so equal progress proves that this one took effect.
-        return all(
-            PartitionProgress.decode(found[REQUESTS.name, partition][1]) == progress
-            for partition, (_, progress) in job.offsets.items()
+        # One is enough: another partition may have a new owner that has committed since.
+        return any(
+            found[REQUESTS.name, partition] == (offset, progress.encode())
+            for partition, (offset, progress) in job.offsets.items()
         )
 
     def _committed(self, wanted: list[Partition]) -> Mapping[Partition, tuple[int, str]]:

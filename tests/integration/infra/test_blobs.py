@@ -10,7 +10,8 @@ import pytest
 import xxhash
 
 from infra.blobs.references import reference
-from infra.blobs.store import BlobUnavailable, FsspecStore
+from infra.blobs.store import FsspecStore
+from infra.errors import BlobUnavailable
 from infra.kafka.client import BEGINNING, Received
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader

@@ -13,7 +13,8 @@ from infra.blobs.references import (
     referred,
     too_large,
 )
-from infra.blobs.store import BlobUnavailable, FsspecStore
+from infra.blobs.store import FsspecStore
+from infra.errors import BlobUnavailable
 from infra.settings import KafkaSettings
 from schemas.codec import decode, encode
 from schemas.topics import CONTROL, ENDED_SESSIONS, TRAJECTORIES

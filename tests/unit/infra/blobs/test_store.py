@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from infra.blobs.store import BlobUnavailable, FsspecStore
-from infra.errors import SettingsRejected
+from infra.blobs.store import FsspecStore
+from infra.errors import ENDS_PROCESS, BlobUnavailable, SettingsRejected
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -72,3 +72,7 @@ def test_a_write_that_fails_leaves_nothing_and_may_be_repeated(tmp_path: Path) -
 def test_an_unknown_storage_is_refused_by_the_name_of_its_variable(url: str) -> None:
     with pytest.raises(SettingsRejected, match="SEAMLESSFLOW_KAFKA__BLOBS"):
         FsspecStore(url)
+
+
+def test_a_blob_that_cannot_be_written_is_no_fault_of_one_session() -> None:
+    assert issubclass(BlobUnavailable, ENDS_PROCESS)

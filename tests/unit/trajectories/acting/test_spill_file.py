@@ -1,5 +1,7 @@
 """File of the states of spilled sessions."""
 
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,22 @@ def test_a_state_that_is_lost_ends_the_process(tmp_path: Path) -> None:
     """Another start folds the session from the log; giving it up would lose it."""
     with pytest.raises(ENDS_PROCESS):
         SpillFile(tmp_path).take(1)
+
+
+def test_a_file_without_room_refuses_states_and_keeps_those_that_it_has(tmp_path: Path) -> None:
+    file = SpillFile(tmp_path)
+    kept = {file.write(bytes([number]) * 200_000): number for number in range(8)}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores SIGXFSZ, so that a write behind the limit is an error.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
+    try:
+        for number in range(20):
+            with suppress(OSError):
+                kept[file.write(bytes([100 + number]) * 300_000)] = 100 + number
+        assert len(kept) < 28
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    for place, number in kept.items():
+        assert set(file.take(place)) == {number}
+    file.close()
