@@ -232,6 +232,7 @@ class ForkedPrompt(Record):
     module: str = ""
     own_messages: int = 0
     raw: bool = False
+    prefill: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

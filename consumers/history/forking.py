@@ -144,7 +144,7 @@ def _earlier(session: Session, turn: Turn) -> list[Turn]:
 def _turn(session: Session, turn: Turn, numbers: Mapping[str, int]) -> ForkedTurn:
     whole = session.tree.path(turn.prompt_node, session.tree.nodes[turn.prompt_node].length)
     return ForkedTurn(
-        prompt=_prompt(session, turn, numbers, whole),
+        prompt=_prompt(session, turn, numbers, whole, turn.started.prefill),
         ids=bytes(session.tree.nodes[turn.node].ids),
         message=turn.message,
         finish_reason=turn.finish_reason,
@@ -153,8 +153,13 @@ def _turn(session: Session, turn: Turn, numbers: Mapping[str, int]) -> ForkedTur
     )
 
 
-def _prompt(session: Session, turn: Turn, numbers: Mapping[str, int], whole: bytes) -> ForkedPrompt:
-    """Return the prompt whose ids are `whole`, as it stands behind the turn that it extends."""
+def _prompt(
+    session: Session, turn: Turn, numbers: Mapping[str, int], whole: bytes, prefill: int = 0
+) -> ForkedPrompt:
+    """Return the prompt whose ids are `whole`, as it stands behind the turn that it extends.
+
+    Its last `prefill` tokens begin the answer.
+    """
     started, kept, ids = turn.started, 0, whole
     parent = session.turns.get(started.parent_turn or "")
     if parent is not None:
@@ -178,6 +183,7 @@ def _prompt(session: Session, turn: Turn, numbers: Mapping[str, int], whole: byt
         module=started.module,
         own_messages=started.own_messages,
         raw=started.raw,
+        prefill=prefill,
     )
 
 

@@ -97,8 +97,10 @@ class MatchTrial:
         shared = event.prompt_length - len(event.suffix_ids) // TOKEN_BYTES
         counts = self.counts.setdefault(session.session_id, MatchCounts())
         settings = recorded_settings(session, event)
-        if settings is None or event.raw:
-            would = NOT_RECORDED if settings is None else event.match_rule
+        # The copied turns of a fork have the keys of the recorded shape, not of the trial's.
+        unknown = settings is None or session.opened.fork is not None
+        if settings is None or unknown or event.raw:
+            would = NOT_RECORDED if unknown else event.match_rule
             counts.count((event.match_rule, would), shared, shared)
             return (event,)
         self._recorded[event.policy] = settings.strictness  # type: ignore[assignment]

@@ -42,6 +42,7 @@ from schemas.identity import session_id
 from schemas.records import Task
 
 _log = logging.getLogger(__name__)
+_FORK_REFUSED = "fork_refused"
 _CLOSE_MARGIN_S = 600.0
 """Time in which Kafka or a manager may be away at the end of a session."""
 _ALL_OF_ITS_TIME = 0.9
@@ -128,7 +129,7 @@ class Episodes:
         try:
             opened = await self._open(name, task, gateway)
         except GatewayRefused as error:
-            if task.fork is None or not 400 <= error.status < 500 or error.lasting:
+            if task.fork is None or not _refuses_fork(error):
                 raise
             return await self._without_fork(name, task, gateway, error)
         if opened is None:
@@ -234,6 +235,11 @@ def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:
 
 def _left_s(task: Task) -> float:
     return task.deadline_ms / 1000 - time.time()
+
+
+def _refuses_fork(error: GatewayRefused) -> bool:
+    """Return True if the fork itself is refused, not a call at a bad moment."""
+    return error.code == _FORK_REFUSED or error.status in (400, 413)
 
 
 def _label(ending: Ending | None) -> str:

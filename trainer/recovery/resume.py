@@ -25,6 +25,20 @@ class StepNotRecorded(SeamlessFlowError):
         )
 
 
+class GroupsGone(SeamlessFlowError):
+    """Groups of a step to execute again that the whole recording lacks."""
+
+    lasting = True
+
+    def __init__(self, step: int, groups: Sequence[str]) -> None:
+        self.step = step
+        self.groups = groups
+        super().__init__(
+            f"step {step} was trained on {len(groups)} groups that the recording lacks, such as "
+            f"{groups[0]}: continue with the recording of before, or begin under another prefix"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The origin of the weights in memory: a checkpoint, a step, or the initial model."""

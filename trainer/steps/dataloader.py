@@ -23,7 +23,7 @@ from trainer.data.grouping import Grouping
 from trainer.data.sessions import Trace, read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
-from trainer.recovery.resume import Resume
+from trainer.recovery.resume import GroupsGone, Resume
 from trainer.steps.barren import StepTokens
 
 Records = list[Record]
@@ -227,9 +227,11 @@ class Dataloader:
         commit = self._resume.again[step]
         if commit is None:
             return SkippedStep(step)
-        groups = [self._grouping.ready.get(name) for name in commit.groups]
-        found = [group for group in groups if group is not None]
+        groups = {name: self._grouping.ready.get(name) for name in commit.groups}
+        found = [group for group in groups.values() if group is not None]
         if len(found) < len(groups):
+            if self.ended:
+                raise GroupsGone(step, [name for name, group in groups.items() if group is None])
             return None
         return Batch(step, tuple(prepare(group, clock, self.rules) for group in found))
 

@@ -29,11 +29,11 @@ class SessionEnding(NamedTuple):
 def ending(session: Session, command: CloseSession) -> SessionEnding:
     """Return the ending of the session that the command closes."""
     status, cause = command.status, command.cause
-    if status == "timeout":
-        return SessionEnding(status, cause, TIME)
-    if session.playing_back and status == "complete":
+    if session.playing_back and (status == "complete" or cause == "policy"):
         # The agent ended before the chosen turn, so nothing of it is new.
         return SessionEnding("aborted", "environment", "")
+    if status == "timeout":
+        return SessionEnding(status, cause, TIME)
     limit = _limit(session)
     unjudged = cause == "environment" or (status == "complete" and not session.rewards)
     if not limit or not unjudged:

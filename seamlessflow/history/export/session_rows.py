@@ -28,6 +28,7 @@ IDENTITY = {
     "purpose": Kind.TEXT,
     "split": Kind.TEXT,
     "status": Kind.TEXT,
+    "cause": Kind.TEXT,
     "reward": Kind.NUMBER,
     "tokenizer_hash": Kind.TEXT,
 }
@@ -37,7 +38,6 @@ SESSIONS_TABLE = Table(
         **IDENTITY,
         "policy": Kind.TEXT,
         "reason": Kind.TEXT,
-        "cause": Kind.TEXT,
         "limit": Kind.TEXT,
         "rewards": Kind.TEXT,
         "creation_version": Kind.INTEGER,
@@ -83,7 +83,7 @@ def identity(one: ExportedSession) -> dict[str, Cell]:
 def session_row(one: ExportedSession) -> Mapping[str, Cell]:
     """Return the session's row of `SESSIONS_TABLE`."""
     made = one.made
-    same = ("policy", "reason", "cause", "limit", "creation_version", "version_min", "version_max")
+    same = ("policy", "reason", "limit", "creation_version", "version_min", "version_max")
     times = ("opened_at_ms", "closed_at_ms", "finalized_at_ms")
     sampled = [node for node in made.nodes if node.origin == "policy"]
     temperatures = {node.logprob_temperature for node in sampled}

@@ -87,7 +87,10 @@ class _Columns:
 
 _NAMES = {np.int32: "whole numbers", np.float32: "numbers", np.bool_: "0 and 1"}
 _LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
-_TEXTS = ("session_id", "group_id", "task_id", "policy", "status", "tokenizer_hash", "cluster")
+_TEXTS = (
+    *("session_id", "group_id", "task_id", "policy"),
+    *("status", "cause", "tokenizer_hash", "cluster"),
+)
 
 
 def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:

@@ -10,6 +10,7 @@ from seamlessflow.history.importing.foreign_row import ForeignRow, ForeignRowRej
 from trainer.data.foreign import FOREIGN
 
 _UNKNOWN = -1
+_POLICY = "policy"
 _ORIGIN = ("session_id", "cluster")
 """Columns that name the session that an export was made of."""
 
@@ -54,12 +55,14 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
     known = versions_T[row.sampled_T & (versions_T >= 0)]
     logprobs_T = np.zeros(len(row.ids_T)) if row.logprobs_T is None else row.logprobs_T
     sampled, own = int(row.sampled_T.sum()), origin.session_id
-    unrewarded = "unrewarded" if row.reward is None else "complete"
+    status = row.named.get("status") or ("unrewarded" if row.reward is None else "complete")
+    cause = row.named.get("cause") or ("environment" if status == "aborted" else _POLICY)
     return Trajectory(
         session_id=own,
         policy=row.named.get("policy") or rules.policy,
         task_id=row.named.get("task_id", ""),
-        group_id=row.named.get("group_id") or own,
+        # A session that failed by no fault of the policy is no sample of its group.
+        group_id=(row.named.get("group_id") or own) if cause == _POLICY else own,
         metadata=_metadata(origin, row),
         tokens=row.ids_T.astype("<i4").tobytes(),
         logprobs=logprobs_T.astype("<f4").tobytes(),
@@ -67,9 +70,9 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
         spans=tuple(_spans(row, versions_T)),
         nodes=tuple(_nodes(own, row, rules.train)),
         rewards=() if row.reward is None else (Reward(value=row.reward, source=FOREIGN),),
-        status=row.named.get("status") or unrewarded,
+        status=status,
         reason="imported",
-        cause="policy",
+        cause=cause,
         creation_version=int(known.min()) if known.size else 0,
         version_min=int(known.min()) if rules.train and known.size else None,
         version_max=int(known.max()) if rules.train and known.size else None,

@@ -1,7 +1,7 @@
 """Files of sequences brought in as trajectories under a prefix of their own."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -56,25 +56,23 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     `read_topic` and `Producer` raise.
     """
     outcome = ImportOutcome()
-    sizes = Counter(
-        made.group_id for path, rows in job.files for made in _trajectories(path, rows, job.rules)
-    )
+    groups = _groups(job)
     samples = Counter[str]()
     _check_prefix(kafka, job.prefix)
     target = kafka.model_copy(update={"topic_prefix": job.prefix})
     create_topics(target, [TRAJECTORIES], stopping=stopping)
-    there = {
-        item.record.session_id
-        for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping)
-        if isinstance(item.record, Trajectory)
-    }
+    there = set[str]()
+    for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping):
+        if isinstance(item.record, Trajectory):
+            _check_group(item.record, groups, job.prefix)
+            there.add(item.record.session_id)
     producer = Producer(target, "import", linger_ms=5)
     try:
         for path, rows in job.files:
             for made in _trajectories(path, rows, job.rules):
                 group, sample = made.group_id, samples[made.group_id]
                 samples[group] += 1
-                made = replace(made, sample=sample, group_size=sizes[group])
+                made = replace(made, sample=sample, group_size=len(groups[group]))
                 if made.session_id in there:
                     outcome.there += 1
                     continue
@@ -87,6 +85,23 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     finally:
         producer.close()
     return outcome
+
+
+def _groups(job: ImportJob) -> dict[str, set[str]]:
+    """Return the sessions of each group."""
+    groups: dict[str, set[str]] = {}
+    for path, rows in job.files:
+        for made in _trajectories(path, rows, job.rules):
+            groups.setdefault(made.group_id, set()).add(made.session_id)
+    return groups
+
+
+def _check_group(there: Trajectory, groups: Mapping[str, set[str]], prefix: str) -> None:
+    """Raise `SettingsRejected` if an earlier call wrote other rows of a group."""
+    ours = groups.get(there.group_id)
+    if ours is not None and there.session_id not in ours:
+        reason = f"{prefix}{TRAJECTORIES.name} has other rows of group {there.group_id}"
+        raise SettingsRejected("--to", f"{reason}: bring all in at once, to another prefix")
 
 
 def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Trajectory]:

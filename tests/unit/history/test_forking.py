@@ -8,7 +8,7 @@ import xxhash
 
 from consumers.history.forking import NotForkable, RecordedOn, forked_prefix
 from schemas.forks import history, of_session
-from schemas.records import ForkedPrefix, Media
+from schemas.records import ForkedPrefix, Media, TurnStarted
 from schemas.tokens import unpack
 from tests.builders.records.content import ids, message
 from tests.builders.trajectories.conversation import ASKED, Conversation, calling, recorded, result
@@ -78,6 +78,23 @@ def test_a_forced_beginning_of_the_answer_is_not_copied() -> None:
     fork = forked_prefix(made.session, "a", LOG)
 
     assert unpack(tokens(fork)) == [1, 2]
+
+
+def test_a_copied_turn_knows_its_forced_beginning_so_that_a_fork_of_the_fork_leaves_it_out() -> (
+    None
+):
+    made = Conversation("recorded")
+    tools = orjson.dumps([{"type": "function", "function": {"name": "f"}}])
+    forced = made.ask("a", *ASKED, tool_choice="f", tools=tools)[0]
+    assert isinstance(forced, TurnStarted) and forced.prefill
+    made.answer("a", ids(3, 0), message("assistant", "done"))
+    made.ask("b", *ASKED, message("assistant", "done"), message("user", "more"))
+
+    fork = forked_prefix(made.session, "b", LOG, mode="playback")
+    again = Conversation("fork", fork=fork)
+
+    assert fork.turns[0].prompt.prefill == forced.prefill
+    assert again.session.turns[again.copied(0)].started.prefill == forced.prefill
 
 
 def test_ids_of_turns_and_calls_become_those_of_the_new_session() -> None:

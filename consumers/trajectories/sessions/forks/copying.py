@@ -96,6 +96,7 @@ def _started(
         module=copied.module,
         own_messages=copied.own_messages,
         raw=copied.raw,
+        prefill=copied.prefill,
         stream=False,
         deadline_ms=opened.at_ms,
         body_hash=b"",

@@ -3,10 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from schemas import records as r
 from schemas.records import TrajectoryNode
+from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import RULES, FedDataloader
 from trainer.data.batch import Batch
+from trainer.recovery.resume import GroupsGone
 from trainer.steps.dataloader import SkippedStep
 
 RECORDED = replace(RULES, recorded=True, max_staleness=2)
@@ -69,6 +73,20 @@ def test_the_last_step_takes_what_is_left_and_unfinished_groups_end() -> None:
     assert isinstance(last, Batch)
     feed.loader.consumed(last)
     assert (feed.next(2), feed.loader.used_up) == (None, True)
+
+
+def test_a_recording_without_the_groups_of_a_step_to_repeat_ends_the_run() -> None:
+    feed = FedDataloader(
+        control.committed(0, (r.StepGroup(group_id="gone", sessions=("gone.0.0",)),)),
+        rules=RECORDED,
+    )
+    feed.loader.left = {3: 1}
+    feed.session("another", 0, 1.0)
+    assert feed.next() is None
+    feed.session("another", 1, 0.0)
+
+    with pytest.raises(GroupsGone, match="such as gone: continue"):
+        feed.next()
 
 
 def test_evaluations_and_other_policies_are_read_over() -> None:

@@ -118,3 +118,14 @@ def test_what_is_trained_needs_log_probs_and_versions() -> None:
         made(PRIME_RL, ForeignRules(train=True))
     assert made({**PRIME_RL, "completion_logprobs": None}).metadata["logprobs"] == "none"
     assert made({**PRIME_RL, "version_min": 2, "version_max": 2}, ForeignRules(train=True))
+
+
+@pytest.mark.parametrize("named", [{"status": "aborted"}, {"cause": "infrastructure"}])
+def test_a_session_that_failed_by_no_fault_of_the_policy_is_no_sample_of_its_group(
+    named: dict[str, str],
+) -> None:
+    spoilt = made({**CHAIN, **named, "group_id": "g"}, TRAINED)
+
+    assert spoilt.cause != "policy"
+    assert spoilt.group_id == spoilt.session_id
+    assert made({**CHAIN, "group_id": "g"}, TRAINED).group_id == "g"

@@ -125,10 +125,18 @@ def test_other_tools_are_a_divergence_too() -> None:
     assert "the messages are equal" in refused.detail
 
 
-def test_a_session_that_ends_before_its_chosen_turn_is_no_sample() -> None:
+@pytest.mark.parametrize(
+    "close",
+    [
+        {"status": "complete"},
+        {"status": "timeout", "cause": "policy"},
+        {"status": "truncated", "cause": "policy"},
+    ],
+)
+def test_a_session_that_ends_before_its_chosen_turn_is_no_sample(close: dict[str, str]) -> None:
     made = played()
     made.ask("x", *ASKED)
-    closed = made.carry_out(close_session(session_id="fork"))[0]
+    closed = made.carry_out(close_session(session_id="fork", **close))[0]
 
     assert isinstance(closed, r.SessionClosed)
     assert (closed.status, closed.cause) == ("aborted", "environment")
