@@ -64,7 +64,7 @@ def workers_go(system: RecordingSystem) -> None:
     long_turn(system, "preempted", lambda one: made.preempt(one.worker, one.incarnation))
     made.expect(r.RoleReleased)
     made.start_worker("w2")
-    made.give_role("w2", 20)
+    made.give_role("w2", 10)
 
     def kill(one: r.TurnDispatched) -> None:
         system.kill(one.worker)
@@ -72,7 +72,7 @@ def workers_go(system: RecordingSystem) -> None:
 
     long_turn(system, "killed", kill)
     made.start_worker("w3")
-    made.give_role("w3", 21)
+    made.give_role("w3", 11)
 
 
 def turns_without_an_end(system: RecordingSystem) -> None:

@@ -26,7 +26,7 @@ class Hand:
         self._made = system.running
         self._questions = 0
         fields: dict[str, Any] = {
-            **{"incarnation": "i1", "slot": 30, "version": 0, "policy": BY_HAND},
+            **{"incarnation": "i1", "slot": 12, "version": 0, "policy": BY_HAND},
             **{"assignment": 900, "at_ms": now_ms()},
         }
         acquired = control.acquired(BY_HAND, slot_offset=0, **fields)
