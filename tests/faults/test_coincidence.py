@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,10 +142,13 @@ def stop(run: FaultyRun, name: str, number: signal.Signals) -> int:
     return pid
 
 
-def freeze_in_transaction(run: FaultyRun, turns: list[Turn]) -> tuple[Turn, list[int]]:
+def freeze_in_transaction(
+    run: FaultyRun, turns: list[Turn], sampling: Callable[[], bool]
+) -> tuple[Turn, list[int]]:
     """Freeze the manager of a turn inside a transaction, and the worker that samples the turn.
 
-    Returns the turn and the processes. Thaws a manager that had committed before it stood still.
+    `sampling` begins turns anew once all have ended. Returns the turn and the processes. Thaws a
+    manager that had committed before it stood still.
     """
     found: list[tuple[Turn, list[int]]] = []
     with peeking(run, "read_uncommitted") as peek, peeking(run, "read_committed") as reader:
@@ -172,7 +175,7 @@ def freeze_in_transaction(run: FaultyRun, turns: list[Turn]) -> tuple[Turn, list
             return False
 
         def soon() -> bool:
-            return any(frozen() for _ in range(LOOKS))
+            return sampling() and any(frozen() for _ in range(LOOKS))
 
         run.until(soon, "a transaction", LIMIT_S)
     return found[0]
@@ -206,7 +209,7 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
             return any(one.samples_on(WORKER) for one in turns)
 
         run.until(sampling, "a turn in mid-stream", LIMIT_S)
-        turn, frozen = freeze_in_transaction(run, turns)
+        turn, frozen = freeze_in_transaction(run, turns, sampling)
         mark = log.mark
         owner = log.since(0, r.PartitionClaimed, lambda one: one.partition == turn.partition)[-1]
 

@@ -88,7 +88,17 @@ def test_a_command_may_use_the_name_of_a_session() -> None:
 )
 def test_every_field_of_bytes_has_a_name_that_says_how_to_read_it(kind: type[Any]) -> None:
     text = {"delta", "message", "messages", "new_messages", "tools", "template_args", "payload"}
-    text |= {"metadata", "renderer", "settings", "state", "data", "loss_mask", "tokens", "logprobs"}
+    text |= {
+        "matching",
+        "metadata",
+        "renderer",
+        "settings",
+        "state",
+        "data",
+        "loss_mask",
+        "tokens",
+        "logprobs",
+    }
     ends = ("_ids", "_hash", "_key", "calls")
     unknown = [
         field.name
