@@ -51,15 +51,16 @@ def client_of(
     )
 
 
-def read_stream(client: openai.OpenAI) -> str:
-    """Run one streamed turn; return its text."""
+def read_stream(client: openai.OpenAI) -> tuple[str, str]:
+    """Run one streamed turn; return its text, which may be empty, and how it ended."""
     chunks = client.chat.completions.create(
         model=POLICY,
         messages=[{"role": "user", "content": "key 7"}],
         max_tokens=480,
         stream=True,
     )
-    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    parts = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    return "".join(one.delta.content or "" for one in parts), parts[-1].finish_reason or ""
 
 
 def read_whole(client: openai.OpenAI) -> str:
@@ -75,7 +76,7 @@ def disturbed_turns(
     """Run sessions of one streamed turn each, and disturb them once the first one samples."""
     sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
     with ThreadPoolExecutor(AT_ONCE) as agents:
-        texts: list[Future[str]] = [
+        texts: list[Future[tuple[str, str]]] = [
             agents.submit(read_stream, client_of(made, one)) for one in sessions
         ]
         progressed = made.expect(r.TurnProgressed, lambda one: one.session_id in sessions)
@@ -85,7 +86,7 @@ def disturbed_turns(
         disturb(dispatched)
     for session_id, text in zip(sessions, texts, strict=True):
         said = made.expect(r.TurnCompleted, lambda one, of=session_id: one.session_id == of)  # type: ignore[misc]
-        assert (orjson.loads(said.message)["content"] or "") == text.result()
+        assert (orjson.loads(said.message)["content"] or "") == text.result()[0]
     return [made.end(session_id) for session_id in sessions]
 
 
@@ -147,7 +148,7 @@ def test_agents_outlast_a_fleet_without_workers_for_longer_than_their_time_out(
         joined = flow.expect(r.TurnJoined)
         serve(flow, "w0")
         assert answered.result() == f"chatcmpl-{joined.turn_id}"
-        assert streamed.result()
+        assert streamed.result()[1] in ("stop", "length", "tool_calls")
 
     for session_id in ("plain", "streamed"):
         trajectory = flow.end(session_id)
