@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import fsspec
 
+from infra.disk.flush import flush_to_disk
 from infra.errors import BlobUnavailable, SettingsRejected
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
@@ -106,11 +107,7 @@ def _write_file(path: str, content: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-    directory = os.open(target.parent, os.O_RDONLY)  # the name also has to be on disk
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    flush_to_disk(target.parent)  # the name also has to be on disk
 
 
 def _reason(error: OSError) -> str:

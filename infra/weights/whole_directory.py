@@ -1,12 +1,12 @@
 """Directories that appear under their names complete and on disk, or not at all."""
 
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.disk.flush import flush_to_disk
 from infra.disk.full import room_for
 
 
@@ -24,14 +24,14 @@ def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
             yield draft
             if sync:
                 for path in (*draft.iterdir(), draft):
-                    _sync(path)
+                    flush_to_disk(path)
             remove(target)  # a directory cannot be renamed over one that is not empty
             draft.rename(target)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     if sync:
-        _sync(target.parent)
+        flush_to_disk(target.parent)
 
 
 def remove(path: Path) -> None:
@@ -40,11 +40,3 @@ def remove(path: Path) -> None:
         grave = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         path.rename(grave)
         shutil.rmtree(grave)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
