@@ -1,8 +1,8 @@
-"""Time in which a manager process takes over the log of a real broker.
+"""Time in which manager processes take over the log of a real broker.
 
-The times are read from the log. The manager's claims mark the begin of reading. A command for an
-unknown session waits in every partition; the manager refuses it as soon as it owns the partition.
-Broker and manager share the machine with everything else that runs on it.
+The times are read from the log. The managers' claims mark the begin of reading. A command for an
+unknown session waits in every partition; its manager refuses it as soon as it owns the partition.
+Broker and managers share the machine with everything else that runs on it.
 """
 
 import time
@@ -27,10 +27,12 @@ _AGE_MS = 86_400_000
 _PARTITIONS = range(SESSIONS.partitions)
 
 
-def broker_rebuild(policy: PolicyWeights, events: Sequence[Record]) -> dict[str, float]:
-    """Return events a second of wall time over all partitions, and the manager's CPU time.
+def broker_rebuild(
+    policy: PolicyWeights, events: Sequence[Record], managers: int
+) -> dict[str, float]:
+    """Return events a second of wall time over all partitions, and the managers' CPU time.
 
-    Raises `TimeoutError` if the manager does not own all partitions in time.
+    Raises `TimeoutError` if the managers do not own all partitions in time.
     """
     with Broker(None, short_lived=True) as broker:
         create_topics(broker.settings, TOPICS.values())
@@ -40,13 +42,14 @@ def broker_rebuild(policy: PolicyWeights, events: Sequence[Record]) -> dict[str,
             "SEAMLESSFLOW_MANAGER__GROUP": _GROUP,
         }
         with Children() as children:
-            process = children.start("manager", "consumers.trajectories", environment=variables)
-            takeover = _wait_until_owned(broker.settings, ends, process.pid)
-    count = sum(ends.values())
+            for number in range(managers):
+                children.start(f"m{number}", "consumers.trajectories", environment=variables)
+            takeover = _wait_until_owned(broker.settings, ends, list(children.pids().values()))
+    count, prefix = sum(ends.values()), f"broker_rebuild_by_{managers}"
     return {
         "broker_rebuild_events": count,
-        "broker_rebuild_events_per_s": round(count / takeover.wall_s),
-        "broker_rebuild_cpu_us_per_event": round(takeover.cpu_s / count * 1e6, 1),
+        f"{prefix}_events_per_s": round(count / takeover.wall_s),
+        f"{prefix}_cpu_us_per_event": round(takeover.cpu_s / count * 1e6, 1),
     }
 
 
@@ -85,7 +88,9 @@ def _write(
     return ends
 
 
-def _wait_until_owned(settings: KafkaSettings, ends: dict[int, int], pid: int) -> Takeover:
+def _wait_until_owned(
+    settings: KafkaSettings, ends: dict[int, int], pids: Sequence[int]
+) -> Takeover:
     reader = Reader(settings, "benchmark-owned")
     reader.assign({(SESSIONS.name, number): end for number, end in ends.items()})
     began: list[int] = []
@@ -98,13 +103,13 @@ def _wait_until_owned(settings: KafkaSettings, ends: dict[int, int], pid: int) -
                 raise TimeoutError(f"{len(owned)} partitions owned after {_DEADLINE_S} s")
             for received in reader.poll(0.1):
                 if isinstance(received.record, r.PartitionClaimed):
-                    used_s = used_s or cpu_s(pid)
+                    used_s = used_s or sum(map(cpu_s, pids))
                     began.append(received.record.at_ms)
                 elif isinstance(received.record, r.CommandRefused):
                     owned[received.partition] = received.record.at_ms
     finally:
         reader.close()
-    return Takeover((max(owned.values()) - min(began)) / 1000, cpu_s(pid) - used_s)
+    return Takeover((max(owned.values()) - min(began)) / 1000, sum(map(cpu_s, pids)) - used_s)
 
 
 def _for_unknown_session(partition: int) -> r.CloseSession:
