@@ -71,3 +71,10 @@ def cpu_s(pid: int) -> float:
     """Return the seconds of CPU that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+
+
+def peak_mb(pid: int) -> int:
+    """Return the most memory that a process has had, in MB."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return round(int(kib) * 1024 / 1_000_000)

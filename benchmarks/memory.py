@@ -1,11 +1,12 @@
 """Memory of a manager's open sessions, in one process without a broker.
 
-    python -m benchmarks memory [--sessions 100000] [--turns 3] [--long-turns 2000]
+    python -m benchmarks memory [--sessions 100000] [--turns 3] [--long-turns 2000] [--broker]
 
 `idle_...`: that many open sessions of a few turns of 640 tokens, a hundred of them at once, are
 folded under the manager's bound on memory (`--memory-mb`, its default), then a thousand of them are
 read back. `long_...`: one session whose turns have 500 tokens each. Memory is the peak of the whole
-process. `_in_memory_kb` is what a session takes that is not spilled.
+process. `_in_memory_kb` is what a session takes that is not spilled. With `--broker` a manager
+process reads the idle sessions from a real broker instead: `broker_...`.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.manager import decide_us
+from benchmarks.recorded.broker_rebuild import broker_rebuild
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Recorder, Shape, interleaved
 from consumers.trajectories.acting.spill_file import SpillFile
@@ -49,15 +51,19 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--long-turns", type=int, default=2_000)
     parser.add_argument("--memory-mb", type=float, default=ManagerSection().memory_mb)
+    parser.add_argument("--broker", action="store_true")
     asked = parser.parse_args(argv)
+    found: dict[str, object] = {"rss_mb_before": _rss_mb()}
     with renderer() as (made, policy), TemporaryDirectory() as directory:
         shape = Shape(asked.turns, **_USUAL)
         events = Recorder(made, policy, now_ms()).record(shape, finalized=False).events
-        found: dict[str, object] = {"rss_mb_before": _rss_mb()}
-        # First the long one: what it takes would be hidden in what the others leave free.
-        if asked.long_turns:
-            found |= long_session(made, policy, asked.long_turns)
-        found |= idle_sessions(events, asked.sessions, asked.memory_mb, Path(directory))
+        if asked.broker:
+            found = {"broker_sessions": asked.sessions}
+            found |= broker_rebuild(policy, _copies(events, asked.sessions), 1)
+        else:
+            # First the long one: what it takes would be hidden in what the others leave free.
+            found |= long_session(made, policy, asked.long_turns) if asked.long_turns else {}
+            found |= idle_sessions(events, asked.sessions, asked.memory_mb, Path(directory))
     print(json.dumps({"benchmark": "memory", **found}))
 
 
