@@ -26,12 +26,13 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
 
     Empty if no worker can take the turn now.
     """
-    started = turn.started
-    worker = context.fleet.choose(started.policy, None, _pinned(session, started))
+    started, hangs = turn.started, reason == "no_progress"
+    avoided = turn.worker if hangs else None
+    worker = context.fleet.choose(started.policy, None, _pinned(session, started), avoided)
     if worker is None:
         return Decision()
     # Only a worker that seems to hang still samples; in all other cases it has stopped or is lost.
-    stopped = stop(session, [turn], reason, context) if reason == "no_progress" else []
+    stopped = stop(session, [turn], reason, context) if hangs else []
     completion = bytes(session.tree.nodes[turn.node].ids)
     number = turn.dispatch + 1
     prompt = _prompt(session, turn)

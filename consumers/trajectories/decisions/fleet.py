@@ -108,18 +108,23 @@ class RolloutFleet:
         return [Departure(one.worker, True, one.incarnation) for one in gone]
 
     def choose(
-        self, policy: str, affinity: str | None, pinned_version: int | None
+        self,
+        policy: str,
+        affinity: str | None,
+        pinned_version: int | None,
+        avoided: str | None = None,
     ) -> RoutableWorker | None:
         """Return the worker for a turn, or None if none serves the policy (and version, if pinned).
 
         Prefers `affinity`, which has the turn's prefix in its cache, unless it is much busier than
-        the least loaded worker.
+        the least loaded worker. `avoided` gets it only if no other worker can take it.
         """
         able = [
             worker
             for worker in self.workers.values()
             if worker.policy in (policy, "") and pinned_version in (None, worker.version)
         ]
+        able = [worker for worker in able if worker.worker != avoided] or able
         if not able:
             return None
         # The margin of 4 keeps sessions on their workers while there are few turns at all.

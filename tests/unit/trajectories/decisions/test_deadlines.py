@@ -41,6 +41,30 @@ def test_a_turn_without_progress_goes_to_a_worker_again() -> None:
     assert (event.dispatch, event.from_offset, event.worker) == (2, 1, "v")
 
 
+def test_a_turn_without_progress_leaves_the_worker_that_lags_however_idle_that_seems() -> None:
+    """A worker that reads its slot late has few turns, so the least load alone would find it."""
+    built = session_after(started(), dispatched(worker="w"), progressed(ids(7)))
+    fleet = fleet_with("w", "busy")
+    for _ in range(9):
+        fleet.add_turn("busy")
+
+    decision = deadlines.overdue(built.session, context(fleet, now_ms=1_020))
+
+    (event,) = decision.events
+    assert isinstance(event, r.TurnDispatched) and event.worker == "busy"
+    ((_, stop), (_, generate)) = decision.prompts
+    assert isinstance(stop, r.CancelGeneration) and stop.worker == "w"
+    assert isinstance(generate, r.GenerateTurn) and generate.worker == "busy"
+
+
+def test_the_only_worker_gets_its_turn_without_progress_again() -> None:
+    built = session_after(started(), dispatched(worker="w"), progressed(ids(7)))
+
+    (event,) = deadlines.overdue(built.session, context(fleet_with("w"), now_ms=1_020)).events
+
+    assert isinstance(event, r.TurnDispatched) and event.worker == "w"
+
+
 def test_an_idle_session_is_closed_by_an_event() -> None:
     decision = deadlines.overdue(session_after().session, context(now_ms=100_000))
 
