@@ -7,23 +7,18 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
 from infra.disk.full import DiskFull
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.found import partition_counts
-from infra.kafka.unreadable import Skipped
-from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.codec import decode
 from schemas.records import Trajectory
 from schemas.topics import TRAJECTORIES
-from seamlessflow.__main__ import app
 from tests.builders.disks.file_limit import largest_file
-from tests.builders.own_topics import own_topics
-from tests.builders.trajectories.golden_topics import golden_log, write_golden
+from tests.builders.trajectories.exports import bring_in, brought_in, export, named_cluster, rows
+from tests.builders.trajectories.golden_topics import golden_log
 
 LOG = golden_log("second")
 SMALL_FILE = 4_000
@@ -31,42 +26,16 @@ PLACE = tuple[str, str, int]
 """Session, turn and number of a sampled token in it."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def log(broker: KafkaSettings) -> Iterator[KafkaSettings]:
     """Yield a cluster with the topics of a finished run."""
-    with own_topics(broker) as kafka:
-        write_golden(kafka, LOG)
+    with named_cluster(broker, LOG) as kafka:
         yield kafka
-
-
-@pytest.fixture(autouse=True)
-def named(log: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", log.bootstrap_servers)
-    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", log.topic_prefix)
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["export", *map(str, arguments)])
-
-
-def bring_in(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["import", *map(str, arguments)])
 
 
 def recorded() -> dict[str, Trajectory]:
     found = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
     return {one.session_id: one for one in found if isinstance(one, Trajectory)}
-
-
-def rows(directory: Path, table: str) -> list[dict[str, Any]]:
-    """Return the rows of all files of a table."""
-    found: list[dict[str, Any]] = []
-    for path in sorted((directory / table).iterdir()):
-        if path.suffix == ".jsonl":
-            found += map(orjson.loads, path.read_bytes().splitlines())
-        else:
-            found += pq.read_table(path).to_pylist()
-    return found
 
 
 def sampled(made: Trajectory) -> dict[PLACE, tuple[int, float, bool]]:
@@ -99,7 +68,7 @@ def unmasked(row: dict[str, Any]) -> Iterator[tuple[PLACE, tuple[int, float, boo
 def test_each_sampled_token_stands_once_unmasked_in_the_chains(
     log: KafkaSettings, tmp_path: Path
 ) -> None:
-    answer = run("--to", tmp_path / "all")
+    answer = export("--to", tmp_path / "all")
     assert answer.exit_code == 0, answer.output
     found = [one for row in rows(tmp_path / "all", "chains") for one in unmasked(row)]
     wanted = {
@@ -121,7 +90,7 @@ def test_each_sampled_token_stands_once_unmasked_in_the_chains(
 
 
 def test_messages_are_those_of_the_conversation(tmp_path: Path) -> None:
-    run("by-hand", "forks-free", "--to", tmp_path / "few", "--format", "jsonl")
+    export("by-hand", "forks-free", "--to", tmp_path / "few", "--format", "jsonl")
     for row in rows(tmp_path / "few", "sessions"):
         messages = orjson.loads(row["messages"])
         assert messages[0]["role"] in ("system", "user")
@@ -133,7 +102,7 @@ def test_messages_are_those_of_the_conversation(tmp_path: Path) -> None:
 
 def test_an_interrupted_export_goes_on_where_it_ended(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
-    assert run("--to", whole, "--format", "jsonl").exit_code == 0
+    assert export("--to", whole, "--format", "jsonl").exit_code == 0
     files = {path: path.read_bytes() for path in whole.rglob("*.jsonl")}
 
     manifest = orjson.loads((whole / "manifest.json").read_bytes())
@@ -141,20 +110,22 @@ def test_an_interrupted_export_goes_on_where_it_ended(tmp_path: Path) -> None:
     del manifest["finished"][str(int(lost.stem[-3:]))]
     (whole / "manifest.json").write_bytes(orjson.dumps(manifest))
     lost.rename(lost.with_name(f".{lost.name}"))
-    answer = run("--to", whole, "--format", "jsonl")
+    answer = export("--to", whole, "--format", "jsonl")
     assert "31 partitions were written by an earlier call" in answer.output
     assert {path: path.read_bytes() for path in whole.rglob("*.jsonl")} == files
 
-    other = run("--to", whole, "--format", "jsonl", "--form", "verl")
+    other = export("--to", whole, "--format", "jsonl", "--form", "verl")
     assert other.exit_code != 0
     assert "has an export with another form" in str(other.exception)
-    assert "another selection" in str(run("nothing", "--to", whole, "--format", "jsonl").exception)
+    assert "another selection" in str(
+        export("nothing", "--to", whole, "--format", "jsonl").exception
+    )
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_forms_of_frameworks_have_the_trained_tokens_once(tmp_path: Path, format: str) -> None:
     def samples(form: str) -> list[dict[str, Any]]:
-        answer = run("--to", tmp_path / form, "--form", form, "--format", format)
+        answer = export("--to", tmp_path / form, "--form", form, "--format", format)
         assert answer.exit_code == 0, answer.output
         return rows(tmp_path / form, "samples")
 
@@ -189,20 +160,13 @@ def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int
 
 
 def test_only_what_is_selected_is_exported(tmp_path: Path) -> None:
-    answer = run("--to", tmp_path / "none", "--group", "none", "--format", "jsonl")
+    answer = export("--to", tmp_path / "none", "--group", "none", "--format", "jsonl")
     assert "wrote nothing" in answer.output
-
-
-def brought_in(log: KafkaSettings, prefix: str) -> list[Trajectory]:
-    """Return the trajectories under a prefix."""
-    target = log.model_copy(update={"topic_prefix": prefix})
-    found = read_topic(target, TRAJECTORIES, Skipped())
-    return [item.record for item in found if isinstance(item.record, Trajectory)]
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_an_export_can_be_brought_in_once(log: KafkaSettings, tmp_path: Path, format: str) -> None:
-    run("--to", tmp_path / "all", "--format", format)
+    export("--to", tmp_path / "all", "--format", format)
     chains_there = rows(tmp_path / "all", "chains")
     files = sorted((tmp_path / "all" / "chains").iterdir())
     prefix = f"{log.topic_prefix}{format}."
@@ -248,11 +212,11 @@ def test_a_wrong_file_changes_nothing(log: KafkaSettings, tmp_path: Path) -> Non
 def test_an_export_without_room_leaves_whole_files_only_and_goes_on(tmp_path: Path) -> None:
     there, whole = tmp_path / "e", tmp_path / "whole"
     with largest_file(SMALL_FILE):
-        refused = run("--to", there, "--format", "jsonl")
+        refused = export("--to", there, "--format", "jsonl")
     assert isinstance(refused.exception, DiskFull), refused.output
     assert [path for path in there.rglob(".*.jsonl")] == []
     for directory in (there, whole):
-        assert run("--to", directory, "--format", "jsonl").exit_code == 0
+        assert export("--to", directory, "--format", "jsonl").exit_code == 0
     names = sorted(path.relative_to(whole) for path in whole.rglob("*.jsonl"))
     assert names == sorted(path.relative_to(there) for path in there.rglob("*.jsonl"))
     assert [(there / name).read_bytes() for name in names] == [

@@ -1,0 +1,47 @@
+"""Files of a table read by `datasets`: `read_table.py JOB`, with a JSON object.
+
+A job names `format` (that of `load_dataset`) and `files`. With `kinds`, a type or [type of a list's
+items] by column, the columns get these; the rows also go into the files that `write` names. Prints
+the `kinds` that `datasets` found, and the `rows`.
+"""
+
+import json
+import sys
+from typing import Any
+
+import datasets
+
+
+def features(kinds: dict[str, Any]) -> datasets.Features:
+    return datasets.Features(
+        {
+            name: datasets.List(datasets.Value(kind[0]))
+            if isinstance(kind, list)
+            else datasets.Value(kind)
+            for name, kind in kinds.items()
+        }
+    )
+
+
+def kinds(found: datasets.Features) -> dict[str, Any]:
+    return {
+        name: [one.feature.dtype] if isinstance(one, datasets.List) else one.dtype
+        for name, one in found.items()
+    }
+
+
+def main(job: dict[str, Any]) -> None:
+    table = datasets.load_dataset(
+        job["format"],
+        data_files=job["files"],
+        features=features(job["kinds"]) if "kinds" in job else None,
+        split="train",
+    )
+    for path in job.get("write", []):
+        write = table.to_json if path.endswith(".jsonl") else table.to_parquet
+        write(path)
+    print(json.dumps({"kinds": kinds(table.features), "rows": table.to_list()}))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
