@@ -16,6 +16,9 @@ T = TypeVar("T")
 READ_AHEAD_RECORDS = 4_096
 """A rebuild reads up to 500 records at once: eight batches keep the main thread busy."""
 
+READ_AHEAD_BYTES = 64_000_000
+"""So many records with long message histories would take gigabytes."""
+
 
 class Inbox(Generic[T]):
     """Batches of records and items of type T, first in, first out.
@@ -24,38 +27,41 @@ class Inbox(Generic[T]):
     that a thread ended with, after they returned all that came before it.
     """
 
-    def __init__(self, limit: int = READ_AHEAD_RECORDS) -> None:
+    def __init__(
+        self, limit: int = READ_AHEAD_RECORDS, limit_bytes: int = READ_AHEAD_BYTES
+    ) -> None:
         # Not a SimpleQueue: in CPython 3.11 its `get` with a timeout may wait for ever when a
         # signal handler runs longer than what is left of the timeout.
         lock = threading.Lock()
         self._came = threading.Condition(lock)
         self._room = threading.Condition(lock)
-        self._items: deque[tuple[int, list[Received] | T | BaseException]] = deque()
+        self._items: deque[tuple[int, int, list[Received] | T | BaseException]] = deque()
+        """Number and bytes of the records that count, and the item."""
         self._limit = limit
-        self._records = 0
+        self._limit_bytes = limit_bytes
+        self._records = self._bytes = 0
         self._on_hold = False
         self._closed = False
 
     def put(self, batch: list[Received]) -> None:
-        """Add a batch once fewer records than the limit are held; drop it if the inbox closes.
+        """Add a batch once less than the limits is held; drop it if the inbox closes.
 
         Never called by the main thread, which is what makes room.
         """
         with self._room:
             self._room.wait_for(self._has_room)
             if not self._closed:
-                self._records += len(batch)
-                self._append(batch, len(batch))
+                self._append(batch, len(batch), sum(received.size for received in batch))
 
     def post(self, item: list[Received] | T) -> None:
         """Add an item at once, also to a full inbox."""
         with self._came:
-            self._append(item, 0)
+            self._append(item)
 
     def fail(self, error: BaseException) -> None:
         """Let the main thread raise the error that a thread ended with."""
         with self._came:
-            self._append(error, 0)
+            self._append(error)
 
     def get(self, timeout_s: float) -> list[Received] | T | None:
         """Return the next item, or None if there is none within the time."""
@@ -69,7 +75,7 @@ class Inbox(Generic[T]):
         with self._came:
             taken: list[list[Received] | T] = []
             self._came.wait_for(lambda: self._items, timeout_s)
-            while self._items and not (taken and isinstance(self._items[0][1], BaseException)):
+            while self._items and not (taken and isinstance(self._items[0][-1], BaseException)):
                 taken.append(self._pop())
             return taken
 
@@ -86,16 +92,22 @@ class Inbox(Generic[T]):
             self._room.notify_all()
 
     def _has_room(self) -> bool:
-        return self._closed or (self._records < self._limit and not self._on_hold)
+        room = self._records < self._limit and self._bytes < self._limit_bytes
+        return self._closed or (room and not self._on_hold)
 
-    def _append(self, item: list[Received] | T | BaseException, records: int) -> None:
-        self._items.append((records, item))
+    def _append(
+        self, item: list[Received] | T | BaseException, records: int = 0, size: int = 0
+    ) -> None:
+        self._records += records
+        self._bytes += size
+        self._items.append((records, size, item))
         self._came.notify()
 
     def _pop(self) -> list[Received] | T:
-        records, item = self._items.popleft()
+        records, size, item = self._items.popleft()
         if records:
             self._records -= records
+            self._bytes -= size
             self._room.notify()
         if isinstance(item, BaseException):
             raise item

@@ -38,6 +38,8 @@ class Received(NamedTuple):
     key: str | None
     headers: Headers
     record: Record
+    size: int = 0
+    """Bytes of its value on the log."""
 
 
 class SendSpan(Protocol):

@@ -43,7 +43,8 @@ def decoded(
         record = Unreadable(str(error))
     except SystemError:  # as which the client raises it
         record = Unreadable("the name of a header is not UTF-8")
-    return Received(topic, partition, offset, message.timestamp()[1], key, headers, record)
+    at_ms, size = message.timestamp()[1], len(value)
+    return Received(topic, partition, offset, at_ms, key, headers, record, size)
 
 
 def _text(key: str | bytes | None) -> str | None:

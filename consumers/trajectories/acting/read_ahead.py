@@ -33,9 +33,10 @@ class ReadAhead:
     def look(self) -> None:
         """Pause or resume reading. Called once a round."""
         takeovers = self._takeovers.values()
-        commands = sum(len(one.commands) for one in takeovers)
+        commands = [command.size for one in takeovers for command in one.commands]
         emitted = [emission for one in takeovers for emission in one.partition.emitted]
-        self._pause(REQUESTS.name, commands > self._most_commands)
+        many = len(commands) > self._most_commands or sum(commands) > self._most_bytes
+        self._pause(REQUESTS.name, many)
         # A known progress leaves little to emit, and it is only committed by the owner.
         excess = sum(one.size for one in emitted) > self._most_bytes
         self._pause(SESSIONS.name, excess)

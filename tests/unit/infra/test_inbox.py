@@ -21,27 +21,28 @@ TIMEOUT_S = 10
 LIMIT = 6
 
 
-def received(offset: int) -> Received:
+def received(offset: int, size: int = 0) -> Received:
     record = control.finished()
-    return Received("control", 0, offset, 0, None, (), record)
+    return Received("control", 0, offset, 0, None, (), record, size)
 
 
 class EndlessReader(Reader):
     """Reads four more records at each poll."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.offset = 0
+        self._size = size
 
     def poll(self, timeout_s: float) -> list[Received]:
         self.offset += 4
-        return [received(self.offset - 4 + number) for number in range(4)]
+        return [received(self.offset - 4 + number, self._size) for number in range(4)]
 
     def close(self) -> None:
         pass
 
 
-def endless(inbox: Inbox[str]) -> tuple[EndlessReader, ReaderThread]:
-    reader = EndlessReader()
+def endless(inbox: Inbox[str], size: int = 0) -> tuple[EndlessReader, ReaderThread]:
+    reader = EndlessReader(size)
     return reader, ReaderThread("endless", reader, inbox.put, inbox.fail).start()
 
 
@@ -55,6 +56,25 @@ def test_a_reader_reads_ahead_no_further_than_the_limit() -> None:
     until(lambda: reader.offset == 20, "the reader to go on")
     inbox.close()
     thread.close()
+
+
+def test_large_records_are_read_ahead_no_further_than_their_bytes_allow() -> None:
+    """A manager that lags would else hold thousands of message histories."""
+    inbox = Inbox[str](limit_bytes=LIMIT)
+    reader, thread = endless(inbox, size=1)
+    until(lambda: reader.offset == 12, "the reader to wait for room")
+    time.sleep(WAIT_S)
+    assert reader.offset == 12, "two batches fill the inbox, the third waits"
+    assert [len(batch) for batch in inbox.take(0)] == [4, 4]
+    until(lambda: reader.offset == 20, "the reader to go on")
+    inbox.close()
+    thread.close()
+
+
+def test_a_batch_over_the_limit_passes_alone() -> None:
+    inbox = Inbox[str](limit_bytes=LIMIT)
+    inbox.put([received(0, 10 * LIMIT)])
+    assert inbox.get(0) == [received(0, 10 * LIMIT)]
 
 
 def test_what_must_not_wait_enters_a_full_inbox() -> None:

@@ -48,6 +48,7 @@ def test_a_record_is_delivered_with_key_and_headers() -> None:
     found = received(encode(LOST), b"key", headers)
     assert found is not None
     assert (found.record, found.key, found.headers) == (LOST, "key", headers)
+    assert found.size == len(encode(LOST))
 
 
 def test_a_record_whose_key_is_not_utf8_is_garbage() -> None:

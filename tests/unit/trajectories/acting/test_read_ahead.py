@@ -33,8 +33,8 @@ def ahead(takeovers: dict[int, Takeover], readers: Paused) -> ReadAhead:
     return ReadAhead(takeovers, made, most_commands=1, most_bytes=1)
 
 
-def command() -> Received:
-    return Received(REQUESTS.name, 0, 0, 0, None, (), close_session())
+def command(size: int = 0) -> Received:
+    return Received(REQUESTS.name, 0, 0, 0, None, (), close_session(), size)
 
 
 def emit(one: Takeover) -> None:
@@ -54,6 +54,19 @@ def test_requests_wait_while_too_many_commands_do() -> None:
     del takeovers[0]  # it is owned now
     reading.look()
     assert readers.numbers[REQUESTS.name] == set()
+
+
+def test_requests_wait_while_their_bytes_are_too_many() -> None:
+    takeovers, readers = {0: takeover(0)}, Paused()
+    reading = ahead(takeovers, readers)
+
+    takeovers[0].commands.append(command(size=1))
+    reading.look()
+    assert readers.numbers[REQUESTS.name] == set()
+
+    takeovers[0].commands[0] = command(size=2)
+    reading.look()
+    assert readers.numbers[REQUESTS.name] == {0}
 
 
 def test_a_first_start_reads_on_once_its_trajectories_are_committed() -> None:
