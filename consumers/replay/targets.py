@@ -4,7 +4,6 @@ Each takes up where an earlier replay into it ended: the prefix by offsets that 
 the trajectories they cover, the directory by whole files.
 """
 
-import os
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from consumers.replay.progress import MergeProgress
+from infra.disk.whole_file import name_whole
 from infra.errors import SeamlessFlowError
 from infra.kafka.producer import TransactionalProducer
 from infra.kafka.reader import Reader
@@ -116,9 +116,7 @@ class Files:
         """Name the files once they are whole."""
         for partition in progress if finished else ():
             self._open.pop(partition).flush()
-            with self._draft(partition).open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(self._draft(partition), self._path(partition))
+            name_whole(self._draft(partition), self._path(partition))
 
     def close(self) -> None:
         """Close the files; those not finished are written anew by the next replay."""

@@ -6,15 +6,14 @@ free. Blobs must be kept for as long as the topics whose records refer to them.
 """
 
 import hashlib
-import os
 import re
-import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
 import fsspec
 
-from infra.disk.flush import flush_to_disk
+from infra.disk.full import DiskFull
+from infra.disk.whole_file import whole_file
 from infra.errors import BlobUnavailable, SettingsRejected
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
@@ -55,7 +54,7 @@ class FsspecStore:
         try:
             if not self._files.exists(path):
                 (_write_file if self._local else self._files.pipe_file)(path, content)
-        except OSError as error:
+        except (OSError, DiskFull) as error:
             raise BlobUnavailable(sha256, self.url, _reason(error), lasting=False) from error
         return sha256
 
@@ -94,21 +93,11 @@ def _protocols(files: Any) -> tuple[str, ...]:
 
 
 def _write_file(path: str, content: bytes) -> None:
-    """Write a file that appears under its name whole and on disk, or not at all."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(target)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    flush_to_disk(target.parent)  # the name also has to be on disk
+    with whole_file(target, shared=True) as file:
+        file.write(content)
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | DiskFull) -> str:
+    return error.reason if isinstance(error, DiskFull) else error.strerror or str(error)

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from infra.disk.whole_directory import whole_directory
 from infra.errors import SeamlessFlowError
 from infra.weights.inside import PathOutside, inside
 from infra.weights.versions import version_directory
-from infra.weights.whole_directory import whole_directory
 
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 4 * 1024 * 1024

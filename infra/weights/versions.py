@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.disk.whole_directory import remove
 from infra.weights.inside import inside
-from infra.weights.whole_directory import remove
 
 FEWEST_KEPT = 3
 """A reader without a lease has the time that this many publications take."""

@@ -1,7 +1,6 @@
 """Erasure from files: lines of JSON about sessions, in `trained/` and in exports."""
 
 import gzip
-import os
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import IO, Any
 
 import orjson
 
+from infra.disk.whole_file import whole_file
 from seamlessflow.erasure.erased_sessions import ErasedSessions
 
 _LINES = (".jsonl", ".jsonl.gz")
@@ -39,7 +39,7 @@ def erase_from_files(
 ) -> FilesErased:
     """Rewrite each file that has lines about the sessions, and leave all others as they are.
 
-    A file is replaced as a whole. Raises `OSError`.
+    A file is replaced as a whole. Raises `DiskFull` and `OSError`.
     """
     found = FilesErased()
     for directory in directories:
@@ -80,9 +80,8 @@ def _erase(path: Path, sessions: ErasedSessions, dry_run: bool, found: FilesEras
 
 def _rewrite(path: Path, sessions: ErasedSessions, first_line: bytes | None) -> None:
     """Replace the file by one without the sessions, which begins with `first_line` if given."""
-    draft = path.with_name(f".{path.name}")
-    with _opened(path) as lines, draft.open("wb") as file, ExitStack() as packing:
-        target: Any = file
+    with _opened(path) as lines, whole_file(path) as file, ExitStack() as packing:
+        target: IO[bytes] | gzip.GzipFile = file
         if path.suffix == ".gz":
             packed = gzip.GzipFile("", "wb", compresslevel=_LEVEL, fileobj=file, mtime=0)
             target = packing.enter_context(packed)
@@ -91,10 +90,6 @@ def _rewrite(path: Path, sessions: ErasedSessions, first_line: bytes | None) -> 
                 target.write(first_line)
             elif not _about(_content(line), sessions):
                 target.write(line)
-        packing.close()
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:

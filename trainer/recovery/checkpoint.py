@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.disk.whole_directory import remove, whole_directory
 from infra.errors import SeamlessFlowError
 from infra.kafka.client import BEGINNING
 from infra.weights.inside import inside
 from infra.weights.manifest import sha256
-from infra.weights.whole_directory import remove, whole_directory
 from schemas.topics import TRAJECTORIES
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
+from infra.disk.whole_directory import whole_directory
 from infra.rendering.model_template.discovery import named_for
 from infra.rendering.renderer import Renderer
 from infra.rendering.settings import RendererSettings, rendering_hash
 from infra.weights.manifest import Manifest, publish
 from infra.weights.tensors import tensors_hash
 from infra.weights.versions import retain
-from infra.weights.whole_directory import whole_directory
 from schemas.records import PolicyWeights, Sampling, WeightsPublished
 from trainer.backends.backend import Backend, ModelUnusable
 from trainer.recovery.control_state import Published

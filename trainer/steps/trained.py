@@ -15,7 +15,6 @@ in float32 at `temperature`, `versions` those that sampled the tokens. A token i
 """
 
 import gzip
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from infra.disk.full import room_for
+from infra.disk.whole_file import whole_file
 from trainer.data.chains import Chain
 from trainer.data.packing import Int32s, MicroBatch
 
@@ -66,17 +65,13 @@ def write_trained(
     """
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / f"step-{header.step:08d}-version-{header.version:08d}.jsonl.gz"
-    # Files appear whole: a reader may look while the step is being written.
-    draft = target.with_name(f".{target.name}")
-    with room_for(target, draft):
-        with draft.open("wb") as file:
-            with gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed:
-                packed.write(_line(header))
-                for run in _runs(chains, batches):
-                    packed.write(_line(run))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(target)
+    with (
+        whole_file(target) as file,
+        gzip.GzipFile("", "wb", compresslevel=4, fileobj=file, mtime=0) as packed,
+    ):
+        packed.write(_line(header))
+        for run in _runs(chains, batches):
+            packed.write(_line(run))
     return target
 
 

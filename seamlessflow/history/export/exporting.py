@@ -1,6 +1,5 @@
 """An export of recorded sessions into files, a partition of `sessions` after the other."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,6 +14,7 @@ from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
 from infra.blobs.references import largest_trajectory
 from infra.disk.full import room_for
+from infra.disk.whole_file import name_whole
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 from infra.kafka.start.cluster import find_cluster
@@ -198,7 +198,7 @@ class _PartitionFiles:
             for name in self._appends:
                 path = self._tables[name][1]
                 if whole:
-                    os.replace(_draft(path), path)
+                    name_whole(_draft(path), path)
                 else:
                     _draft(path).unlink()
 

@@ -1,6 +1,5 @@
 """The file `manifest.json` of an export: its terms, its bounds, and the partitions it finished."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import orjson
 
 from consumers.history.selection import Range, SessionSelection
+from infra.disk.whole_file import whole_file
 from infra.errors import SeamlessFlowError
 
 _NAME = "manifest.json"
@@ -57,7 +57,7 @@ class ExportManifest:
     ) -> "ExportManifest":
         """Return the state of the export of these terms that is in the directory, or a new one.
 
-        Raises `ExportTaken`.
+        Raises `ExportTaken` and `DiskFull`.
         """
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / _NAME
@@ -78,7 +78,7 @@ class ExportManifest:
         )
 
     def finish(self, partition: int, counts: dict[str, int]) -> None:
-        """Take note that the partition's files are whole."""
+        """Take note that the partition's files are whole. Raises `DiskFull`."""
         self.finished[partition] = counts
         self._write()
 
@@ -88,9 +88,8 @@ class ExportManifest:
             "bounds": {str(number): ends for number, ends in self.bounds.items()},
             "finished": {str(number): counts for number, counts in self.finished.items()},
         }
-        draft = self.directory / f".{_NAME}"
-        draft.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
-        os.replace(draft, self.directory / _NAME)
+        with whole_file(self.directory / _NAME) as file:
+            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
 def _differing(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

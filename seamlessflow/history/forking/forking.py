@@ -14,6 +14,7 @@ from consumers.history.selection import Range, SessionSelection
 from consumers.trajectories.sessions.assemble import assembled
 from consumers.trajectories.sessions.logged_partition import LoggedPartition
 from consumers.trajectories.sessions.session import Session
+from infra.disk.whole_file import name_whole
 from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping, never
 from infra.kafka.start.cluster import find_cluster
@@ -101,7 +102,7 @@ def fork_sessions(
                 part = _ForkedPartition(kafka, job, log, tasks, outcome)
                 part.write(file, span, lambda count: show(count, total), stopping)
         if outcome.forks:
-            os.replace(draft, job.to)
+            name_whole(draft, job.to)
     finally:
         draft.unlink(missing_ok=True)
     return outcome

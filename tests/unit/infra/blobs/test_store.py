@@ -8,6 +8,7 @@ import pytest
 
 from infra.blobs.store import FsspecStore
 from infra.errors import ENDS_PROCESS, BlobUnavailable, SettingsRejected
+from tests.builders.disks.file_limit import largest_file
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -66,6 +67,14 @@ def test_a_write_that_fails_leaves_nothing_and_may_be_repeated(tmp_path: Path) -
 
     assert not raised.value.lasting
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path) -> None:
+    with largest_file(10), pytest.raises(BlobUnavailable, match="File too large") as raised:
+        FsspecStore(tmp_path.as_uri()).put(b"more than ten bytes")
+
+    assert not raised.value.lasting
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("url", ["nowhere://bucket/path", "s3://bucket/path"])

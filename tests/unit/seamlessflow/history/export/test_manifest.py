@@ -1,0 +1,33 @@
+"""The manifest of an export: its terms and what it finished, kept in its directory."""
+
+from pathlib import Path
+
+import pytest
+
+from consumers.history.selection import Range, SessionSelection
+from infra.disk.full import DiskFull
+from seamlessflow.history.export.manifest import ExportManifest, ExportTaken, ExportTerms
+from tests.builders.disks.file_limit import largest_file
+
+BOUNDS: dict[int, Range] = {0: (0, 7), 1: (2, 2)}
+
+
+def terms(form: str = "sessions") -> ExportTerms:
+    return ExportTerms("cluster", "prefix.", form, "jsonl", SessionSelection())
+
+
+def test_the_next_call_finds_what_an_earlier_one_finished(tmp_path: Path) -> None:
+    ExportManifest.begin(tmp_path, terms(), BOUNDS).finish(1, {"sessions": 3})
+    found = ExportManifest.begin(tmp_path, terms(), {0: (5, 90), 1: (5, 90)})
+    assert (found.bounds, found.finished) == (BOUNDS, {1: {"sessions": 3}})
+    with pytest.raises(ExportTaken, match="another form"):
+        ExportManifest.begin(tmp_path, terms("verl"), BOUNDS)
+
+
+def test_a_full_disk_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
+    with largest_file(10), pytest.raises(DiskFull):
+        ExportManifest.begin(tmp_path, terms(), BOUNDS)
+    made = ExportManifest.begin(tmp_path, terms(), BOUNDS)
+    with largest_file(10), pytest.raises(DiskFull):
+        made.finish(0, {})
+    assert ExportManifest.begin(tmp_path, terms(), BOUNDS).finished == {}
