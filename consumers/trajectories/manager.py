@@ -127,7 +127,6 @@ class Manager:
             self._receive(received)
         # Before the next wait: merging replies must not delay one.
         self._outbox.flush()
-        self._spilling.look()
 
     def _receive(self, received: Received) -> None:
         if received.topic == SESSIONS.name:

@@ -1,7 +1,7 @@
 """Bound on the memory of open sessions: the longest idle ones go to the spill store.
 
-Called on the manager's main thread, between batches: no event or decision is under way then that
-holds a session. A session with a running turn is never spilled.
+Called on the manager's main thread, behind the batches and deadlines of a round: no event or
+decision is under way then that holds a session. A session with a running turn is never spilled.
 """
 
 import logging
@@ -18,7 +18,7 @@ _SPILLED = "seamlessflow_manager_spilled_sessions"
 _SPILLED_BYTES = "seamlessflow_manager_spilled_bytes"
 _READS = "seamlessflow_manager_spill_reads_total"
 _SPARED = 0.95
-"""Share of the budget that is left in use, so that not every batch spills one session."""
+"""Share of the budget that is left in use, so that not every round spills one session."""
 
 
 class Spilling:
@@ -43,7 +43,7 @@ class Spilling:
         """True after the store had no room, until the next `measure`."""
 
     def look(self) -> None:
-        """Spill until the sessions in memory fit into the budget. Called once a batch."""
+        """Spill until the sessions in memory fit into the budget. Called once a round."""
         excess = self._in_memory() - self._budget_bytes
         if excess <= 0 or self._refused:
             return
