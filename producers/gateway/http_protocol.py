@@ -64,9 +64,13 @@ class HttpProtocol(HttpToolsProtocol):
     """Seconds for a whole head, from the start of the connection or of the head; and, once the
     connection closes, for the client to read the last bytes."""
 
+    unread_timeout_s: ClassVar[float] = 600
+    """Seconds for the client to read so much that more can be written."""
+
     _in_head = True
     _head_size = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         one_write = _OneWrite(transport, self.head_timeout_s)
@@ -75,7 +79,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
+        self._stop_unread_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        # What waits to be written, such as the answer to a further call, would wait without end.
+        self._unread_timer = self.loop.call_later(self.unread_timeout_s, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stop_unread_timer()
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_size = True, 0
@@ -115,6 +129,11 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def _refuse(self, error: ApiError) -> None:
         self._stop_head_timer()

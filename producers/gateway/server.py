@@ -30,6 +30,7 @@ from schemas.topics import FLEET, REPLIES, REQUESTS
 _TOPICS = (REQUESTS, REPLIES, FLEET)
 _BACKLOG = 2048
 _CLOSE_TIMEOUT_S = 5
+_UNREAD_MARGIN_S = 5
 _GC_THRESHOLDS = (10_000, 50, 50)
 _log = logging.getLogger(__name__)
 
@@ -131,6 +132,8 @@ def _listener(settings: GatewaySection) -> socket.socket:
 def _config(app: App, settings: GatewaySection) -> uvicorn.Config:
     class Protocol(HttpProtocol):
         head_timeout_s = settings.body_timeout_s
+        # A turn's own limit comes first, so that its answer counts as not delivered.
+        unread_timeout_s = settings.turn_timeout_s + _UNREAD_MARGIN_S
 
     return uvicorn.Config(
         app,

@@ -59,6 +59,7 @@ class Call:
     span: Span
     inbox: ReplyInbox = field(default_factory=ReplyInbox)
     turns: list[ExpectedReply] = field(default_factory=list)
+    limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     timer: asyncio.TimerHandle | None = None
     keep_alive: KeepAliveTimer | None = None
 
@@ -105,11 +106,12 @@ class Turns:
         call.timer = self._loop.call_later(_WATCH_AFTER_S, self._watch, call, exchange)
         delivered = False
         try:
-            self._send_commands(call, exchange.headers)
-            if request.stream:
-                await self._stream(exchange, call, dialect)
-            else:
-                await self._answer(exchange, call, dialect)
+            async with call.limit:
+                self._send_commands(call, exchange.headers)
+                if request.stream:
+                    await self._stream(exchange, call, dialect)
+                else:
+                    await self._answer(exchange, call, dialect)
             delivered = True
         except SeamlessFlowError as error:
             if isinstance(error, ApiError):
@@ -132,6 +134,8 @@ class Turns:
         """End the call from now on when its client leaves or its time is over."""
         left_s = self._longest_wait_s - _WATCH_AFTER_S
         call.timer = self._loop.call_later(left_s, call.inbox.put, _timed_out())
+        # Only a client that does not read gets there: waiting for replies ends earlier.
+        call.limit.reschedule(self._loop.time() + left_s + _MANAGER_MARGIN_S)
         if call.request.stream:
             send_keep_alive = partial(call.inbox.put, (0, _STILL_ALIVE))
             call.keep_alive = KeepAliveTimer(
@@ -205,9 +209,7 @@ class Turns:
 
         answer = StreamedAnswer(call.request, begin)
         try:
-            # Only a client that does not read gets here: waiting for replies ends earlier.
-            async with asyncio.timeout(self._longest_wait_s + _MANAGER_MARGIN_S):
-                await self._send_events(exchange, call, answer)
+            await self._send_events(exchange, call, answer)
         except ApiError as error:
             if not exchange.status:
                 raise
