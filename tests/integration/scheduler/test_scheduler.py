@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,12 +82,12 @@ def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Start]:
     path.write_text("".join(f'{{"id": "task-{number}"}}\n' for number in range(10)))
     begun: list[RunningScheduler] = []
 
-    def start(**scheduler: object) -> RunningScheduler:
+    def start(pacing: Mapping[str, Any] | None = None, **scheduler: object) -> RunningScheduler:
         settings = SchedulerSettings(
             kafka=kafka,
             run=RunSection(groups_per_step=B, group_size=SIZE, lag=1, steps=10),
             scheduler=SchedulerSection.model_validate({"min_dwell_s": 0, **scheduler}),
-            pacing=PacingSection(tasks=path),
+            pacing=PacingSection(tasks=path, **(pacing or {})),
         )
         begun.append(RunningScheduler(settings))
         return begun[-1]
@@ -148,6 +149,26 @@ def test_a_run_goes_from_rollout_through_training_back_to_rollout(
     back = log.wait(r.RoleAssigned, lambda given: given.assignment > 1 and given.role == "rollout")
     assert back[0].worker == "b"
     log.wait(r.Task, lambda task: task.group_id == f"run-{3 * B - 1}", count=SIZE)
+
+
+def test_while_no_trainer_reads_groups_stop_at_the_credits_and_go_on_when_it_is_back(
+    log: ControlLog, start: Start, join: Join
+) -> None:
+    join("a", "rollout")
+    join("b", "rollout", "train")
+    times = {"task_timeout_s": 0.2, "task_grace_s": 0, "group_timeout_s": 1}
+    start({**times, "max_attempts": 3}, snapshot_s=0.2)
+
+    log.wait(r.GroupExpired, count=2 * B)
+    # Snapshots show that the scheduler went on deciding.
+    log.wait(r.SchedulerSnapshot, count=len(log.all(r.SchedulerSnapshot)) + 3)
+    assert len(log.all(r.GroupAdmitted)) == 2 * B
+    tasks = [(task.group_id, task.sample, task.attempt) for task in log.all(r.Task)]
+    assert len(set(tasks)) == len(tasks) <= 2 * B * SIZE * 3
+
+    log.write(*step_over(0, "run-0", "run-1"))
+    log.wait(r.GroupAdmitted, lambda admitted: admitted.group_id == f"run-{3 * B - 1}")
+    assert len(log.all(r.GroupAdmitted)) == 3 * B
 
 
 def test_of_two_schedulers_at_once_one_acts_and_the_other_stops(

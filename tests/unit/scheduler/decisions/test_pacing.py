@@ -54,6 +54,36 @@ def test_running_and_ready_groups_hold_their_credits() -> None:
     ]
 
 
+HOUR_MS = 3_600_000
+FIRST = ["run-0", "run-1", "run-2", "run-3"]
+ADMITTED: list[Record] = [control.admitted(name, deadline_ms=100_000) for name in FIRST]
+
+
+def test_while_no_trainer_reads_no_group_begins_beyond_the_credits_however_long() -> None:
+    """Its samples are then tried again, since only a trainer reports a group as ready."""
+    expired = pacing.expirations(fold(*STARTED, *ADMITTED), HOUR_MS)
+    assert [one.group_id for one in expired] == FIRST
+
+    for now_ms in (0, 10_000, 100_000, HOUR_MS, 24 * HOUR_MS):
+        assert groups(*ADMITTED, now_ms=now_ms) == []
+        assert groups(*ADMITTED, *expired, now_ms=now_ms) == []
+        tried = attempts(*ADMITTED, now_ms=now_ms)
+        assert len(tried) <= len(FIRST) * RUN.group_size
+        assert all(attempt < PACING.max_attempts for _, _, attempt in tried)
+    assert attempts(*ADMITTED, *expired, now_ms=24 * HOUR_MS) == []
+
+
+def test_a_trainer_that_comes_back_to_expired_groups_returns_their_credits_step_by_step() -> None:
+    away = [*ADMITTED, *pacing.expirations(fold(*STARTED, *ADMITTED), HOUR_MS)]
+    back = [*away, *(control.ready(name) for name in FIRST)]
+    stepped = [*back, control.committed(0, FIRST[:2]), control.published(1)]
+
+    assert groups(*back, now_ms=HOUR_MS) == []
+    assert groups(*stepped, now_ms=HOUR_MS) == ["run-4", "run-5"]
+    dropped = [control.dropped(name, "too_few") for name in FIRST[2:]]
+    assert groups(*stepped, *dropped, now_ms=HOUR_MS) == ["run-4", "run-5", "run-6", "run-7"]
+
+
 def test_without_lag_nothing_is_admitted_until_the_new_weights_are_out() -> None:
     synchronous = scheduler_settings(RUN.model_copy(update={"lag": 0}), pacing=PACING)
     before = [

@@ -89,6 +89,23 @@ def test_a_worker_stays_in_training_when_switching_takes_longer_than_the_pause()
     assert outcome.count(r.StepCompleted) == 20
 
 
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_groups_begun_stop_at_the_credits_of_a_slow_trainer_and_go_on_with_each_step(
+    lag: int,
+) -> None:
+    slow = ClusterModel(workers=fleet(1, 3), train_ms=8 * ROLLOUT_MS)
+    outcome = run("multiplexed", lag, slow, steps=5)
+
+    begun, trained, most = 0, 0, 0
+    for record in outcome.control:
+        begun += isinstance(record, r.GroupAdmitted)
+        trained += B * isinstance(record, r.StepCompleted)
+        most = max(most, begun - trained)
+    assert most == (lag + 1) * B
+    assert (begun, outcome.count(r.StepCompleted)) == (5 * B, 5)
+    assert max(outcome.staleness) <= lag
+
+
 def test_no_credit_leaks_when_groups_are_filtered() -> None:
     third = ClusterModel(workers=fleet(2, 2), filtered=lambda group: int(group[4:]) % 3 == 0)
     outcome = run("multiplexed", 1, third, steps=20)
