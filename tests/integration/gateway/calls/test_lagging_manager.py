@@ -87,9 +87,11 @@ def test_a_manager_that_lags_fills_the_places_and_all_goes_on_once_it_caught_up(
 ) -> None:
     sessions = [f"{session}-{number}" for number in range(AGENTS)]
     lagging = LaggingManager(manager, sessions)
-    limits = {"max_in_flight": PLACES, "turn_timeout_s": 1, "disconnect_grace_s": 0.2}
     held = []
-    with gateway_process(prefixed, **limits) as gateway, ThreadPoolExecutor(AGENTS) as pool:
+    with (
+        gateway_process(prefixed, max_in_flight=PLACES, turn_timeout_s=1) as gateway,
+        ThreadPoolExecutor(AGENTS) as pool,
+    ):
         calls = [pool.submit(ask, gateway, one) for one in sessions]
         try:
             until(lambda: in_flight(gateway) == PLACES, "all places to be taken", 20)
