@@ -21,12 +21,20 @@ Out = Annotated[
 From = Annotated[
     str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
 ]
+# A directory that is not there would pass for one from which the sessions were erased.
 Trained = Annotated[
-    Path | None, typer.Option(help="Directory of the trained tokens.  [default: OUT/trained]")
+    Path | None,
+    typer.Option(
+        help="Directory of the trained tokens.  [default: OUT/trained]",
+        exists=True,
+        file_okay=False,
+    ),
 ]
 Exports = Annotated[
     list[Path] | None,
-    typer.Option(help="Directory with exports (.jsonl, .jsonl.gz); repeat."),
+    typer.Option(
+        help="Directory with exports (.jsonl, .jsonl.gz); repeat.", exists=True, file_okay=False
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, only count.")]
 Drop = Annotated[

@@ -207,6 +207,22 @@ def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(
     assert stored(clean).keys() >= first.keys()
 
 
+@pytest.mark.parametrize("option", ["--exports", "--trained"])
+def test_a_directory_that_is_not_there_is_refused_before_anything_is_written(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch, option: str, tmp_path: Path
+) -> None:
+    in_environment(kafka, monkeypatch)
+    monkeypatch.setenv("COLUMNS", "300")
+    create_topics(kafka, small(CONTROL))
+    file = tmp_path / "file.jsonl"
+    file.touch()
+    for wrong in (tmp_path / "missing", file):
+        refused = run(ERASED, "--to", f"{kafka.topic_prefix}clean.", option, str(wrong))
+        assert refused.exit_code == 2
+        assert option in refused.output and str(wrong) in refused.output
+    assert f"{kafka.topic_prefix}clean.{CONTROL.name}" not in partition_counts(kafka)
+
+
 def test_records_that_retention_removed_are_gone_from_the_copy_and_a_checkpoint_in_them_is_refused(
     kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
