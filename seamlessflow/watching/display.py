@@ -50,7 +50,9 @@ class ShownFailures:
         for what, failed in progress.failures.items():
             if what not in self._shown:
                 self._shown.add(what)
-                self._notice(f"a sample failed: {failed.detail or what}")
+                first = failed.first
+                which = f"sample {first.sample} of group {first.group_id}"
+                self._notice(f"{which} failed: {first.detail or what}")
 
     def show_counts(self) -> None:
         """Show how often the most frequent kinds came."""

@@ -42,8 +42,8 @@ class SampleFailures:
     """Samples that failed in the same way."""
 
     count: int
-    detail: str
-    """Description of the first of them, with its traceback if it has one."""
+    first: r.SampleFailed
+    """The first of them; its detail has a traceback if there is one."""
 
 
 @dataclass
@@ -231,4 +231,4 @@ class RunProgress:
         what = next(reversed(record.detail.splitlines()), record.cause)
         if what not in self.failures and len(self.failures) >= _KINDS_OF_FAILURES:
             what = "other reasons"
-        self.failures.setdefault(what, SampleFailures(0, record.detail)).count += 1
+        self.failures.setdefault(what, SampleFailures(0, record)).count += 1

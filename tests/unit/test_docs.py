@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from consumers.trajectories.settings import ManagerSettings
 from infra.settings import ENV_PREFIX
 from producers.agents.settings import AgentsSettings
+from producers.gateway.calls.sessions import CloseBody, OpenBody, RewardBody
 from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
@@ -175,3 +176,17 @@ def test_every_test_of_an_invariant_cites_it() -> None:
             if number not in INVARIANT.findall((ROOT / "docs" / file).read_text()):
                 silent.append(f"{number}: {file}")
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        ("POST /sessions", OpenBody),
+        ("POST /sessions/ID/reward", RewardBody),
+        ("POST /sessions/ID/close", CloseBody),
+    ],
+)
+def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseModel]) -> None:
+    text = (ROOT / "runbooks/agents.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{call}` |")]
+    assert set(body.model_fields) - set(CODE.findall(row)) == set()

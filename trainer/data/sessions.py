@@ -89,12 +89,16 @@ def read(
         return FailedSession(source, trajectory.cause, trajectory.reason)
     reward = session_return(trajectory)
     if reward is None:
-        return FailedSession(source, "environment", f"{trajectory.status}: {trajectory.reason}")
+        return FailedSession(source, "environment", _unjudged(trajectory))
     try:
         found = chains(trajectory, policy)
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
     return ValidSession(source, reward, found.chains, found.masked, _version_min(found.chains))
+
+
+def _unjudged(trajectory: Trajectory) -> str:
+    return f"{trajectory.status}: {trajectory.reason or 'closed without a reward'}"
 
 
 def session_return(trajectory: Trajectory) -> float | None:

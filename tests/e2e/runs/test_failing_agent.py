@@ -1,6 +1,7 @@
 """A run whose agent always raises: it says why at once, and ends."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def test_an_agent_that_always_raises_is_shown_with_its_traceback_and_ends_the_ru
     )
     said = done.stdout
     assert done.returncode == ExitStatus.LASTING, said + done.stderr
-    assert "! a sample failed: Traceback (most recent call last):" in said
+    assert re.search(r"! sample \d of group .* failed: Traceback \(most recent call last\):", said)
     assert "short_agent.py" in said
     assert "samples failed: LookupError: no table for this task" in said.splitlines()[-1]
     assert "nothing could be trained in 5 steps in a row" in done.stderr

@@ -204,8 +204,8 @@ def test_a_failing_agent_is_shown_at_once_with_its_traceback_and_counted_at_the_
         shown.progress(progress(failed(0), failed(1), failed(2, "out of time")))
     lines = captured.get().splitlines()
     assert lines == [
-        *f"! a sample failed: {TRACEBACK}".splitlines(),
-        "! a sample failed: out of time",
+        *f"! sample 0 of group a failed: {TRACEBACK}".splitlines(),
+        "! sample 2 of group a failed: out of time",
         "! 2 samples failed: ValueError: no such table",
         "! 1 samples failed: out of time",
     ]
