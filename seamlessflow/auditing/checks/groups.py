@@ -3,6 +3,9 @@
 `control` alone decides, in its one order. A trainer that resumes executes the steps behind its
 checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
 group of a step that did not survive is open until its step was executed again.
+
+A group is admitted by pacing, or an agent opened its sessions by itself: those of pacing's tasks
+have the id that follows from group, sample and attempt. One without a group is a group of its own.
 """
 
 from collections.abc import Iterable
@@ -12,7 +15,8 @@ import numpy as np
 
 from infra.kafka.client import Received
 from schemas import records as r
-from schemas.topics import CONTROL
+from schemas.identity import session_id
+from schemas.topics import CONTROL, SESSIONS
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Hashes, Seen, hash_of
@@ -33,12 +37,14 @@ class _AuditedCommit:
 
 
 class GroupsCheck:
-    """Fold of `control`."""
+    """Fold of `control`, and of the beginnings of sessions."""
 
     def __init__(self, kept: Kept) -> None:
         self.findings = Findings("groups")
         self._kept = kept
         self._admitted, self._dropped = Seen(), Seen()
+        self._opened = Seen()
+        """Groups of sessions that agents opened by themselves."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
         self._trained: Hashes = np.empty(0, np.uint64)
@@ -56,9 +62,12 @@ class GroupsCheck:
         return int(np.count_nonzero(admitted)) + len(self._rounds)
 
     def apply(self, received: Received) -> None:
-        """Fold in a record of `control`."""
+        """Fold in a record; of events only those that count."""
         record = received.record
         match record:
+            case r.SessionOpened() if record.purpose != EVAL:
+                if record.session_id != session_id(record.group_id, record.sample, record.attempt):
+                    self._opened.add(record.group_id or record.session_id)
             case r.GroupAdmitted(purpose=purpose, group_id=group_id):
                 if purpose == EVAL:
                     self._rounds.add(group_id)
@@ -74,7 +83,10 @@ class GroupsCheck:
                 self._commit(received, record)
 
     def settle(self) -> None:
-        """Judge which groups the surviving lineage trained."""
+        """Judge which groups the surviving lineage trained.
+
+        All of `sessions` was read to behind every commit.
+        """
         if not self._unjudged:
             self._judge_dropped()
             return
@@ -82,6 +94,7 @@ class GroupsCheck:
         surviving = [one for one in self._commits if _name(one.record) in kept]
         unjudged, self._unjudged = self._unjudged, []
         for commit, names in unjudged:
+            self._judge_begun(commit, names)
             if _name(commit.record) in kept:
                 self._judge_repeated(commit, names, surviving)
         self._trained = _together(one.groups for one in surviving)
@@ -136,11 +149,15 @@ class GroupsCheck:
             if name in self._dropped:
                 detail = f"group {name} is in step {record.step}, although it was dropped"
                 self.findings.add(commit.place, detail)
-            if name in self._admitted:
+
+    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[str]) -> None:
+        """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
+        for name in names:
+            if name in self._admitted or name in self._opened:
                 continue
-            if self._whole:
-                detail = f"group {name} is in step {record.step}, but was never admitted"
-                self.findings.add(commit.place, detail)
+            if self._whole and not self._kept.cut_anywhere(SESSIONS.name):
+                detail = f"group {name} is in step {commit.record.step}, but was never admitted"
+                self.findings.add(commit.place, f"{detail}, and no agent opened it by itself")
             else:
                 self.findings.not_checkable += 1
 

@@ -1,9 +1,12 @@
 """Groups and the steps that trained them."""
 
+import pytest
+
+from schemas.identity import session_id
 from schemas.records import Record
-from schemas.topics import CONTROL
+from schemas.topics import CONTROL, SESSIONS
 from tests.builders.auditing.audited_log import AuditedLog
-from tests.builders.records import control
+from tests.builders.records import control, sessions
 
 
 def admitted(*groups: str) -> list[Record]:
@@ -85,6 +88,37 @@ def test_a_group_is_consumed_in_the_step_that_trained_it() -> None:
 
 def test_a_group_that_was_never_admitted_is_not_trained() -> None:
     assert audited(control.committed(0, ["g"])).counts("groups")[3] == 1
+
+
+@pytest.mark.parametrize("group", ["", "own"])
+def test_a_group_of_sessions_that_an_agent_opened_by_itself_is_not_admitted(group: str) -> None:
+    name = group or "s"
+    log = AuditedLog().put(control.committed(0, [name]), control.consumed(name, 0))
+    # The topics are read in any order.
+    log.put(sessions.opened(group_id=group, task_id="mine")).settle()
+    assert log.counts("groups") == (1, 0, 0, 0)
+
+    log.put(control.committed(1, [name])).settle()
+    assert log.details("groups") == [f"control[0]@2: group {name} is in step 1 and in [0]"]
+
+
+def test_a_group_of_a_task_of_pacing_is_admitted() -> None:
+    name = session_id("g", 0, 0)
+    log = audited(sessions.opened(session_id=name, group_id="g"), control.committed(0, ["g"]))
+    assert log.details("groups") == [
+        "control[0]@0: group g is in step 0, but was never admitted, and no agent opened it by "
+        "itself"
+    ]
+
+
+def test_a_session_of_an_evaluation_is_no_group_to_train() -> None:
+    log = audited(sessions.opened(purpose="eval"), control.committed(0, ["s"]))
+    assert log.counts("groups")[3] == 1
+
+
+def test_a_group_whose_session_may_have_been_removed_cannot_be_checked() -> None:
+    log = AuditedLog().cut(SESSIONS.name).put(control.committed(0, ["s"])).settle()
+    assert log.counts("groups")[2:] == (1, 0)
 
 
 def test_a_group_whose_admission_was_removed_cannot_be_checked() -> None:
