@@ -14,7 +14,8 @@ KV_BYTES = 256 * 1024**2
 RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
 """vLLM supports no narrower heads on a CPU; half as many heads keep the size of the model."""
-START_TIMEOUT_S = {"torch": 120, "vllm": 600}
+START_TIMEOUT_S = 600
+ASSIGNMENT_TIMEOUT_S = {"torch": 120, "vllm": 600}
 """One vLLM server starts in half a minute, two of them on two busy cores in several."""
 WORKERS = ({"id": "w0", "tags": ["rollout"]}, {"id": "w1", "tags": ["rollout", "train"]})
 GROUPS = {"groups_per_step": 8, "group_size": 8}
@@ -39,8 +40,8 @@ def demo_config(out: Path, steps: int, seed: int, engine: str) -> RunConfig:
             "agents": AGENTS,
             "trainer": {"optimizer": OPTIMIZER, "seed": seed, "threads": 1},
             "rollout": _rollout(engine),
-            "scheduler": {"assignment_timeout_s": START_TIMEOUT_S[engine]},
-            "start_timeout_s": START_TIMEOUT_S[engine],
+            "scheduler": {"assignment_timeout_s": ASSIGNMENT_TIMEOUT_S[engine]},
+            "start_timeout_s": START_TIMEOUT_S,
         },
         check=before_demo,
     )
