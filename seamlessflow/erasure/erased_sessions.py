@@ -18,9 +18,12 @@ from schemas.records import (
     Trajectory,
 )
 from schemas.topics import REPLIES, REQUESTS
+from trainer.data.foreign import FOREIGN
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""
+_IMPORTED = f"{FOREIGN}_session_id"
+"""Metadata of an imported trajectory: the session that its file was exported from."""
 _OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
 
 
@@ -46,10 +49,17 @@ class ErasedSessions:
         """
         if isinstance(record, Task):
             return self.include(session_of(record.group_id, record.sample, record.attempt))
+        if self.imported(record):
+            return True
         named = getattr(record, "session_id", None)
         if not isinstance(named, str):
             return False
         return self.include(named) or (isinstance(record, _BY_NAME) and named in self._names)
+
+    def imported(self, record: Record) -> bool:
+        """Return True for a trajectory that was imported from an erased session's export."""
+        origin = record.metadata.get(_IMPORTED) if isinstance(record, Trajectory) else None
+        return origin is not None and self.include(origin)
 
     def forked_by(self, record: Record) -> str:
         """Return the session that the record says to hold a copy of an erased one, or nothing."""

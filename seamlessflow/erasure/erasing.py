@@ -145,7 +145,8 @@ def delete_old(erasure: LogErasure, done: LogErased) -> None:
 
 def _existing(erasure: LogErasure) -> list[Pair]:
     if erasure.to == erasure.kafka.topic_prefix:
-        raise SettingsRejected("--to", "is the prefix of the topics to erase from: name another")
+        reason = f"{erasure.to!r} is the prefix of the topics to erase from: name another"
+        raise SettingsRejected("--to", reason)
     there = partition_counts(erasure.kafka)
     found = [pair for pair in erasure.pairs if pair.source in there]
     if not found:

@@ -35,6 +35,8 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
         yield f"! not erased: {fork} began with a copy of such a session: erase it too"
     if len(forks) > _MOST_NAMED:
         yield f"! not erased: {len(forks) - _MOST_NAMED} more that began so"
+    for made in sorted(set().union(*(counts.imported for counts in log.topics.values()))):
+        yield f"! {made} was imported from such a session: erase it by this name too if it was used"
     for blob in sorted(set().union(*(counts.blobs for counts in log.topics.values()))):
         yield f"! not erased, delete it: {blob}"
     if files.first_version is not None:

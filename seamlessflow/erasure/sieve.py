@@ -34,6 +34,8 @@ class TopicErasure:
     """Blobs of erased records that were too large for their topic."""
     forks: set[str] = field(default_factory=set)
     """Sessions that are kept, and began with a copy of an erased one."""
+    imported: set[str] = field(default_factory=set)
+    """Ids of erased trajectories that were imported from a session's export."""
     by_record: Counter[str] = field(default_factory=Counter)
     """Erased ones by type; `undecodable` those that had a session in their bytes."""
 
@@ -79,6 +81,8 @@ class Sieve:
             counts.erased += 1
             counts.by_record[type(record).__name__] += 1
             counts.blobs |= blobs_of(record)
+            if self.sessions.imported(record):
+                counts.imported.add(str(record.session_id))  # type: ignore[attr-defined]
             return None
         counts.copied += 1
         emptied = self.sessions.without_text(record)

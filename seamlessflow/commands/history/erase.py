@@ -63,8 +63,11 @@ def erase(
     All other records keep their partition, offset, key, headers and time. A call that was cut off
     is repeated as it was and goes on. The old topics stay until --delete-old.
     """
+    from infra.errors import SettingsRejected
+    from infra.kafka.topics.found import partition_counts
     from seamlessflow.erasure.erased_files import erase_from_files
     from seamlessflow.erasure.erased_sessions import ErasedSessions
+    from seamlessflow.erasure.other_prefixes import advice, other_prefixes
     from seamlessflow.erasure.report import report
     from seamlessflow.processes.cluster import kafka_to_inspect, remove_deleted
 
@@ -72,9 +75,13 @@ def erase(
     folders = [*(exports or ()), *_trained(trained, out)]
     with kafka_to_inspect(out) as kafka:
         source = kafka if from_ is None else kafka.model_copy(update={"topic_prefix": from_})
+        if delete_old and not (yes or dry_run or source.topic_prefix):
+            reason = "the prefix of the old topics is empty, so it cannot be typed: add --yes"
+            raise SettingsRejected("--delete-old", reason)
         erasure, done = _erase_log(source, to, asked, dry_run, drop_undecodable)
         files = erase_from_files(folders, asked, dry_run)
-        for line in report(done, files, dry_run):
+        others = other_prefixes(partition_counts(source), (source.topic_prefix, to))
+        for line in (*report(done, files, dry_run), *advice(sessions, others)):
             typer.echo(line)
         if dry_run:
             return
@@ -112,8 +119,8 @@ def _delete(erasure: "LogErasure", done: "LogErased", yes: bool) -> None:
     prefix = erasure.kafka.topic_prefix
     if not yes:
         typed = typer.prompt(f"type the prefix of the topics to delete ({prefix!r})", default="")
-        if typed != prefix or not prefix:
-            typer.echo("nothing was deleted (an empty prefix needs --yes)", err=True)
+        if typed != prefix:
+            typer.echo("nothing was deleted", err=True)
             raise typer.Exit(1)
     delete_old(erasure, done)
     typer.echo(f"deleted {len(done.deleted)} topics of the prefix {prefix!r}")

@@ -113,7 +113,9 @@ def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Traje
 
 def _check_prefix(kafka: KafkaSettings, prefix: str) -> None:
     if prefix == kafka.topic_prefix:
-        raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
+        raise SettingsRejected(
+            "--to", f"{prefix!r} is the prefix of the recorded topics: name another"
+        )
     if prefix + SESSIONS.name in partition_counts(kafka):
         raise SettingsRejected("--to", f"{prefix}{SESSIONS.name} is there: name another prefix")
 

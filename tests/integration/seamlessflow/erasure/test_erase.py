@@ -36,6 +36,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.inspection.sessions.records import concerns
 from tests.builders.own_topics import small
 from tests.builders.records import control, fleet
+from tests.builders.trajectories.exports import bring_in, brought_in
 from tests.builders.trajectories.golden_topics import golden_log, write_golden
 from tests.waiting import until
 from trainer.recovery.checkpoint import Checkpoint
@@ -221,6 +222,41 @@ def test_a_directory_that_is_not_there_is_refused_before_anything_is_written(
         assert refused.exit_code == 2
         assert option in refused.output and str(wrong) in refused.output
     assert f"{kafka.topic_prefix}clean.{CONTROL.name}" not in partition_counts(kafka)
+
+
+def test_other_prefixes_are_named_and_one_of_trajectories_alone_is_erased_from(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_environment(kafka, monkeypatch)
+    create_topics(kafka, small(CONTROL, TRAJECTORIES))
+    foreign, clean = f"{kafka.topic_prefix}foreign.", f"{kafka.topic_prefix}clean."
+    exported = tmp_path / "chains.jsonl"
+    rows = [{"token_ids": [1], "mask": [1], "session_id": one} for one in (ERASED, "other")]
+    exported.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert bring_in(exported, "--to", foreign).exit_code == 0
+
+    named = run(ERASED, "--to", clean)
+    assert f"also look at: erase {ERASED} --from {foreign} --to ..." in named.output
+    assert f"--from {kafka.topic_prefix} " not in named.output
+    assert f"--from {clean}" not in named.output
+
+    erased = run(ERASED, "--from", foreign, "--to", f"{foreign}clean.")
+    assert "erased 1 of trajectories (1 Trajectory); kept 1" in erased.output
+    assert "was imported from such a session" in erased.output
+    (left,) = brought_in(kafka, f"{foreign}clean.")
+    assert left.metadata["foreign_session_id"] == "other"
+
+
+def test_an_empty_prefix_is_deleted_without_asking_or_not_at_all(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_environment(kafka, monkeypatch)
+    clean = f"{kafka.topic_prefix}clean."
+    refused = run(ERASED, "--from", "", "--to", clean, "--delete-old")
+    assert "prefix of the old topics is empty, so it cannot be typed: add --yes" in str(
+        refused.exception
+    )
+    assert "type the prefix" not in refused.output
 
 
 def test_records_that_retention_removed_are_gone_from_the_copy_and_a_checkpoint_in_them_is_refused(
