@@ -81,10 +81,8 @@ def build(
         return _follower(settings, log, traces, metrics, stopping)
     found = _newest(settings, log, stopping)
     left = _left(settings, publication, found, stopping)
-    process, control_state = (
-        _process(settings, found, traces, metrics, stopping),
-        found.control_state,
-    )
+    process = _process(settings, found, traces, metrics, stopping)
+    control_state = found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
     kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
@@ -96,12 +94,15 @@ def build(
     # Followers return from `follow` now, and no rank keeps its device before it has the role.
     backend.rest()
     backend.release()
-    run, pacing = settings.run, settings.pacing
-    limits = BatchLimits(
-        run.groups_per_step, run.lag, pacing.refill, settings.window, pacing.max_attempts
-    )
     dataloader = Dataloader(
-        first.resume, control_state, run.policy, rules, limits, now_ms(), left=left
+        first.resume,
+        control_state,
+        settings.run.policy,
+        rules,
+        _limits(settings),
+        now_ms(),
+        left=left,
+        follow=settings.trainer.follow,
     )
     runner = StepRunner(settings, backend, publication, process.producer, traces, now_ms)
     reports = Reports(settings.trainer, open_sinks(settings, metrics))
@@ -132,19 +133,25 @@ def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoi
     return found
 
 
+def _limits(settings: TrainerSettings) -> BatchLimits:
+    run, pacing = settings.run, settings.pacing
+    return BatchLimits(
+        run.groups_per_step, run.lag, pacing.refill, settings.window, pacing.max_attempts
+    )
+
+
 def _left(
     settings: TrainerSettings, publication: Publication, found: Checkpoint, stopping: Stopping
 ) -> dict[int, int] | None:
     """Return the last offset of each partition of a recording that is not read to there.
 
-    None if the sessions are live, or more of them are waited for.
+    None if the sessions are live.
     """
     if settings.trainer.source_prefix is None:
         return None
     last = surveyed(settings, publication.tokenizer_hash, stopping).last
     first = found.first_offsets
-    left = {number: at for number, at in last.items() if first.get(number, at) <= at}
-    return None if settings.trainer.follow else left
+    return {number: at for number, at in last.items() if first.get(number, at) <= at}
 
 
 def _sessions_thread(

@@ -107,9 +107,13 @@ class Selection:
 
 
 def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
-    """Return up to `count` groups, beginning with the one whose oldest token is stalest."""
+    """Return up to `count` groups, beginning with the one whose oldest token is stalest.
+
+    Of equally old ones the first that became ready, or of a recording the first by name.
+    """
     selection = Selection()
-    for group in sorted(ready, key=lambda one: -_age(one, clock)):
+    ordered = sorted(ready, key=lambda one: one.group_id) if rules.recorded else ready
+    for group in sorted(ordered, key=lambda one: -_age(one, clock)):
         prepared = prepare(group, clock, rules)
         if prepared.dropped:
             selection.dropped.append(prepared)

@@ -80,7 +80,10 @@ class Dataloader:
     """Time of the newest session; of the start before the first one."""
     _positions: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] | None = None
-    """Offsets of the last sessions of a recording, of partitions not read to there; None: live."""
+    """Offsets of the last sessions that a recording had at the start, of partitions not read to
+    there; None: live."""
+    follow: bool = False
+    """True if further sessions of the recording are waited for."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups dropped since the step before, by reason."""
     newest_drop: str = ""
@@ -109,8 +112,8 @@ class Dataloader:
 
     @property
     def ended(self) -> bool:
-        """Return True if all sessions of a recording were read."""
-        return self.left is not None and not self.left
+        """Return True if all sessions of a recording were read, and no more are waited for."""
+        return self.left is not None and not (self.left or self.follow)
 
     @property
     def used_up(self) -> bool:
@@ -124,6 +127,8 @@ class Dataloader:
 
     def wants_more(self, step: int) -> bool:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
+        if self.left:
+            return True
         # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
         full = self.ready >= self._limits.window
         return not full or step in self._resume.again or self.rules.on_stale == "wait"
@@ -183,6 +188,9 @@ class Dataloader:
         clock = self.clock(step)
         if step in self._resume.again:
             return self._recorded(step, clock), []
+        # The batches of a recording must not depend on the order in which partitions are read.
+        if self.left:
+            return None, []
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
         selection = select(self._grouping.ready.values(), self._limits.groups, clock, self.rules)

@@ -55,7 +55,8 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
         assert [one.steps for one in scheduler.of(r.RunFinished)] == [1, 3]
         assert [len(one.groups) for one in scheduler.of(r.StepCommitted)] == [4, 4, 2]
         trained = [group.group_id for one in scheduler.of(r.StepCommitted) for group in one.groups]
-        assert sorted(trained) == sorted({one.group_id for one in sessions})
+        # In the same order in every training, whatever partition was read first.
+        assert trained == sorted({one.group_id for one in sessions})
         last = scheduler.of(r.WeightsPublished)[-1]
         assert bandit_return(Path(last.directory)) > bandit_return(model)
         assert all("mismatch_mean" not in one.metrics for one in scheduler.of(r.StepCompleted))

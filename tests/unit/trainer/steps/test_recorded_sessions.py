@@ -16,9 +16,9 @@ from trainer.steps.dataloader import SkippedStep
 RECORDED = replace(RULES, recorded=True, max_staleness=2)
 
 
-def fed(last: int = 99, **rules: Any) -> FedDataloader:
+def fed(last: int, follow: bool = False, **rules: Any) -> FedDataloader:
     feed = FedDataloader(rules=replace(RECORDED, **rules))
-    feed.loader.left = {3: last}
+    feed.loader.left, feed.loader.follow = {3: last}, follow
     return feed
 
 
@@ -28,9 +28,10 @@ def names(batch: Batch | SkippedStep | None) -> list[str]:
 
 
 def test_recorded_versions_count_as_steps_and_the_earliest_are_trained_first() -> None:
-    feed = fed()
+    feed = fed(last=5)
     feed.group("late", version=6)
     feed.group("now", version=4)
+    assert feed.next(4) is None
     feed.group("early", version=2)
     batch = feed.next(4)
     assert names(batch) == ["early", "now"]
@@ -39,7 +40,7 @@ def test_recorded_versions_count_as_steps_and_the_earliest_are_trained_first() -
 
 
 def test_tokens_of_much_later_weights_are_as_stale_as_those_of_much_earlier_ones() -> None:
-    feed = fed()
+    feed = fed(last=3)
     feed.group("early", version=1)
     feed.group("late", version=7)
     assert feed.next(4) is None
@@ -48,10 +49,42 @@ def test_tokens_of_much_later_weights_are_as_stale_as_those_of_much_earlier_ones
         ("early", "stale"),
         ("late", "stale"),
     ]
-    corrected = fed(on_stale="correct")
+    corrected = fed(last=3, on_stale="correct")
     corrected.group("early", version=1)
     corrected.group("late", version=7)
     assert names(corrected.next(4)) == ["early", "late"]
+
+
+def test_the_order_in_which_partitions_are_read_changes_no_batch() -> None:
+    for order in ("a", "b", "c"), ("c", "a", "b"):
+        feed = fed(last=5)
+        for name in order:
+            feed.group(name)
+        assert names(feed.next()) == ["a", "b"]
+
+
+def test_all_of_a_recording_is_read_however_many_groups_wait() -> None:
+    feed = fed(last=99)
+    for number in range(9):
+        feed.group(f"g-{number}")
+    assert feed.loader.wants_more(0)
+
+
+def test_a_followed_recording_is_read_to_where_it_ended_at_the_start_then_waited_for() -> None:
+    feed = fed(last=4, follow=True)
+    feed.group("g-0")
+    feed.group("g-1")
+    assert feed.next() is None
+    feed.session("g-2", 0, 1.0)
+    feed.returned += feed.loader.expirations(0)
+    first = feed.next()
+    assert isinstance(first, Batch)
+    assert names(first) == ["g-0", "g-1"]
+    feed.loader.consumed(first)
+    assert (feed.next(1), feed.loader.used_up) == (None, False)
+    feed.session("g-2", 1, 0.0)
+    feed.group("g-3")
+    assert names(feed.next(1)) == ["g-2", "g-3"]
 
 
 def test_the_last_step_takes_what_is_left_and_unfinished_groups_end() -> None:
