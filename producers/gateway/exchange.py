@@ -18,6 +18,8 @@ HeaderList = Sequence[tuple[bytes, bytes]]
 JSON = b"application/json"
 BODY_IS_HERE = "seamlessflow.body_is_here"
 """Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
+TAKEN = "seamlessflow.taken"
+"""Key of the ASGI scope: the function that `Exchange.taken` calls."""
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
 _BEARER = b"bearer "
@@ -88,6 +90,14 @@ class Exchange:
                 return await self._whole(limit)
         except TimeoutError:
             raise ApiError(408, f"no whole body within {timeout_s:g} s") from None
+
+    async def taken(self) -> bool:
+        """Wait until the client has read all but the last bytes; return False if it left before.
+
+        What is sent after it left is dropped without an error.
+        """
+        wait: Callable[[], Awaitable[bool]] | None = self._scope.get(TAKEN)
+        return wait is None or await wait()
 
     async def gone(self) -> None:
         """Return once the client has closed its connection or has its whole answer."""

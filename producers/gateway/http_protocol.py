@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from producers.gateway.dialects.openai_shape import error_body
 from producers.gateway.errors import ApiError
-from producers.gateway.exchange import BODY_IS_HERE
+from producers.gateway.exchange import BODY_IS_HERE, TAKEN
 
 LONGEST_HEAD = 65_536
 """Most bytes of a head that arrives in several reads; the transport limits a single read."""
@@ -67,6 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
     unread_timeout_s: ClassVar[float] = 600
     """Seconds for the client to read so much that more can be written."""
 
+    _lost = False
     _in_head = True
     _head_size = 0
     _head_timer: asyncio.TimerHandle | None = None
@@ -78,6 +79,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
         self._stop_head_timer()
         self._stop_unread_timer()
         super().connection_lost(exc)
@@ -94,6 +96,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._in_head, self._head_size = True, 0
         super().on_message_begin()
+        self.scope[TAKEN] = self._taken  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -118,6 +121,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(ApiError(400, msg, code="invalid_http"))
+
+    async def _taken(self) -> bool:
+        # It does not wait for what fits into the transport's buffer below its limit.
+        await self.flow.drain()
+        return not self._lost
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:

@@ -112,7 +112,7 @@ class Turns:
                     await self._stream(exchange, call, dialect)
                 else:
                     await self._answer(exchange, call, dialect)
-            delivered = True
+                delivered = await exchange.taken()
         except SeamlessFlowError as error:
             if isinstance(error, ApiError):
                 blame(error, request)

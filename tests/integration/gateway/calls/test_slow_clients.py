@@ -97,6 +97,19 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer_and_slows_no_other(
     assert answer.count(b"~") == len(PIECE) * PIECES
 
 
+def test_a_client_that_leaves_before_it_has_read_a_whole_answer_did_not_get_its_turn(
+    gateway: GatewayProcess, manager: ScriptedManager, session: str
+) -> None:
+    manager.scripts[session] = lambda turn: [*deltas(turn, *[PIECE] * PIECES), finished(turn)]
+    with connected(gateway) as client:
+        client.sendall(request(gateway, session, stream=True))
+        turn = manager.await_command(RequestTurn, session)
+        assert client.recv(SIP)
+        # Its answer is behind that of the slow client, whose answer the gateway has then.
+        assert chat(gateway, "other") == 200
+    assert manager.await_command(CancelTurn, session).turn_id == turn.turn_id
+
+
 def test_a_turn_behind_an_answer_that_is_not_read_ends_in_time_as_undelivered(
     brief: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
