@@ -1,7 +1,6 @@
 """Execution of recorded steps again, from trajectories to tensors, without the rest of the system.
 
-The batches are formed by the trainer's own dataloader, which repeats recorded steps as it does
-after a crash; nothing is written to `control`.
+Nothing is written to `control`.
 """
 
 import tempfile
@@ -12,14 +11,12 @@ from typing import Generic, TypeVar
 
 from infra.kafka.client import Received
 from infra.weights.tensors import tensor_hashes, tensors_hash
-from schemas.records import Trajectory
 from trainer.backends.backend import Backend, StepInput
 from trainer.data.batch import Batch
-from trainer.recovery.resume import Origin, Resume
-from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
+from trainer.replay.recorded_batches import RecordedBatches
+from trainer.replay.recorded_run import RecordedRun, RecordedStep
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
-from trainer.steps.inputs import batch_rules, step_input
+from trainer.steps.inputs import step_input
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Backend)
@@ -57,20 +54,7 @@ class Reexecution(Generic[B]):
         self._settings = settings[self._lineage]
         self.backend = open_backend(self._settings)
         """The holder of the weights; a new one after each change of the trainer's settings."""
-        again = {one.step: one.commit for one in run.steps}
-        fixed = {
-            name: of
-            for commit in again.values()
-            if commit is not None
-            for name, of in commit.groups.items()
-        }
-        resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
-        first = self._settings
-        limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
-        self._control_state = run.control_state
-        rules, policy = batch_rules(first), first.run.policy
-        self._loader = Dataloader(resume, self._control_state, policy, rules, limits, 0)
-        self._wanted = set(run.sessions())
+        self._batches = RecordedBatches(settings, run)
         self._trained = 0
 
     def first_weights(self) -> str:
@@ -86,9 +70,10 @@ class Reexecution(Generic[B]):
         self.backend.load(None, self._run.steps[0].trains)
         self.backend.acquire()
         for recorded in self._run.steps[:until]:
-            batch = self._batch(recorded, received)
+            self._go_on(recorded)
+            batch = self._batches.next(recorded, received)
             if batch is None:
-                yield self._skipped(recorded)
+                yield RepeatedStep(recorded, "")
             else:
                 yield self._repeated(recorded, batch)
 
@@ -98,45 +83,16 @@ class Reexecution(Generic[B]):
         Raises what `run` raises.
         """
         recorded = self._run.steps[number]
-        batch = self._batch(recorded, received)
+        self._go_on(recorded)
+        batch = self._batches.next(recorded, received)
         return None if batch is None else self._input(recorded, batch)
 
     def tensors(self) -> Mapping[str, str]:
         """Return the hash of each tensor of the weights in memory, by name."""
         return self._hash(tensor_hashes)
 
-    def _batch(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
-        """Return the batch of a step, or None if it was skipped; read until it is complete."""
-        self._go_on(recorded)
-        while True:
-            found, _ = self._loader.next_batch(recorded.step, 0)
-            if found is not None:
-                return None if isinstance(found, SkippedStep) else found
-            item = next(received, None)
-            if item is None:
-                raise RunNotRepeatable(self._missing(recorded))
-            record = item.record
-            if isinstance(record, Trajectory) and record.session_id in self._wanted:
-                self._wanted.discard(record.session_id)
-                self._loader.add(record, item.partition, item.offset, 0)
-
-    def _missing(self, recorded: RecordedStep) -> str:
-        groups = recorded.commit.groups if recorded.commit else {}
-        lost = [name for name in groups if name not in self._loader.ready_groups]
-        gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
-        if not gone:
-            return f"groups of step {recorded.step} have no valid session: {', '.join(lost[:3])}"
-        shown = ", ".join(gone[:3])
-        return f"{len(gone)} sessions of step {recorded.step} are not on the topic: {shown}"
-
-    def _skipped(self, recorded: RecordedStep) -> RepeatedStep:
-        # As the lineage counted it: its record may stand in another one, behind other weights.
-        self._control_state.steps_of[recorded.trains] = recorded.step + 1
-        return RepeatedStep(recorded, "")
-
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:
         metrics = dict(self.backend.train(self._input(recorded, batch)))
-        self._loader.consumed(batch)
         self._trained += 1
         if recorded.commit is not None:
             self.backend.remember(recorded.commit.version)
@@ -152,7 +108,6 @@ class Reexecution(Generic[B]):
             return
         before, self._lineage = self._settings, recorded.lineage
         self._settings = self._of_lineage[recorded.lineage]
-        self._loader.rules = batch_rules(self._settings)
         if self._settings.trainer == before.trainer:
             return
         with tempfile.TemporaryDirectory() as directory:

@@ -10,14 +10,47 @@ from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
-from schemas.records import LineageStarted, Record
+from schemas.records import LineageStarted, Record, StepCommitted
 from schemas.topics import CONTROL, TRAJECTORIES
 from trainer.backends.backend import Machine
 from trainer.backends.torch_backend import TorchBackend
 from trainer.recording.survey import source_kafka
+from trainer.replay.recorded_batches import micro_batches
 from trainer.replay.recorded_run import RecordedRun, RunNotRepeatable, recorded_run
 from trainer.replay.reexecution import Reexecution
 from trainer.replay.settings import changed_settings, recorded_settings
+from trainer.settings import TrainerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTraining:
+    """A recorded run, and the settings that each lineage of it is executed with."""
+
+    run: RecordedRun
+    settings: Mapping[str, TrainerSettings]
+    ablation: bool
+
+    def trajectories(self, skipped: Skipped, stopping: Stopping) -> Iterator[Received]:
+        """Return the records of `trajectories` that it trained."""
+        source = source_kafka(self.settings[self.run.lineages[0].lineage])
+        return read_topic(source, TRAJECTORIES, skipped, stopping=stopping)
+
+    def check_place(self, step: int, micro_batch: int | None, stopping: Stopping) -> None:
+        """Raise `SettingsRejected` unless it trained the step, with the micro-batch if it is given.
+
+        Executes nothing. Raises `RunNotRepeatable`.
+        """
+        count = len(self.run.steps)
+        if step >= count:
+            raise SettingsRejected("--step", f"the run has {count}, counted from 0")
+        if self.run.steps[step].commit is None:
+            raise SettingsRejected("--step", f"step {step} trained nothing")
+        if micro_batch is None:
+            return
+        received = self.trajectories(Skipped(), stopping)
+        count = micro_batches(self.settings, self.run, received, step)
+        if micro_batch >= count:
+            raise SettingsRejected("--micro-batch", f"step {step} has {count}, counted from 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +63,6 @@ class TrainingAgain:
     """Records of `trajectories`, read as far as the steps need them."""
     ablation: bool
     """True if settings are replaced, so that equal tensors are not to be expected."""
-    first_hash: str
-    """Hash of the weights that it begins with."""
 
     @property
     def machine_differs(self) -> str:
@@ -59,36 +90,46 @@ class TrainingAgain:
         ]
 
 
-def training_again(
+def recorded_training(
     kafka: KafkaSettings,
     policy: str | None,
     replaced: Sequence[str],
     skipped: Skipped,
     stopping: Stopping,
-) -> TrainingAgain:
-    """Return the run of `policy` with its initial weights in memory.
+) -> RecordedTraining:
+    """Return the recorded run of `policy`, with the settings that are to be replaced.
 
-    Raises `RunNotRepeatable` with what is missing, `SettingsRejected`, and `ModelUnusable`.
+    Raises `RunNotRepeatable` with what is missing, and `SettingsRejected`.
     """
     log = [
         (item.offset, item.record)
         for item in read_topic(kafka, CONTROL, skipped, stopping=stopping)
     ]
-    run = recorded_run(_policy(policy, [record for _, record in log]), log)
+    run = recorded_run(trained_policy(policy, [record for _, record in log]), log)
     settings = {one.lineage: recorded_settings(one, kafka, replaced) for one in run.lineages}
+    return RecordedTraining(run, settings, bool(replaced))
+
+
+def training_again(
+    recorded: RecordedTraining, skipped: Skipped, stopping: Stopping
+) -> TrainingAgain:
+    """Return the run with its initial weights in memory.
+
+    Raises `RunNotRepeatable` with what is missing, and `ModelUnusable`.
+    """
+    run, settings = recorded.run, recorded.settings
     model = settings[run.lineages[0].lineage].policy.model
     if not model.is_dir():
         raise RunNotRepeatable(f"the initial model {model} is not there")
     # Later lineages went on from a checkpoint, whatever initial model they named.
     steps = Reexecution(settings, run, lambda own: TorchBackend(model, own.trainer))
     found = steps.first_weights()
-    if run.first_hash and found != run.first_hash and not replaced:
+    if run.first_hash and found != run.first_hash and not recorded.ablation:
         raise RunNotRepeatable(
             f"{model} has other tensors ({found}) than the run ({run.first_hash})"
         )
-    source = source_kafka(settings[run.lineages[0].lineage])
-    received = read_topic(source, TRAJECTORIES, skipped, stopping=stopping)
-    return TrainingAgain(run, steps, received, bool(replaced), found)
+    received = recorded.trajectories(skipped, stopping)
+    return TrainingAgain(run, steps, received, recorded.ablation)
 
 
 def recorded_machine(lineage: LineageStarted) -> Machine:
@@ -101,12 +142,18 @@ def _listed(changes: Mapping[str, str], most: int = 5) -> str:
     return ", ".join([*shown, *(["..."] if len(changes) > most else [])])
 
 
-def _policy(asked: str | None, log: Sequence[Record]) -> str:
+def trained_policy(asked: str | None, log: Sequence[Record]) -> str:
+    """Return the policy to train again, of those that `control` says were trained.
+
+    Raises `RunNotRepeatable` if there is none, and `SettingsRejected`.
+    """
     names = {record.policy for record in log if isinstance(record, LineageStarted)}
     if asked is None and len(names) == 1:
         return names.pop()
     if asked in names:
         return str(asked)
-    if not names:
+    if names:
+        raise SettingsRejected("--policy", f"must be one of {', '.join(sorted(names))}")
+    if any(isinstance(record, StepCommitted) for record in log):
         raise RunNotRepeatable("control has no LineageStarted; releases since 0.1.0 write it")
-    raise SettingsRejected("--policy", f"must be one of {', '.join(sorted(names))}")
+    raise RunNotRepeatable("no training has begun: control has no step")

@@ -12,8 +12,14 @@ from rich.console import Console
 
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
-from seamlessflow.history.training.again import TrainingAgain, training_again
+from seamlessflow.history.outputs import check_directory, check_file
+from seamlessflow.history.training.again import (
+    TrainingAgain,
+    recorded_training,
+    training_again,
+)
 from seamlessflow.history.training.tensor_files import (
+    check_place,
     compared,
     first_difference,
     known_step,
@@ -24,7 +30,7 @@ from seamlessflow.history.training.view import COMPARED, outcome_lines, step_lin
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from trainer.replay.reexecution import RepeatedStep
-from trainer.replay.step_tensors import step_tensors
+from trainer.replay.step_tensors import StepTensors, step_tensors
 
 _INTERRUPTED = 130
 
@@ -57,19 +63,23 @@ def run_training_again(options: TrainOptions) -> None:
     _check(options)
     one_step = options.step is not None
     known = known_tensors(options.tensors) if options.tensors and not one_step else None
+    known_place = _known_place(options)
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
             skipped = Skipped()
-            again = training_again(
+            recorded = recorded_training(
                 kafka, options.policy, options.replaced, skipped, lambda: stop.asked
             )
+            if options.step is not None:
+                recorded.check_place(options.step, options.micro_batch, lambda: stop.asked)
+            again = training_again(recorded, skipped, lambda: stop.asked)
             if again.machine_differs:
                 console.print(f"another machine: {again.machine_differs}; tensors may differ")
             for line in again.resumptions:
                 console.print(line)
             steps = _executed(console, again, options, stop)
             if options.step is not None:
-                _inspect(console, again, options, options.step)
+                _inspect(console, again, options, options.step, known_place)
             else:
                 _write(console, again, steps, options, known)
     except Interrupted:
@@ -85,9 +95,14 @@ def run_training_again(options: TrainOptions) -> None:
 
 
 def _check(options: TrainOptions) -> None:
-    """Raise `SettingsRejected` for options that contradict each other."""
-    if options.weights is not None and options.weights.exists():
-        raise SettingsRejected("--weights", f"{options.weights} is there")
+    """Raise `SettingsRejected` for options that contradict each other, or cannot be written."""
+    if options.weights is not None:
+        if options.weights.exists():
+            raise SettingsRejected("--weights", f"{options.weights} is there")
+        check_directory("--weights", options.weights)
+    for option, path in (("--tensors", options.tensors), ("--picture", options.picture)):
+        if path is not None:
+            check_file(option, path)
     if options.micro_batch is not None and options.step is None:
         raise SettingsRejected("--micro-batch", "needs --step")
     if options.step is None:
@@ -96,6 +111,20 @@ def _check(options: TrainOptions) -> None:
         raise SettingsRejected("--step", "needs --tensors, the file to write or to compare with")
     if options.until is not None or options.weights is not None or options.picture is not None:
         raise SettingsRejected("--step", "excludes --until, --weights and --picture")
+
+
+def _known_place(options: TrainOptions) -> StepTensors | None:
+    """Return the tensors of a step that are there to compare with, or None if the file is new.
+
+    Raises `SettingsRejected` for a file of another step or micro-batch than is asked for.
+    """
+    if options.step is None or options.tensors is None:
+        return None
+    known = known_step(options.tensors)
+    if known is not None:
+        last = known.micro_batch if options.micro_batch is None else options.micro_batch
+        check_place(options.tensors, known, options.step, last)
+    return known
 
 
 def _executed(
@@ -110,14 +139,17 @@ def _executed(
     return steps
 
 
-def _inspect(console: Console, again: TrainingAgain, options: TrainOptions, number: int) -> None:
+def _inspect(
+    console: Console,
+    again: TrainingAgain,
+    options: TrainOptions,
+    number: int,
+    known: StepTensors | None,
+) -> None:
     """Execute a step up to a micro-batch; write its tensors or compare them with those there."""
     path = options.tensors
     if path is None:
         return
-    known = known_step(path)
-    if number >= len(again.run.steps):
-        raise SettingsRejected("--step", f"the run has {len(again.run.steps)}, counted from 0")
     step = again.steps.begin(again.received, number)
     if step is None or not step.micro_batches:
         raise SettingsRejected("--step", f"step {number} trained nothing")

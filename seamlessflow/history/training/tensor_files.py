@@ -71,14 +71,19 @@ def known_step(path: Path) -> StepTensors | None:
         raise SettingsRejected("--tensors", f"{path} is of no step: {error!r}") from error
 
 
+def check_place(path: Path, known: StepTensors, step: int, micro_batch: int) -> None:
+    """Raise `SettingsRejected` for a file of another step or micro-batch."""
+    if (known.step, known.micro_batch) != (step, micro_batch):
+        of = f"step {known.step}, micro-batch {known.micro_batch}"
+        raise SettingsRejected("--tensors", f"{path} is of {of}")
+
+
 def compared(path: Path, known: StepTensors, found: StepTensors) -> str:
     """Return the sentence about the first tensor of a step that differs from those of a file.
 
     Raises `SettingsRejected` for a file of another step or micro-batch.
     """
-    if (known.step, known.micro_batch) != (found.step, found.micro_batch):
-        of = f"step {known.step}, micro-batch {known.micro_batch}"
-        raise SettingsRejected("--tensors", f"{path} is of {of}")
+    check_place(path, known, found.step, found.micro_batch)
     name = first_difference(known.hashes, found.hashes)
     if name is None:
         return f"all {len(found.hashes)} tensors are those of {path}"

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
+from infra.errors import SettingsRejected
 from infra.kafka.topics.creation import create_topics
 from infra.settings import ENV_PREFIX, KafkaSettings
 from schemas import records as r
@@ -112,10 +113,31 @@ def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
         other = run(*place, *clipped)
         assert "the first: gradient of model.norm.weight after micro-batch" in other.output
     assert "numbers by at most" in other.output
-    wrong = run(*place[:2], "--micro-batch", "99", *place[4:])
-    assert "--micro-batch: step 1 has" in str(wrong.exception)
     assert "of step 1, micro-batch 0" in str(run("--step", "0", *place[2:]).exception)
     assert "needs --tensors" in str(run("--step", "1").exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--step", "99", "--tensors", "new.json"], f"--step: the run has {STEPS}, counted from 0"),
+        (["--step", "1", "--micro-batch", "99", "--tensors", "new.json"], "--micro-batch: step 1"),
+        (["--picture", "nodir/x.png"], "--picture: there is no directory nodir"),
+        (["--tensors", "nodir/x.json"], "--tensors: there is no directory nodir"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_a_step_is_executed(
+    log: KafkaSettings,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run(*options)
+    assert isinstance(answer.exception, SettingsRejected)
+    assert message in str(answer.exception)
+    assert "step 0" not in answer.output
 
 
 def test_another_initial_model_is_refused(log: KafkaSettings, model: Path, tmp_path: Path) -> None:

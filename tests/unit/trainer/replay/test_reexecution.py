@@ -11,6 +11,7 @@ from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 from tests.builders.trainer.trajectories import one_turn
 from trainer.backends.backend import StepInput
+from trainer.replay.recorded_batches import micro_batches
 from trainer.replay.recorded_run import recorded_run
 from trainer.replay.reexecution import Reexecution
 from trainer.settings import TrainerSettings
@@ -100,6 +101,20 @@ def test_each_lineage_goes_on_with_its_own_settings_from_the_weights_before() ->
     assert weights == "w0 0.5 0.25"
     trained, _ = executed(log, {"a": strict, "b": strict}, made)
     assert [tokens for _, tokens in trained] == [6, 0]
+
+
+def test_the_micro_batches_of_a_step_are_counted_without_executing_the_steps_before() -> None:
+    skipped = r.StepSkipped(at_ms=0, step=1, reason="no_groups")
+    log = [lineage("a"), control.published(0, policy="tiny"), *step(0, "a", 1, "g"), skipped]
+    run = recorded_run("tiny", enumerate([*log, *step(2, "a", 2, "h")]))
+    made = [*sessions("g", 0), *sessions("h", 1)]
+
+    def counted(number: int, tokens: int) -> int:
+        own = {"a": settings(micro_batch_tokens=tokens)}
+        return micro_batches(own, run, received(made), number)
+
+    assert [counted(number, 100) for number in range(3)] == [1, 0, 1]
+    assert [counted(number, 2) for number in range(3)] == [2, 0, 2]
 
 
 def _of(group: str) -> r.StepGroup:

@@ -1,0 +1,26 @@
+"""Policy of a recorded run that is trained again."""
+
+import pytest
+
+from infra.errors import SettingsRejected
+from schemas import records as r
+from seamlessflow.history.training.again import trained_policy
+from tests.builders.records import control
+from trainer.replay.recorded_run import RunNotRepeatable
+
+TINY = r.LineageStarted(
+    at_ms=0, policy="tiny", lineage="a", parent_lineage="", step=0, settings=b"{}"
+)
+
+
+def test_the_only_policy_that_was_trained_needs_no_name() -> None:
+    assert trained_policy(None, [TINY]) == trained_policy("tiny", [TINY]) == "tiny"
+    with pytest.raises(SettingsRejected, match="--policy: must be one of tiny"):
+        trained_policy("other", [TINY])
+
+
+def test_a_run_before_its_first_step_is_no_run_of_an_earlier_release() -> None:
+    with pytest.raises(RunNotRepeatable, match="no training has begun"):
+        trained_policy(None, [control.published(0)])
+    with pytest.raises(RunNotRepeatable, match="control has no LineageStarted"):
+        trained_policy(None, [control.committed(0, [], lineage="a", version=1)])

@@ -1,0 +1,93 @@
+"""Batches of recorded steps, from trajectories, by the trainer's own dataloader. Does no I/O.
+
+It repeats recorded steps as it does after a crash. The weights of a step decide nothing here, so
+that the batches of a run can be formed before any step of it is executed.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+from infra.kafka.client import Received
+from schemas.records import Trajectory
+from trainer.data.batch import Batch
+from trainer.recovery.resume import Origin, Resume
+from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
+from trainer.settings import TrainerSettings
+from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
+from trainer.steps.inputs import batch_rules, step_input
+
+
+class RecordedBatches:
+    """The batches of a run's steps, one after the other, each by the settings of its lineage."""
+
+    def __init__(self, settings: Mapping[str, TrainerSettings], run: RecordedRun) -> None:
+        """`settings`: those of each lineage."""
+        self._of_lineage = settings
+        first = settings[run.steps[0].lineage]
+        again = {one.step: one.commit for one in run.steps}
+        fixed = {
+            name: of
+            for commit in again.values()
+            if commit is not None
+            for name, of in commit.groups.items()
+        }
+        resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
+        limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)
+        # Its own, since a skipped step changes it: a run is formed several times.
+        self._control_state = deepcopy(run.control_state)
+        rules, policy = batch_rules(first), first.run.policy
+        self._loader = Dataloader(resume, self._control_state, policy, rules, limits, 0)
+        self._wanted = set(run.sessions())
+
+    def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
+        """Return the batch of the next step, or None if it was skipped.
+
+        `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
+        that is not there.
+        """
+        self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
+        while True:
+            found, _ = self._loader.next_batch(recorded.step, 0)
+            if isinstance(found, SkippedStep):
+                # As the lineage counted it: its record may stand in another, behind other weights.
+                self._control_state.steps_of[recorded.trains] = recorded.step + 1
+                return None
+            if found is not None:
+                self._loader.consumed(found)
+                return found
+            item = next(received, None)
+            if item is None:
+                raise RunNotRepeatable(self._missing(recorded))
+            record = item.record
+            if isinstance(record, Trajectory) and record.session_id in self._wanted:
+                self._wanted.discard(record.session_id)
+                self._loader.add(record, item.partition, item.offset, 0)
+
+    def _missing(self, recorded: RecordedStep) -> str:
+        groups = recorded.commit.groups if recorded.commit else {}
+        lost = [name for name in groups if name not in self._loader.ready_groups]
+        gone = sorted(one for of in groups.values() for one in of if one in self._wanted)
+        if not gone:
+            return f"groups of step {recorded.step} have no valid session: {', '.join(lost[:3])}"
+        shown = ", ".join(gone[:3])
+        return f"{len(gone)} sessions of step {recorded.step} are not on the topic: {shown}"
+
+
+def micro_batches(
+    settings: Mapping[str, TrainerSettings],
+    run: RecordedRun,
+    received: Iterator[Received],
+    number: int,
+) -> int:
+    """Return the number of micro-batches of a step, 0 if it was skipped; execute nothing.
+
+    `received`: all records of `trajectories`. Raises `RunNotRepeatable`.
+    """
+    batches = RecordedBatches(settings, run)
+    for earlier in run.steps[:number]:
+        batches.next(earlier, received)
+    recorded = run.steps[number]
+    batch = batches.next(recorded, received)
+    if batch is None:
+        return 0
+    return len(step_input(settings[recorded.lineage], batch, recorded.trains, 0, ()).micro_batches)
