@@ -17,6 +17,7 @@ from infra.errors import SettingsRejected
 from infra.kafka.outage import Stopping
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.prefix import check_prefix
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings
 from schemas.topics import SESSIONS, TRAJECTORIES
@@ -87,6 +88,8 @@ def check(job: MergeJob) -> None:
         raise SettingsRejected("--verify" if job.digests else "--diff", reason)
     if job.rules.fold_version is not None and job.rules.fold_version > FOLD_VERSION:
         raise SettingsRejected("--fold-version", f"this release knows rules up to {FOLD_VERSION}")
+    if job.prefix is not None:
+        check_prefix("--to", job.prefix)
     if job.prefix == job.kafka.topic_prefix:
         raise SettingsRejected("--to", "is the prefix of the recorded topics: name another")
 

@@ -56,7 +56,6 @@ class Launcher:
         self._watchdog = Watchdog(supervisor.frozen_s)
         self._ended_by_force: dict[str, str] = {}
         self._report: Callable[[StandsStill], object] = lambda still: None
-        log_dir.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +89,7 @@ class Launcher:
         """Start a process; return at once."""
         if spec.name in self._children:
             raise ValueError(f"{spec.name} runs already")
+        self._log_dir.mkdir(parents=True, exist_ok=True)
         added = self._watchdog.watch(spec.name)
         child = Child(spec, self._log_dir / f"{spec.name}.log", added)
         self._children[spec.name] = child

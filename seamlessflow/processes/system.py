@@ -34,12 +34,16 @@ _LOADED_TIMEOUT_S = 60.0
 
 
 @contextmanager
-def kafka_to_run_on(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
+def kafka_to_run_on(
+    config: RunConfig, launcher: Launcher, display: Display
+) -> Iterator[KafkaSettings]:
     """Return the configured Kafka, or start an embedded broker; create all topics on it."""
     if config.kafka is not None:
+        display.phase("creating topics")
         create_topics(config.kafka, TOPICS.values(), stopping=launcher.stopping)
         yield config.kafka
         return
+    display.phase("starting Kafka")
     with Broker(config.kafka_dir, heap_mb=config.broker.heap_mb) as broker:
         launcher.watch(broker)
         create_topics(broker.settings, TOPICS.values(), stopping=launcher.stopping)

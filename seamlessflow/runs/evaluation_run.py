@@ -81,20 +81,21 @@ def run_evaluation(
     own = _separate(config)
     own.out.mkdir(parents=True)
     supervisor = Supervisor(own.restarts, display.notice)
-    with Launcher(own.logs_dir, stop, supervisor) as launcher:
-        display.phase("starting Kafka")
-        with kafka_to_run_on(own, launcher) as kafka:
-            system = System(own, kafka, launcher, display)
-            display.phase("starting gateway, manager, workers, agents")
-            with system.running():
-                announce_weights(own, kafka, weights)
-                system.restart_scheduler(training=False)
-                system.wait_until_ready()
-                display.phase(f"evaluating {len(rows)} tasks")
-                plan = _plan(own, rows)
-                show = system.progress.apply
-                result = evaluate(kafka, plan, system.wait_for, now_ms, show, launcher.stopping)
-                display.phase("stopping all processes in order")
+    with (
+        Launcher(own.logs_dir, stop, supervisor) as launcher,
+        kafka_to_run_on(own, launcher, display) as kafka,
+    ):
+        system = System(own, kafka, launcher, display)
+        display.phase("starting gateway, manager, workers, agents")
+        with system.running():
+            announce_weights(own, kafka, weights)
+            system.restart_scheduler(training=False)
+            system.wait_until_ready()
+            display.phase(f"evaluating {len(rows)} tasks")
+            plan = _plan(own, rows)
+            show = system.progress.apply
+            result = evaluate(kafka, plan, system.wait_for, now_ms, show, launcher.stopping)
+            display.phase("stopping all processes in order")
     written = {"weights": str(weights.directory), "version": weights.version, **asdict(result)}
     (own.out / RESULT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     return EvaluationRun(own.out, weights, result)

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.errors import SettingsRejected
+from infra.kafka.outage import Stopping
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.prefix import check_prefix
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
 from infra.ports import free_port
 from infra.settings import KafkaSettings
+from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, TASKS, TRAJECTORIES
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.cluster import KAFKA_DIR, NoRunData, NoRunningRun, kafka_of_running
@@ -48,11 +53,10 @@ class Recording:
 def configured(config: RunConfig, recording: Recording) -> RunConfig:
     """Return the configuration of the training, in a directory of its own within that of the run.
 
-    Raises `SettingsRejected` for a prefix without a name.
+    Raises `SettingsRejected` for what is no prefix.
     """
-    name = recording.to.strip(".")
-    if not name or "/" in name:
-        raise SettingsRejected("--to", f"{recording.to!r} names no directory: again. is a prefix")
+    check_prefix("--from", recording.source)
+    check_prefix("--to", recording.to)
     places = dict.fromkeys(("weights_dir", "trained_dir", "checkpoints_dir", "metrics_csv"))
     reads = {"source_prefix": recording.source, "follow": recording.follow}
     workers = tuple(
@@ -62,8 +66,10 @@ def configured(config: RunConfig, recording: Recording) -> RunConfig:
     )
     return config.model_copy(
         update={
-            "out": config.out / name,
+            "out": config.out / recording.to.strip("."),
             "workers": workers,
+            # Others want workers that also roll out, and would never let one train.
+            "scheduler": config.scheduler.model_copy(update={"policy": "multiplexed"}),
             "trainer": config.trainer.model_copy(update={**places, **reads}),
             "pacing": config.pacing.model_copy(update={"tasks": None, "forks": None}),
             "evaluation": config.evaluation.model_copy(update={"tasks": None}),
@@ -78,19 +84,22 @@ def train_recorded(
 
     `config` is that of `configured`. Raises what `train` raises.
     """
-    config.out.mkdir(parents=True, exist_ok=True)
     supervisor = Supervisor(config.restarts, display.notice)
-    with Launcher(config.logs_dir, stop, supervisor) as launcher:
-        display.phase("starting Kafka")
-        with _kafka(config, launcher) as kafka:
-            own = kafka.model_copy(update={"topic_prefix": recording.to})
-            source = kafka.model_copy(update={"topic_prefix": recording.source})
-            _check(kafka, recording)
-            create_topics(own, _WRITTEN, stopping=launcher.stopping)
-            if not is_finished(config, own, launcher.stopping):
-                _run(config, display, launcher, own)
-            facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-            return write_report(config, own, facts, launcher.stopping, source)
+    with (
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
+        _kafka(config, launcher, display) as kafka,
+    ):
+        display.phase("looking at the recording")
+        own = kafka.model_copy(update={"topic_prefix": recording.to})
+        source = kafka.model_copy(update={"topic_prefix": recording.source})
+        _check(kafka, recording)
+        _check_policy(source, config.run.policy, launcher.stopping)
+        config.out.mkdir(parents=True, exist_ok=True)
+        create_topics(own, _WRITTEN, stopping=launcher.stopping)
+        if not is_finished(config, own, launcher.stopping):
+            _run(config, display, launcher, own)
+        facts = LauncherFacts(restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+        return write_report(config, own, facts, launcher.stopping, source)
 
 
 def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSettings) -> None:
@@ -127,8 +136,22 @@ def _check(kafka: KafkaSettings, recording: Recording) -> None:
             raise SettingsRejected(option, f"{reason}: copy its sessions with replay merge --to")
 
 
+def _check_policy(source: KafkaSettings, policy: str, stopping: Stopping) -> None:
+    """Raise `SettingsRejected` if no recorded session is of the policy; read to the first one."""
+    topic, others = source.topic_prefix + TRAJECTORIES.name, set[str]()
+    for item in read_topic(source, TRAJECTORIES, Skipped(), stopping=stopping):
+        if isinstance(item.record, Trajectory):
+            if item.record.policy == policy:
+                return
+            others.add(item.record.policy)
+    if not others:
+        raise SettingsRejected("--from", f"{topic} has no session")
+    names = ", ".join(sorted(others))
+    raise SettingsRejected("run.policy", f"is {policy}, but the sessions of {topic} are of {names}")
+
+
 @contextmanager
-def _kafka(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
+def _kafka(config: RunConfig, launcher: Launcher, display: Display) -> Iterator[KafkaSettings]:
     """Yield the configured Kafka, or that of the run whose directory holds this training's."""
     run = config.out.parent
     if config.kafka is not None:
@@ -141,6 +164,7 @@ def _kafka(config: RunConfig, launcher: Launcher) -> Iterator[KafkaSettings]:
         pass
     if not (run / KAFKA_DIR).is_dir():
         raise NoRunData(run)
+    display.phase("starting Kafka")
     with Broker(run / KAFKA_DIR, heap_mb=config.broker.heap_mb) as broker:
         launcher.watch(broker)
         yield broker.settings

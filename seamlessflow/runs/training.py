@@ -53,15 +53,16 @@ def train(
     """
     config.out.mkdir(parents=True, exist_ok=True)
     supervisor = Supervisor(config.restarts, display.notice)
-    with Launcher(config.logs_dir, stop, supervisor) as launcher:
-        display.phase("starting Kafka")
-        with kafka_to_run_on(config, launcher) as kafka:
-            facts = LauncherFacts()
-            if not is_finished(config, kafka, launcher.stopping):
-                facts = _run(config, display, launcher, kafka, prepare, held_back)
-            display.phase("checking what was trained against the log")
-            facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-            return write_report(config, kafka, facts, launcher.stopping)
+    with (
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
+        kafka_to_run_on(config, launcher, display) as kafka,
+    ):
+        facts = LauncherFacts()
+        if not is_finished(config, kafka, launcher.stopping):
+            facts = _run(config, display, launcher, kafka, prepare, held_back)
+        display.phase("checking what was trained against the log")
+        facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+        return write_report(config, kafka, facts, launcher.stopping)
 
 
 def _run(

@@ -10,6 +10,7 @@ from infra.kafka.outage import Stopping, never
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
 from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.prefix import check_prefix
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
@@ -58,7 +59,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     outcome = ImportOutcome()
     groups = _groups(job)
     samples = Counter[str]()
-    _check_prefix(kafka, job.prefix)
+    _check_target(kafka, job.prefix)
     target = kafka.model_copy(update={"topic_prefix": job.prefix})
     create_topics(target, [TRAJECTORIES], stopping=stopping)
     there = set[str]()
@@ -111,7 +112,8 @@ def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Traje
         yield foreign_trajectory(origin, foreign_row(str(path), number, row), rules)
 
 
-def _check_prefix(kafka: KafkaSettings, prefix: str) -> None:
+def _check_target(kafka: KafkaSettings, prefix: str) -> None:
+    check_prefix("--to", prefix)
     if prefix == kafka.topic_prefix:
         raise SettingsRejected(
             "--to", f"{prefix!r} is the prefix of the recorded topics: name another"
