@@ -15,6 +15,7 @@ from infra.kafka.outage import Stopping, never
 from infra.kafka.unreadable import Skipped
 from infra.settings import KafkaSettings, ProcessSettings
 from seamlessflow.auditing.auditor import Auditor
+from seamlessflow.auditing.recording import RecordingRounds, recorded_source
 from seamlessflow.auditing.report import AuditReport
 from seamlessflow.auditing.rounds import Rounds
 
@@ -41,16 +42,16 @@ def audit(
 ) -> AuditReport:
     """Audit the log as it is now, with the files in `trained` if it is given.
 
-    `group`: Kafka consumer group of the managers. Raises what `Rounds` raises.
+    `group`: Kafka consumer group of the managers. Raises what `Rounds` raises, `NothingToAudit`.
     """
     skipped = Skipped()
-    with Rounds(settings, group, skipped, stopping) as rounds:
-        auditor = Auditor(rounds.partitions, trained)
+    with _rounds(settings, group, skipped, stopping) as rounds:
+        auditor = _auditor(rounds, trained)
         _round(rounds, auditor)
         # A trajectory may be missing only because its partition had no mark yet: look again.
         time.sleep(_MARKS_S)
         _round(rounds, auditor)
-    return auditor.report(skipped.notices)
+        return auditor.report([*rounds.notices, *skipped.notices])
 
 
 def follow(
@@ -66,8 +67,8 @@ def follow(
     An outage of Kafka is waited out. Raises `RecordsRemoved`, and `KafkaUnavailable` at the start.
     """
     skipped = Skipped()
-    with Rounds(settings, group, skipped, stopping) as rounds:
-        auditor = Auditor(rounds.partitions, trained, _MOST_TOKENS)
+    with _rounds(settings, group, skipped, stopping) as rounds:
+        auditor = _auditor(rounds, trained, _MOST_TOKENS)
         while not stopping():
             began_s = time.monotonic()
             try:
@@ -75,12 +76,29 @@ def follow(
             except KafkaUnavailable as error:
                 _log.warning("round not finished, trying again: %s", error)
             else:
-                yield auditor.report(skipped.notices)
+                yield auditor.report([*rounds.notices, *skipped.notices])
             while not stopping() and (left_s := began_s + every_s - time.monotonic()) > 0:
                 time.sleep(min(left_s, _MARKS_S))
 
 
-def _round(rounds: Rounds, auditor: Auditor) -> None:
+def _rounds(
+    settings: KafkaSettings, group: str, skipped: Skipped, stopping: Stopping
+) -> Rounds | RecordingRounds:
+    """Return the reader for the run with agents, or the training on a recording, of the prefix."""
+    source = recorded_source(settings, stopping)
+    if source is None:
+        return Rounds(settings, group, skipped, stopping)
+    return RecordingRounds(settings, source, skipped, stopping)
+
+
+def _auditor(
+    rounds: Rounds | RecordingRounds, trained: Path | None, most_tokens: int | None = None
+) -> Auditor:
+    recorded = isinstance(rounds, RecordingRounds)
+    return Auditor(rounds.partitions, trained, most_tokens, recorded)
+
+
+def _round(rounds: Rounds | RecordingRounds, auditor: Auditor) -> None:
     progress = rounds.progress()
     for partition in rounds.measure():
         auditor.cut(partition)

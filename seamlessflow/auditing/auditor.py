@@ -22,20 +22,28 @@ class Auditor:
     """Folds of all checks; `partitions`: number of those of `sessions`.
 
     Without a directory of trained tokens these are not checked. `most_tokens`: see `TokensCheck`.
+    If `recorded`, the run is a training on trajectories of another one, which has the events.
     """
 
     def __init__(
-        self, partitions: int, trained: Path | None, most_tokens: int | None = None
+        self,
+        partitions: int,
+        trained: Path | None,
+        most_tokens: int | None = None,
+        recorded: bool = False,
     ) -> None:
         self._kept, self._owners = Kept(), Owners()
+        if recorded:
+            self._kept.leave(SESSIONS.name)
         self._commands = CommandsCheck(self._kept)
         self._turns = TurnsCheck(self._kept, self._owners, partitions)
         self._sessions = SessionsCheck(self._kept, self._owners)
-        self._groups = GroupsCheck(self._kept)
+        self._groups = GroupsCheck(self._kept, recorded)
         self._tokens = None
-        self._checks: list[Check] = [self._commands, self._turns, self._sessions, self._groups]
+        of_events: list[Check] = [] if recorded else [self._commands, self._turns]
+        self._checks: list[Check] = [*of_events, self._sessions, self._groups]
         if trained is not None:
-            self._tokens = TokensCheck(self._kept, trained, partitions, most_tokens)
+            self._tokens = TokensCheck(self._kept, trained, partitions, most_tokens, recorded)
             self._checks.append(self._tokens)
         self._records = 0
 

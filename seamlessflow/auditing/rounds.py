@@ -17,7 +17,7 @@ from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.unreadable import Skipped, Unreadable
 from infra.settings import KafkaSettings
-from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES
+from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 
 AGAINST_THE_FLOW = (CONTROL, TRAJECTORIES, REPLIES, SESSIONS, REQUESTS)
 """Commits promise trajectories and tokens, trajectories and replies promise events; an answer is to
@@ -62,14 +62,19 @@ class Rounds:
     """
 
     def __init__(
-        self, settings: KafkaSettings, group: str, skipped: Skipped, stopping: Stopping
+        self,
+        settings: KafkaSettings,
+        group: str,
+        skipped: Skipped,
+        stopping: Stopping,
+        topics: Sequence[Topic] = AGAINST_THE_FLOW,
     ) -> None:
         """Find the topics; `group` is the managers' Kafka consumer group."""
         self._settings, self._skipped, self._stopping = settings, skipped, stopping
-        cluster = find_cluster(settings, AGAINST_THE_FLOW, stopping)
+        cluster = find_cluster(settings, topics, stopping)
         self._places = {
             topic.name: [(topic.name, number) for number in cluster.numbers(topic)]
-            for topic in AGAINST_THE_FLOW
+            for topic in topics
         }
         self._bounds = BoundsLookup(settings)
         options: dict[str, Any] = {"enable.partition.eof": True}
@@ -86,6 +91,9 @@ class Rounds:
         self._reader.close()
         self._progress_reader.close()
         self._bounds.close()
+
+    notices: Sequence[str] = ()
+    """Sentences about what an audit of these topics leaves out."""
 
     @property
     def partitions(self) -> int:
@@ -108,8 +116,8 @@ class Rounds:
         """Begin a round: measure all ends; return the partitions whose first records are gone."""
         self._ends.clear()
         gone = set()
-        for topic in AGAINST_THE_FLOW:
-            for place, (start, end) in self._found(self._places[topic.name]).items():
+        for places in self._places.values():
+            for place, (start, end) in self._found(places).items():
                 if self._removed(place, start):
                     gone.add(place)
                 self._positions[place] = max(self._positions.get(place, 0), start)

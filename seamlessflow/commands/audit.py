@@ -40,7 +40,7 @@ def audit(
     """
     from seamlessflow.auditing.printing import Printing
     from seamlessflow.inspection.wide_console import wide_console
-    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
 
     if metrics_port is not None and not follow:
@@ -48,7 +48,7 @@ def audit(
     if trained is None and out is not None:
         trained = out / "trained"
     printing = Printing(wide_console(), as_json)
-    with kafka_to_inspect(out) as kafka, stoppable() as stop, printing:
+    with kafka_to_audit(out) as kafka, stoppable() as stop, printing:
         if metrics_port is not None:
             printing.serve(metrics_port)
         for report in _reports(kafka, trained, out, follow, stop):

@@ -13,8 +13,10 @@ from pathlib import Path
 from infra.broker.broker import Broker
 from infra.errors import KafkaUnavailable, SeamlessFlowError
 from infra.kafka.start.cluster import find_cluster
+from infra.kafka.topics.found import partition_counts
 from infra.settings import KafkaSettings, ProcessSettings
 from infra.settings import load as load_settings
+from schemas.topics import CONTROL
 
 KAFKA_DIR = "kafka"
 _ADDRESS = "run.json"
@@ -26,7 +28,12 @@ class NoRunData(SeamlessFlowError):
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        super().__init__(f"{out} holds no run: there is no {KAFKA_DIR} in it")
+        own = "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS and SEAMLESSFLOW_KAFKA__TOPIC_PREFIX"
+        reason = f"{out} holds no run: there is no {KAFKA_DIR} in it"
+        if (out / "trained").is_dir():
+            reason += f"; of a run with a Kafka of your own give {own} instead of --out"
+            reason += f", and to audit it also --trained {out / 'trained'}"
+        super().__init__(reason)
 
 
 class NoRunningRun(SeamlessFlowError):
@@ -79,6 +86,26 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
         yield broker.settings
 
 
+@contextmanager
+def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
+    """Return what `kafka_to_inspect` does, also for a training on recorded sessions.
+
+    Its directory is a folder of that of the run whose Kafka it used, named after its prefix.
+    """
+    folder = None if out is None else out.absolute()
+    if folder is None or _has_kafka(folder) or not _has_kafka(folder.parent):
+        with kafka_to_inspect(out) as kafka:
+            yield kafka
+        return
+    with kafka_to_inspect(folder.parent) as kafka:
+        names = [name for name in partition_counts(kafka) if name.endswith(CONTROL.name)]
+        found = [name.removesuffix(CONTROL.name) for name in names]
+        prefixes = [prefix for prefix in found if prefix.strip(".") == folder.name]
+        if len(prefixes) != 1:
+            raise NoRunData(folder)
+        yield kafka.model_copy(update={"topic_prefix": prefixes[0]})
+
+
 def remove_deleted(out: Path) -> None:
     """Remove what topics that were deleted have left on disk, unless a broker still runs there.
 
@@ -101,6 +128,10 @@ def kafka_of_running(out: Path | None) -> KafkaSettings:
     if running is None:
         raise NoRunningRun(out)
     return running
+
+
+def _has_kafka(out: Path) -> bool:
+    return (out / KAFKA_DIR).is_dir() or has_address(out)
 
 
 def _running(out: Path) -> KafkaSettings | None:

@@ -6,6 +6,7 @@ group of a step that did not survive is open until its step was executed again.
 
 A group is admitted by pacing, or an agent opened its sessions by itself: those of pacing's tasks
 have the id that follows from group, sample and attempt. One without a group is a group of its own.
+The groups of a training on a recording are those of its trajectories.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ import numpy as np
 from infra.kafka.client import Received
 from schemas import records as r
 from schemas.identity import session_id
-from schemas.topics import CONTROL, SESSIONS
+from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Hashes, Seen, hash_of
@@ -37,14 +38,15 @@ class _AuditedCommit:
 
 
 class GroupsCheck:
-    """Fold of `control`, and of the beginnings of sessions."""
+    """Fold of `control`, and of the beginnings of sessions or, if `recorded`, of trajectories."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, recorded: bool = False) -> None:
         self.findings = Findings("groups")
-        self._kept = kept
+        self._kept, self._recorded = kept, recorded
+        self._opened_on: Topic = TRAJECTORIES if recorded else SESSIONS
         self._admitted, self._dropped = Seen(), Seen()
         self._opened = Seen()
-        """Groups of sessions that agents opened by themselves."""
+        """Groups of sessions that agents opened by themselves, or that were recorded."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
         self._trained: Hashes = np.empty(0, np.uint64)
@@ -56,10 +58,10 @@ class GroupsCheck:
 
     @property
     def open(self) -> int:
-        """Number of admitted groups that are neither trained nor dropped nor evaluated."""
+        """Number of admitted or recorded groups that are not trained, dropped or evaluated."""
         over = np.union1d(self._trained, self._dropped.hashes())
-        admitted = np.isin(self._admitted.hashes(), over, invert=True)
-        return int(np.count_nonzero(admitted)) + len(self._rounds)
+        begun = self._opened if self._recorded else self._admitted
+        return int(np.count_nonzero(np.isin(begun.hashes(), over, invert=True))) + len(self._rounds)
 
     def apply(self, received: Received) -> None:
         """Fold in a record; of events only those that count."""
@@ -68,6 +70,8 @@ class GroupsCheck:
             case r.SessionOpened() if record.purpose != EVAL:
                 if record.session_id != session_id(record.group_id, record.sample, record.attempt):
                     self._opened.add(record.group_id or record.session_id)
+            case r.Trajectory() if self._recorded and record.purpose != EVAL:
+                self._opened.add(record.group_id or record.session_id)
             case r.GroupAdmitted(purpose=purpose, group_id=group_id):
                 if purpose == EVAL:
                     self._rounds.add(group_id)
@@ -85,7 +89,7 @@ class GroupsCheck:
     def settle(self) -> None:
         """Judge which groups the surviving lineage trained.
 
-        All of `sessions` was read to behind every commit.
+        All of `sessions`, or of a recording, was read to behind every commit.
         """
         if not self._unjudged:
             self._judge_dropped()
@@ -155,9 +159,12 @@ class GroupsCheck:
         for name in names:
             if name in self._admitted or name in self._opened:
                 continue
-            if self._whole and not self._kept.cut_anywhere(SESSIONS.name):
+            if self._whole and not self._kept.cut_anywhere(self._opened_on.name):
                 detail = f"group {name} is in step {commit.record.step}, but was never admitted"
-                self.findings.add(commit.place, f"{detail}, and no agent opened it by itself")
+                no_other = (
+                    "was never recorded" if self._recorded else "no agent opened it by itself"
+                )
+                self.findings.add(commit.place, f"{detail}, and {no_other}")
             else:
                 self.findings.not_checkable += 1
 

@@ -18,6 +18,11 @@ class Kept:
     """Partitions without their beginning, with the time of the first record that is left."""
 
     _since_ms: dict[Partition, float] = field(default_factory=dict)
+    _elsewhere: set[str] = field(default_factory=set)
+
+    def leave(self, topic: str) -> None:
+        """Note that the topic is another run's and is not read: none of it is there."""
+        self._elsewhere.add(topic)
 
     def cut(self, partition: Partition) -> None:
         """Note that the partition's first records were removed."""
@@ -31,7 +36,7 @@ class Kept:
 
     def whole(self, partition: Partition) -> bool:
         """Return True if all records of the partition are there."""
-        return partition not in self._since_ms
+        return partition not in self._since_ms and partition[0] not in self._elsewhere
 
     def cut_anywhere(self, topic: str) -> bool:
         """Return True if records of any of the topic's partitions were removed."""

@@ -14,10 +14,11 @@ from infra.kafka.client import Received
 from infra.kafka.partitioner import partition_of
 from schemas import records as r
 from schemas.identity import session_name
-from schemas.topics import SESSIONS
+from schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.auditing.checks.findings import Findings, LogPlace, place_of
 from seamlessflow.auditing.checks.kept import Kept
 from seamlessflow.auditing.checks.seen import Seen
+from seamlessflow.auditing.recorded_tokens import recorded_session
 from seamlessflow.auditing.sampled_tokens import SampledFold, tokens_of
 from seamlessflow.auditing.verify import TrainedFile, compare, surviving_steps
 from trainer.steps.trained import TrainedRun, read_trained
@@ -30,16 +31,22 @@ Commit = tuple[int, int, str]
 class TokensCheck:
     """Fold of `sessions` and `control`, compared with the files in `trained`.
 
-    `partitions`: number of those of `sessions`. `most_tokens`: most tokens that are kept of
+    If `recorded`, of `trajectories` in place of `sessions`. `partitions`: number of those of
+    `sessions`. `most_tokens`: most tokens that are kept of
     finalized sessions; of the oldest beyond that, none can be checked any more.
     """
 
     def __init__(
-        self, kept: Kept, trained: Path, partitions: int, most_tokens: int | None = None
+        self,
+        kept: Kept,
+        trained: Path,
+        partitions: int,
+        most_tokens: int | None = None,
+        recorded: bool = False,
     ) -> None:
         self.findings = Findings("tokens")
         self._kept, self._trained, self._partitions = kept, trained, partitions
-        self._most_tokens = most_tokens
+        self._most_tokens, self._recorded = most_tokens, recorded
         self._sampled = SampledFold()
         self._groups: dict[str, str] = {}
         """Group of each session whose tokens are kept; empty for one that is never trained."""
@@ -70,6 +77,8 @@ class TokensCheck:
                 members = tuple(replace(group, sessions=()) for group in record.groups)
                 self._commits.append(replace(record, groups=members))
                 self._places[_commit_of(record)] = place_of(received)
+            case r.Trajectory() if self._recorded and record.session_id not in self._groups:
+                self._recorded_session(record)
             case _ if received.topic == SESSIONS.name:
                 self._event(received)
 
@@ -86,14 +95,18 @@ class TokensCheck:
         record = received.record
         session_id: str | None = getattr(record, "session_id", None)
         if isinstance(record, r.SessionOpened):
-            group = "" if record.purpose == EVAL else record.group_id or record.session_id
-            self._groups[record.session_id] = group
+            self._groups[record.session_id] = _group_of(record)
         if session_id is not None and session_id not in self._groups:
             return  # it is over, or its beginning was removed
         self._sampled.apply(received.partition, record)
         if isinstance(record, r.SessionFinalized):
             count = self._sampled.count(record.session_id)
             self._finalized[record.session_id] = count
+
+    def _recorded_session(self, record: r.Trajectory) -> None:
+        self._groups[record.session_id] = _group_of(record)
+        self._sampled.sessions[record.session_id] = recorded_session(record)
+        self._finalized[record.session_id] = self._sampled.count(record.session_id)
 
     def _compare(self, steps: Sequence[r.StepCommitted]) -> None:
         files = list(self._files(steps))
@@ -160,8 +173,12 @@ class TokensCheck:
 
     def _gone(self, session_id: str) -> bool:
         """Return True if the session's tokens were dropped, or removed before they were read."""
+        if session_id in self._given_up:
+            return True
+        if self._recorded:
+            return self._kept.cut_anywhere(TRAJECTORIES.name)
         number = partition_of(session_name(session_id), self._partitions)
-        return session_id in self._given_up or not self._kept.whole((SESSIONS.name, number))
+        return not self._kept.whole((SESSIONS.name, number))
 
     def _forget(self) -> None:
         """Drop the tokens that no later step may train."""
@@ -177,6 +194,10 @@ class TokensCheck:
             self._given_up.add(session_id)
         del self._finalized[session_id], self._groups[session_id]
         self._sampled.sessions.pop(session_id, None)
+
+
+def _group_of(session: r.SessionOpened | r.Trajectory) -> str:
+    return "" if session.purpose == EVAL else session.group_id or session.session_id
 
 
 def _commit_of(record: r.StepCommitted) -> Commit:

@@ -19,10 +19,18 @@ KEPT_LONG_MS = 1_000_000
 
 
 class AuditedLog:
-    """One partition a topic; records go to their topics in the order in which they are put."""
+    """One partition a topic; records go to their topics in the order in which they are put.
 
-    def __init__(self, trained: Path | None = None, most_tokens: int | None = None) -> None:
-        self._auditor = Auditor(1, trained, most_tokens)
+    If `recorded`, it is that of a training on a recording.
+    """
+
+    def __init__(
+        self,
+        trained: Path | None = None,
+        most_tokens: int | None = None,
+        recorded: bool = False,
+    ) -> None:
+        self._auditor = Auditor(1, trained, most_tokens, recorded)
         self._ends: Counter[str] = Counter()
 
     def cut(self, topic: str = SESSIONS.name) -> "AuditedLog":

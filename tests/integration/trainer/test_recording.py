@@ -1,5 +1,6 @@
 """A trainer that learns from recorded sessions under another prefix, on a real broker."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,20 @@ def recording(broker: KafkaSettings) -> Iterator[KafkaSettings]:
     with own_topics(broker) as source:
         create_topics(source, small(TRAJECTORIES))
         yield source
+
+
+def audited(sessions: int, groups: int, trained: Path) -> None:
+    """Check that an audit of the training finds its groups and tokens, and no fault."""
+    shown = CliRunner().invoke(app, ["audit", "--json", "--trained", str(trained)])
+    assert shown.exit_code == 0, shown.output
+    report = json.loads(shown.stdout)
+    counts = {name: list(found.values()) for name, found in report["checks"].items()}
+    assert counts.keys() == {"sessions", "groups", "tokens"}
+    assert counts["sessions"] == [0, 0, sessions, 0]
+    assert counts["groups"] == [groups, 0, 0, 0]
+    assert counts["tokens"][0] > 0
+    assert counts["tokens"][2:] == [0, 0]
+    assert "are not checkable here" in report["notices"][0]
 
 
 def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
@@ -65,8 +80,13 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
         assert len(scheduler.of(r.StepCommitted)) == 3
         again = CliRunner().invoke(app, ["replay", "train"])
         assert (again.exit_code, "executed 3 steps: 3 equal" in again.output) == (0, True)
+        audited(len(sessions), len(trained), TrainerSettings().trained_dir)
     finally:
         scheduler.close()
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", recording.topic_prefix)
+    refused = CliRunner().invoke(app, ["audit"])
+    assert "is a recording alone" in str(refused.exception)
+    monkeypatch.setenv("SEAMLESSFLOW_KAFKA__TOPIC_PREFIX", kafka.topic_prefix)
     create_topics(recording, small(SESSIONS))
     with pytest.raises(RecordingUnusable, match="belongs to a run"):
         RunningTrainer(TrainerSettings()).join()

@@ -14,6 +14,7 @@ from schemas import records as r
 from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.__main__ import app
 from seamlessflow.auditing.audit import audit, follow
+from seamlessflow.processes.cluster import write_address
 from tests.builders.auditing.audited_log import trajectory
 from tests.builders.garbage import litter
 from tests.builders.own_topics import SMALL, small
@@ -96,3 +97,27 @@ def test_a_following_audit_judges_what_comes(cluster: KafkaSettings) -> None:
     assert (found.result("sessions").checked, found.clean) == (1, False)
     ended.append(True)
     assert next(reports, None) is None
+
+
+def test_a_training_on_a_recording_is_found_by_its_directory(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    trained = kafka.model_copy(update={"topic_prefix": f"{kafka.topic_prefix}tis."})
+    create_topics(kafka, small(TRAJECTORIES))
+    create_topics(trained, small(CONTROL))
+    put(kafka, TRAJECTORIES, trajectory())
+    sections = {"trainer": {"source_prefix": kafka.topic_prefix}}
+    settings = json.dumps(sections).encode()
+    lineage = r.LineageStarted(at_ms=0, policy="p", lineage="a", step=0, settings=settings)
+    put(trained, CONTROL, lineage, control.dropped("s"))
+    write_address(tmp_path, kafka, "")
+    folder = tmp_path / f"{kafka.topic_prefix}tis"
+
+    shown = CliRunner().invoke(app, ["audit", "--json", "--out", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)["checks"]["groups"]
+    assert (found["checked"], found["violations"]) == (1, 0)
+
+    (tmp_path / "other" / "trained").mkdir(parents=True)
+    refused = CliRunner().invoke(app, ["audit", "--out", str(tmp_path / "other")])
+    assert "TOPIC_PREFIX instead of --out, and to audit it also --trained" in str(refused.exception)

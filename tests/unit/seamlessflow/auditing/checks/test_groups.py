@@ -5,7 +5,7 @@ import pytest
 from schemas.identity import session_id
 from schemas.records import Record
 from schemas.topics import CONTROL, SESSIONS
-from tests.builders.auditing.audited_log import AuditedLog
+from tests.builders.auditing.audited_log import AuditedLog, trajectory
 from tests.builders.records import control, sessions
 
 
@@ -131,3 +131,22 @@ def test_a_group_of_an_evaluation_is_over_when_it_is_ready() -> None:
     log = audited(control.admitted("e", purpose="eval"))
     assert log.counts("groups") == (0, 1, 0, 0)
     assert log.put(control.ready("e")).settle().counts("groups") == (1, 0, 0, 0)
+
+
+def test_a_group_of_a_recording_is_trained_once_or_dropped() -> None:
+    log = AuditedLog(recorded=True).put(*map(trajectory, "stu"), control.committed(0, ["s"]))
+    log.put(control.dropped("t")).settle()
+    assert log.counts("groups") == (2, 1, 0, 0)
+
+    log.put(control.committed(1, ["s"]), control.committed(2, ["t"])).settle()
+    assert log.details("groups") == [
+        "control[0]@3: group t is in step 2, although it was dropped",
+        "control[0]@2: group s is in step 1 and in [0]",
+    ]
+
+
+def test_a_group_that_was_never_recorded_is_not_trained() -> None:
+    log = AuditedLog(recorded=True).put(control.committed(0, ["g"])).settle()
+    assert log.details("groups") == [
+        "control[0]@0: group g is in step 0, but was never admitted, and was never recorded"
+    ]

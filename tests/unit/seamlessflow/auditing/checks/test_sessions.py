@@ -86,3 +86,8 @@ def test_a_session_that_waits_on_after_its_wait_is_a_violation() -> None:
 
     [found] = log.details("sessions")
     assert found.startswith("sessions[0]@1: session s, closed here, is not finalized 5")
+
+
+def test_promises_of_a_recording_cannot_be_checked_without_its_events() -> None:
+    log = AuditedLog(recorded=True).put(trajectory(), trajectory("t")).settle()
+    assert log.counts("sessions") == (0, 0, 2, 0)

@@ -7,7 +7,7 @@ from typing import Any
 from consumers.trajectories.sessions.assemble import trajectory
 from schemas import records as r
 from schemas.records import Record
-from schemas.topics import SESSIONS
+from schemas.topics import SESSIONS, TRAJECTORIES
 from tests.builders.auditing.audited_log import AuditedLog
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
@@ -43,6 +43,10 @@ def train(directory: Path, step: int, *of: list[Record], version: int = 0) -> r.
     write_trained(directory, header, found, batches)
     members = [r.StepGroup(group_id=one.group_id, sessions=(one.session_id,)) for one in built]
     return control.committed(step, members, lineage=lineage, version=version)
+
+
+def recorded(*of: Record) -> Record:
+    return trajectory(SessionBuilder().apply(*of).session, 0)
 
 
 def admitted(*groups: str) -> list[Record]:
@@ -108,3 +112,26 @@ def test_a_session_whose_beginning_was_removed_cannot_be_checked(tmp_path: Path)
     log = AuditedLog(tmp_path).put(*admitted("g")).cut(SESSIONS.name)
     log.put(*events()[3:], train(tmp_path, 0, events())).settle()
     assert log.counts("tokens") == (0, 0, 3, 0)
+
+
+def test_tokens_of_a_recording_are_those_of_its_trajectories(tmp_path: Path) -> None:
+    began, again = sessions.interrupted(ids(3)), sessions.dispatched(dispatch=2, from_offset=1)
+    rest = sessions.completed(ids(4, 5), token_offset=1, dispatch=2)
+    two_nodes = [*events()[:3], began, again, rest, *events()[4:]]
+    log = AuditedLog(tmp_path, recorded=True).put(
+        recorded(*two_nodes), train(tmp_path, 0, two_nodes)
+    )
+    assert log.settle().counts("tokens") == (3, 0, 0, 0)
+    assert log.report.clean
+
+    log.put(recorded(*events("t")), train(tmp_path, 1, events("t", tokens=(3, 9, 5)))).settle()
+    [found] = log.details("tokens")
+    assert found.startswith("control[0]@1: step 1, session t, turn a, token 1: id 9, log-prob")
+
+
+def test_a_trained_session_that_was_never_recorded_is_a_violation(tmp_path: Path) -> None:
+    log = AuditedLog(tmp_path, recorded=True).put(train(tmp_path, 0, events())).settle()
+    assert log.counts("tokens") == (0, 0, 0, 3)
+
+    log = AuditedLog(tmp_path, recorded=True).cut(TRAJECTORIES.name)
+    assert log.put(train(tmp_path, 0, events())).settle().counts("tokens") == (0, 0, 3, 0)
