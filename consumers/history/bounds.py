@@ -13,7 +13,8 @@ def partition_bounds(
 ) -> dict[int, Range]:
     """Return first offset and the one behind the last event of partitions that may be chosen.
 
-    Raises what `find_cluster` and `Outage.endure` raise.
+    Raises `SettingsRejected` for offsets of a partition that is not there, and what `find_cluster`
+    and `Outage.endure` raise.
     """
     count = len(find_cluster(settings, [SESSIONS], stopping).numbers(SESSIONS))
     places = [(SESSIONS.name, number) for number in selection.partitions(count)]

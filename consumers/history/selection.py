@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
+from infra.errors import SettingsRejected
 from infra.kafka.partitioner import partition_of
 from schemas.identity import session_name
 from schemas.records import SessionOpened, Trajectory
@@ -40,8 +41,14 @@ class SessionSelection:
         return orjson.dumps(given, option=options).decode()
 
     def partitions(self, count: int) -> list[int]:
-        """Return the partitions, of so many, on which chosen sessions can be."""
+        """Return the partitions, of so many, on which chosen sessions can be.
+
+        Raises `SettingsRejected` for offsets of a partition that is not there.
+        """
         numbers = set(range(count))
+        if unknown := sorted(self.offsets.keys() - numbers):
+            reason = f"there is no partition {unknown[0]} of sessions, only 0 to {count - 1}"
+            raise SettingsRejected("--offsets", reason)
         if self.sessions:
             numbers &= {partition_of(session_name(one), count) for one in self.sessions}
         if self.offsets:

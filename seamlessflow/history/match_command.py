@@ -15,6 +15,8 @@ from consumers.replay.match_trial import NOT_RECORDED
 from consumers.replay.trial_run import TrialOutcome, run_trial
 from consumers.trajectories.sessions.message_keys import Strictness
 from infra.errors import SettingsRejected
+from infra.rendering.library import families
+from infra.rendering.settings import CHAT_TEMPLATE
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.options import renderer_change
 from seamlessflow.processes.cluster import kafka_to_inspect
@@ -39,7 +41,11 @@ def run_match(options: MatchOptions) -> None:
     """Count the rules that would have matched, and print them. Raises `SettingsRejected`."""
     if (options.strictness is None) == (options.renderer is None):
         raise SettingsRejected("--strictness, --renderer", "give one of the two: each is a trial")
-    change = None if options.renderer is None else renderer_change(options.renderer)
+    change = (
+        None
+        if options.renderer is None
+        else renderer_change(options.renderer, [CHAT_TEMPLATE, *families()])
+    )
     console = Console()
     try:
         with (

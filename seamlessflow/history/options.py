@@ -1,6 +1,6 @@
 """Options that choose recorded sessions, from text to a selection. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ def selection(
         frozenset(sessions),
         frozenset(groups),
         frozenset(tasks),
-        dict(_offsets(offsets)),
+        _offsets(offsets),
         _milliseconds("--since", since),
         _milliseconds("--until", until),
         None if versions is None else _versions(versions),
@@ -47,11 +47,13 @@ def weights(options: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def renderer_change(option: str) -> Callable[[RendererSettings], RendererSettings]:
+def renderer_change(
+    option: str, known: Collection[str]
+) -> Callable[[RendererSettings], RendererSettings]:
     """Return the change of renderer settings that an option describes.
 
     `thinking_retention=all` changes one of them, `enable_thinking=false` an argument of the
-    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer. Raises
+    template; `qwen3` or `qwen3,thinking_retention=all` is another renderer, one of `known`. Raises
     `SettingsRejected`.
     """
     parts = [part.partition("=") for part in option.split(",")]
@@ -67,6 +69,9 @@ def renderer_change(option: str) -> Callable[[RendererSettings], RendererSetting
     try:
         if len(names) > 1 or option.strip() == "":
             raise ValueError("is not NAME, NAME,SETTING=VALUE or SETTING=VALUE")
+        if unknown := [name for name in names if name not in known]:
+            reason = f"unknown renderer {unknown[0]}; known: {', '.join(sorted(known))}"
+            raise SettingsRejected("--renderer", reason)
         change(RendererSettings(CHAT_TEMPLATE))
     except pydantic.ValidationError as error:
         raise SettingsRejected("--renderer", f"{option}: {faults(error)}") from None
@@ -82,25 +87,34 @@ def _value(text: str) -> Any:
         return text
 
 
-def _offsets(options: Sequence[str]) -> Iterable[tuple[int, Range]]:
+def _offsets(options: Sequence[str]) -> dict[int, Range]:
+    ranges: dict[int, Range] = {}
     for option in options:
         try:
             partition, bounds = option.split(":")
             begin, end = bounds.split("-")
-            found = int(partition), (int(begin or 0), int(end) if end else 2**62)
+            number, found = int(partition), (int(begin or 0), int(end) if end else 2**62)
         except ValueError:
             reason = f"{option} is not PARTITION:FROM-TO, such as 3:1000-2000 or 3:1000-"
             raise SettingsRejected("--offsets", reason) from None
-        yield found
+        if found[0] >= found[1]:
+            raise SettingsRejected("--offsets", f"{option} has no offset: TO is behind the last")
+        if number in ranges:
+            raise SettingsRejected("--offsets", f"{option}: partition {number} is named twice")
+        ranges[number] = found
+    return ranges
 
 
 def _versions(option: str) -> Range:
     first, dash, last = option.partition("-")
     try:
-        return int(first), (int(last) if last else 2**62) if dash else int(first)
+        low, high = int(first), (int(last) if last else 2**62) if dash else int(first)
     except ValueError:
         reason = f"{option} is not a version, such as 7, 7-9 or 7-"
         raise SettingsRejected("--versions", reason) from None
+    if low > high:
+        raise SettingsRejected("--versions", f"{option} has no version: the lower one comes first")
+    return low, high
 
 
 def _milliseconds(option: str, value: str | None) -> int | None:

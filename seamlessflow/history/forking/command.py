@@ -18,6 +18,7 @@ from seamlessflow.history.forking.forking import (
     fork_sessions,
 )
 from seamlessflow.history.merge_command import reading_bar
+from seamlessflow.history.outputs import check_file
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -37,6 +38,7 @@ def run_fork(options: ForkOptions) -> None:
     """Write the file and print the outcome. Raises `typer.Exit` if there is nothing to fork."""
     console, job = Console(), options.job
     job.rule.check()
+    check_file("--to", job.to)
     try:
         with (
             stoppable() as stop,

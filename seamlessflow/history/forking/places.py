@@ -1,5 +1,6 @@
 """Places of recorded sessions at which new ones are to begin: turns, by hand or by rule. Pure."""
 
+import re
 from dataclasses import dataclass
 
 import orjson
@@ -9,6 +10,9 @@ from infra.errors import SettingsRejected
 from schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
 
 LAST = "last"
+# Ids are an instance of the gateway and a number, both in hex, perhaps with the number of a sample,
+# or those of copied turns (`forked_turn_id`).
+_TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,9 @@ class ForkRule:
         given = (self.turn, self.after_tool_result, self.before_compaction or None)
         if sum(one is not None for one in given) != 1:
             reason = "choose the turns by one of --turn, --after-tool-result, --before-compaction"
+            raise SettingsRejected("--turn", reason)
+        if self.turn is not None and not _TURN.fullmatch(self.turn):
+            reason = f"{self.turn} is not a turn's id, its number from 1, or {LAST}"
             raise SettingsRejected("--turn", reason)
         if self.behind == BEHIND_ANSWER and not self.appended:
             reason = "behind an answer the agent needs something to answer: add --append TEXT"

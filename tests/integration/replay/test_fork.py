@@ -78,6 +78,11 @@ def test_a_playback_says_that_tools_run_again(log: KafkaSettings, tmp_path: Path
     assert row.fork is not None and row.fork.mode == "playback"
 
 
+def test_a_file_in_no_directory_is_refused_before_sessions_are_read(tmp_path: Path) -> None:
+    answer = run(tmp_path / "nodir" / "forks.jsonl", "--turn", "last")
+    assert "--to: there is no directory" in str(answer.exception)
+
+
 def test_without_a_place_no_file_is_written(log: KafkaSettings, tmp_path: Path) -> None:
     path = tmp_path / "forks.jsonl"
     answer = run(path, "chat-plain", "--turn", "9")

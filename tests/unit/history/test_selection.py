@@ -3,6 +3,7 @@
 import pytest
 
 from consumers.history.selection import SessionSelection
+from infra.errors import SettingsRejected
 from infra.kafka.partitioner import partition_of
 from schemas.records import Trajectory, VersionSpan
 from tests.builders.records.content import ids
@@ -63,3 +64,5 @@ def test_only_partitions_that_can_have_chosen_sessions_are_read() -> None:
     by_id = SessionSelection(sessions=frozenset({"agent~1"}))
     assert by_id.partitions(32) == [partition_of("agent", 32)]
     assert SessionSelection(offsets={7: (0, 1)}).partitions(32) == [7]
+    with pytest.raises(SettingsRejected, match="no partition 99 of sessions, only 0 to 31"):
+        SessionSelection(offsets={7: (0, 1), 99: (0, 60)}).partitions(32)

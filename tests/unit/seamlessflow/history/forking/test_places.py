@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from infra.errors import SettingsRejected
+from schemas.identity import forked_turn_id
 from seamlessflow.history.forking.places import ForkRule, appended_message
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed, started
 from tests.builders.trajectories.conversation import recorded
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
+TURN = "8d8f1870f6fafdc0d4"
 CHECK = appended_message("check your work")
 
 
@@ -69,6 +71,9 @@ def test_a_compaction_follows_the_last_turn_of_a_longer_history(
     [
         (ForkRule(), "--turn"),
         (ForkRule(turn="1", before_compaction=True), "--turn"),
+        (ForkRule(turn="0"), "--turn: 0 is not a turn's id, its number from 1, or last"),
+        (ForkRule(turn="foo"), "--turn: foo is not"),
+        (ForkRule(turn="-1"), "--turn: -1 is not"),
         (ForkRule(turn="1", behind="answer"), "--behind"),
         (ForkRule(turn="1", mode="playback", appended=(CHECK,)), "--mode"),
     ],
@@ -76,6 +81,13 @@ def test_a_compaction_follows_the_last_turn_of_a_longer_history(
 def test_rules_that_contradict_themselves_are_refused(rule: ForkRule, option: str) -> None:
     with pytest.raises(SettingsRejected, match=option):
         rule.check()
+
+
+@pytest.mark.parametrize(
+    "turn", ["1", "12", "last", "255d22838a2344ca17.1", forked_turn_id("s", 10), TURN]
+)
+def test_a_turn_is_named_by_its_id_its_number_or_as_the_last(turn: str) -> None:
+    ForkRule(turn=turn).check()
 
 
 def test_an_appended_message_is_of_the_user() -> None:
