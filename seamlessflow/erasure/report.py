@@ -55,6 +55,8 @@ def _of_topics(log: LogErased, verb: str) -> Iterator[str]:
             yield f"{topic}: the text of {counts.emptied:,} failures of these sessions is left out"
         if counts.naming:
             yield f"{topic}: {counts.naming:,} records of others keep the sessions' ids"
+        if counts.dropped:
+            yield f"{topic}: {counts.dropped:,} records that cannot be decoded are left out"
         if counts.undecodable:
             yield (
                 f"! {topic}: {counts.undecodable:,} records cannot be decoded, so it is not known "

@@ -27,7 +27,9 @@ class TopicErasure:
     naming: int = 0
     """Copied records that keep the id of an erased session, such as a group's result."""
     undecodable: int = 0
-    """Records that nobody can read, so that it is not known if they are about the sessions."""
+    """Copied records that cannot be read, so that it is not known whose they are."""
+    dropped: int = 0
+    """Records that cannot be read and were left out."""
     blobs: set[str] = field(default_factory=set)
     """Places outside of the log that erased records refer to."""
     stored: set[str] = field(default_factory=set)
@@ -52,8 +54,8 @@ class Sieve:
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
         """Return the record of the copy, or None for one that is erased; count it.
 
-        `topic` has no prefix. Raises `NewerRelease`, and `BlobUnavailable` of a storage that
-        does not answer.
+        `topic` has no prefix. Raises `NewerRelease` unless what cannot be decoded is left out, and
+        `BlobUnavailable` of a storage that does not answer.
         """
         raw = item.record
         if not isinstance(raw, Raw):  # the name of a header is not UTF-8: no client can copy it
@@ -61,7 +63,7 @@ class Sieve:
         try:
             record = self.whole(raw.value)
         except UnknownSchema as error:
-            if topic not in _LETTERS:
+            if topic not in _LETTERS and not self.drop_undecodable:
                 what = f"the unknown schema fingerprint {error.fingerprint}"
                 raise NewerRelease(topic, item.partition, item.offset, what) from error
             return self._undecodable(raw, counts)
@@ -100,11 +102,12 @@ class Sieve:
             counts.by_record["undecodable"] += 1
             return None
         mark = copy and not raw.value  # of a dead letter that was retried
+        if not mark and (self.drop_undecodable or not copy):
+            counts.dropped += 1
+            return None
         counts.undecodable += not mark
-        if mark or (copy and not self.drop_undecodable):
-            counts.copied += 1
-            return raw
-        return None
+        counts.copied += 1
+        return raw
 
 
 def blobs_of(record: Record) -> set[str]:

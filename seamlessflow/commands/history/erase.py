@@ -38,7 +38,7 @@ Exports = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, only count.")]
 Drop = Annotated[
-    bool, typer.Option("--drop-undecodable", help="Leave out what no release can read.")
+    bool, typer.Option("--drop-undecodable", help="Leave out what this release cannot read.")
 ]
 DeleteOld = Annotated[
     bool, typer.Option("--delete-old", help="Delete the old topics when the copy is whole.")

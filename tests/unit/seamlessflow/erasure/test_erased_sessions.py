@@ -68,9 +68,10 @@ def test_what_cannot_be_decoded_is_searched_and_left_out_if_asked() -> None:
     assert kept(b"junk", "session-1", key=b"session-1", topic="sessions.dlq")[0] is None
     raw, counts = kept(b"junk", "session-1", topic="sessions.dlq")
     assert raw == Raw(b"junk", b"other") and counts.undecodable == 1
-    assert kept(b"junk", "session-1", topic="sessions.dlq", drop=True)[0] is None
+    raw, counts = kept(b"junk", "session-1", topic="sessions.dlq", drop=True)
+    assert raw is None and (counts.dropped, counts.undecodable) == (1, 0)
     mark, counts = kept(b"", "session-1", topic="tasks.dlq", drop=True)
-    assert mark is not None and counts.undecodable == 0
+    assert mark is not None and (counts.dropped, counts.undecodable) == (0, 0)
 
 
 def test_blobs_of_erased_records_are_named() -> None:
@@ -103,6 +104,12 @@ def test_a_record_of_a_newer_release_ends_the_erasure_but_for_dead_letters() -> 
     with pytest.raises(NewerRelease):
         kept(NEWER, "a")
     assert kept(NEWER, "a", topic="sessions.dlq")[1].undecodable == 1
+
+
+def test_one_that_looks_newer_is_left_out_and_counted_if_asked() -> None:
+    raw, counts = kept(NEWER, "a", drop=True)
+    assert raw is None
+    assert (counts.dropped, counts.undecodable, counts.copied) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(
