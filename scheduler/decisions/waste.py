@@ -121,7 +121,9 @@ def _unfit(
     if trainers < needed and _training_waits(state, snapshot, settings):
         detail = f"{trainers} workers have the tag train, {needed} are needed"
         found.append(("gang_too_small", detail, 1.0))
-    if not any("rollout" in of for of in tags):
+    # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
+    expected = settings.pacing.issues or settings.evaluation.tasks is not None
+    if expected and not any("rollout" in of for of in tags):
         found.append(("no_rollout_worker", "no worker has the tag rollout", 1.0))
     odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]
     if settings.scheduler.policy == "colocated" and odd:

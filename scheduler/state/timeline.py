@@ -51,7 +51,8 @@ class Timeline:
     start_ms: int
     end_ms: int
     training_ms: tuple[int, int]
-    """From the first group for training to the end of the last step; else the whole timeline."""
+    """From the first group for training, or of recorded sessions the first step, to the end of the
+    last step; else the whole timeline."""
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -100,7 +101,7 @@ class _TimelineFold:
     last_role: dict[str, str] = field(default_factory=dict)
     intervals: list[Interval] = field(default_factory=list)
     steps: list[StepEnd] = field(default_factory=list)
-    first_group_ms: int | None = None
+    begun_ms: int | None = None
     usage: list[r.WorkerUsage] = field(default_factory=list)
     switches: int = 0
     handed_back: int = 0
@@ -122,7 +123,7 @@ class _TimelineFold:
         for worker in list(self.states):
             self._enter(worker, None, self.now_ms)
         start_ms = self.start_ms or 0
-        begun_ms = start_ms if self.first_group_ms is None else self.first_group_ms
+        begun_ms = start_ms if self.begun_ms is None else self.begun_ms
         done_ms = self.steps[-1].at_ms if self.steps else self.now_ms
         return Timeline(
             intervals=tuple(self.intervals),
@@ -156,6 +157,7 @@ class _TimelineFold:
     def _apply_step(self, record: Record) -> None:
         match record:
             case r.StepStarted():
+                self._begin(record.at_ms)
                 for worker in record.workers:
                     self._enter(worker, TRAIN, record.at_ms)
             case r.StepCompleted():
@@ -163,8 +165,8 @@ class _TimelineFold:
                 self._end_step(record.at_ms)
             case r.StepSkipped():
                 self._end_step(record.at_ms)
-            case r.GroupAdmitted() if record.purpose != EVAL and self.first_group_ms is None:
-                self.first_group_ms = record.at_ms
+            case r.GroupAdmitted() if record.purpose != EVAL:
+                self._begin(record.at_ms)
             case r.WorkerUsage():
                 self.usage.append(record)
 
@@ -174,6 +176,9 @@ class _TimelineFold:
                 self._enter(record.worker, PAUSED, record.at_ms)
             case r.GenerationResumed() if self._state(record.worker) == PAUSED:
                 self._enter(record.worker, ROLLOUT, record.at_ms)
+
+    def _begin(self, at_ms: int) -> None:
+        self.begun_ms = at_ms if self.begun_ms is None else self.begun_ms
 
     def _end_step(self, at_ms: int) -> None:
         for worker in list(self.states):

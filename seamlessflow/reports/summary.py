@@ -14,7 +14,8 @@ An unknown figure is null. The sources of the figures:
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `role_switches`, `idle_share`: `scheduler/state`; for each worker, the share of its time in
   a role in which it did nothing while the run trained (`WorkerUsage`).
-- `train_wall_s`: first training group (`GroupAdmitted`) to end of the last step (`StepCompleted`).
+- `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
+  (`StepStarted`), to the end of the last step (`StepCompleted`).
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `checks`: `verify.py`.
 """
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.state.timeline import timeline
-from schemas.records import GroupAdmitted, Record, StepCompleted
+from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from trainer.metrics.reasons import masked_tokens
@@ -126,11 +127,14 @@ def _seconds(training: tuple[int, int] | None) -> float | None:
 
 
 def _training(control: Iterable[Record]) -> tuple[int, int] | None:
-    """Return when the first group was issued and the last step ended; None without one of them."""
-    issued, done = [], []
+    """Return when the training began and its last step ended; None without one of them."""
+    begun, done = [], []
     for one in control:
-        if isinstance(one, GroupAdmitted) and one.purpose != "eval":
-            issued.append(one.at_ms)
-        elif isinstance(one, StepCompleted):
-            done.append(one.at_ms)
-    return (min(issued), max(done)) if issued and done else None
+        match one:
+            case GroupAdmitted(purpose="eval"):
+                continue
+            case GroupAdmitted() | StepStarted():
+                begun.append(one.at_ms)
+            case StepCompleted():
+                done.append(one.at_ms)
+    return (min(begun), max(done)) if begun and done else None

@@ -64,7 +64,7 @@ class RunProgress:
     """Workers that have been in the rollout role."""
     steps: dict[int, Step] = field(default_factory=dict)
     begun_ms: int | None = None
-    """Time of the first training group that the present processes admitted."""
+    """Time of the first training group that the present processes admitted, or step they began."""
     finished: int = 0
     """Steps of the newest `RunFinished`."""
     running_groups: set[str] = field(default_factory=set)
@@ -163,8 +163,7 @@ class RunProgress:
         match record:
             case r.GroupAdmitted() if record.purpose == "train":
                 self.running_groups.add(record.group_id)
-                if self.begun_ms is None and record.at_ms >= self.since_ms:
-                    self.begun_ms = record.at_ms
+                self._begin(record.at_ms)
             # Only groups that were admitted for training, not those of evaluations.
             case r.GroupReady() if record.group_id in self.running_groups:
                 self.running_groups.discard(record.group_id)
@@ -172,6 +171,10 @@ class RunProgress:
             case r.GroupDropped() | r.GroupConsumed():
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.discard(record.group_id)
+
+    def _begin(self, at_ms: int) -> None:
+        if self.begun_ms is None and at_ms >= self.since_ms:
+            self.begun_ms = at_ms
 
     def _activity(self, record: Record) -> None:
         match record:
@@ -191,6 +194,7 @@ class RunProgress:
             case r.WorkerLost() if record.incarnation in self._joined:
                 self.serving.pop(record.worker, None)
             case r.StepStarted():
+                self._begin(record.at_ms)
                 self.doing |= dict.fromkeys(record.workers, f"training step {record.step + 1}")
             case r.StepCompleted():
                 self._stop_training()

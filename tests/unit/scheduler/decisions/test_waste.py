@@ -95,3 +95,10 @@ def test_tags_that_cannot_work_are_warned_of_once_every_worker_had_time_to_come(
     only_train = fold(control.claimed(), control.joined("b", "train", ("train",)))
     codes = {w.code for w in warn(only_train, now_ms=60_000, strategy="colocated")}
     assert codes == {"no_rollout_worker", "unused_workers"}
+
+
+def test_recorded_sessions_miss_no_worker_that_rolls_out() -> None:
+    state = fold(control.claimed(), control.joined("b", "train", ("train",)))
+    settings = SchedulerSettings()
+
+    assert not waste.warnings(state, snapshot(state, Fleet(), settings, 60_000), settings)

@@ -99,6 +99,10 @@ def test_idle_shares_are_what_the_processes_measured() -> None:
     assert found.idle == {"w": 0.2}
 
 
+def test_a_training_of_recorded_sessions_begins_with_its_first_step() -> None:
+    assert timeline([control.claimed(), *RUN]).training_ms == (115, 200)
+
+
 def test_what_was_idle_before_and_after_training_does_not_count() -> None:
     def used(from_ms: int, idle_ms: int) -> Record:
         used = control.usage("w", decoding_ms=10, idle_ms=idle_ms)

@@ -251,6 +251,11 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
     assert told["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}
 
 
+def test_a_training_of_recorded_sessions_lasts_from_its_first_step() -> None:
+    log = [control.started(["w"], at_ms=500), control.completed(0, at_ms=2_500)]
+    assert summary(log, {}, LauncherFacts(), None)["train_wall_s"] == 2
+
+
 def test_idle_shares_are_those_of_the_training() -> None:
     log: list[Record] = [
         usage(0, 900, idle_ms=900),

@@ -83,6 +83,11 @@ def test_the_trend_compares_ten_steps_with_the_ten_before() -> None:
     assert (seen.recent_reward(), seen.recent_reward(10)) == (1.0, 0.0)
 
 
+def test_the_time_left_without_groups_to_admit_follows_the_pace_since_the_first_step() -> None:
+    seen = progress(control.started(["w"], at_ms=SINCE), step(0, at_ms=SINCE + 2_000))
+    assert seen.seconds_left() == 2 * (seen.total - 1)
+
+
 def test_the_time_left_follows_the_pace_of_the_last_steps() -> None:
     seen = progress(group("a"))
     assert seen.seconds_left() is None
