@@ -1,6 +1,6 @@
 """Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 import orjson
@@ -54,6 +54,19 @@ class SessionSelection:
         if self.offsets:
             numbers &= self.offsets.keys()
         return sorted(numbers)
+
+    def names_of(self, opened: SessionOpened) -> Iterator[str]:
+        """Yield those of the names that are given, such as `group g`, which a session has."""
+        ids = {opened.session_id, session_name(opened.session_id)}
+        yield from (f"session {one}" for one in self.sessions & ids)
+        yield from (f"group {one}" for one in self.groups & {opened.group_id or opened.session_id})
+        yield from (f"task {one}" for one in self.tasks & {opened.task_id})
+
+    def missing(self, found: Collection[str]) -> list[str]:
+        """Return the names that are given and not among those `found`."""
+        given = {"session": self.sessions, "group": self.groups, "task": self.tasks}
+        names = (f"{kind} {one}" for kind, of in given.items() for one in sorted(of))
+        return [name for name in names if name not in found]
 
     def may_choose(self, opened: SessionOpened, partition: int, offset: int) -> bool:
         """Return False if a session that opened at `offset` cannot be chosen, however it ends."""

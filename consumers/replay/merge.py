@@ -76,6 +76,12 @@ class Merged:
     """Sessions whose first events retention removed."""
     partitions_kept: int = 0
     """Partitions that an earlier replay into this target finished."""
+    partitions_new: int = 0
+    """Other partitions, which have events."""
+    went_on: bool = False
+    """True if an earlier replay had written a part, whose sessions are not read again."""
+    found: set[str] = field(default_factory=set)
+    """Names of the selection that a session which was read has."""
     skipped: Skipped = field(default_factory=Skipped)
     digests: dict[str, Digest] = field(default_factory=dict)
     recent: set[str] = field(default_factory=set)
@@ -91,6 +97,9 @@ class Merged:
         for name in ("events", "sessions", "tokens", "sessions_open", "beginnings_gone"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.partitions_kept += other.partitions_kept
+        self.partitions_new += other.partitions_new
+        self.went_on |= other.went_on
+        self.found |= other.found
         self.skipped.garbage.update(other.skipped.garbage)
         self.digests |= other.digests
         self.recent |= other.recent
@@ -135,8 +144,8 @@ class _Merge:
     def run(self, count: Callable[[int], None], stopping: Stopping) -> Merged:
         for number in self._job.bounds:
             progress = self._target.begin(number)
+            self._note(number, progress)
             if progress is None:
-                self._merged.partitions_kept += 1
                 continue
             self._begun[number] = progress
             self._folds[number] = [self._fold(number, rules, progress) for rules in self._rules()]
@@ -149,10 +158,19 @@ class _Merge:
         count(self._merged.events % _COUNTED)
         self._reached(finished=True)
         for number, folds in self._folds.items():
+            self._merged.found |= folds[0].found
             self._merged.sessions_open += folds[0].open
             if self._job.bounds[number][0] > 0 and not self._begun[number].covered:
                 self._merged.beginnings_gone += folds[0].beginnings_gone
         return self._merged
+
+    def _note(self, number: int, progress: MergeProgress | None) -> None:
+        """Take note of what an earlier replay did in a partition: all of it if it is None."""
+        start, end = self._job.bounds[number]
+        kept = progress is None or progress.covered >= end > start
+        self._merged.partitions_kept += kept
+        self._merged.partitions_new += not kept and end > start
+        self._merged.went_on |= progress is None or progress.covered > 0
 
     def _rules(self) -> list[MergeRules]:
         if not self._job.differences:

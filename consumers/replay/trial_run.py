@@ -34,6 +34,8 @@ class TrialOutcome:
     sessions: int = 0
     counts: MatchCounts = field(default_factory=MatchCounts)
     skipped: Skipped = field(default_factory=Skipped)
+    missing: list[str] = field(default_factory=list)
+    """Names of the selection that no session has."""
 
 
 def run_trial(
@@ -80,6 +82,7 @@ def run_trial(
             if selection.chooses(assembled(ended, item.partition)[0]):
                 outcome.sessions += 1
                 outcome.counts.add(counts)
+    outcome.missing = selection.missing(set[str]().union(*(one.found for one in folds.values())))
     return outcome
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -14,11 +15,12 @@ from consumers.history.selection import SessionSelection
 from consumers.replay.match_trial import NOT_RECORDED
 from consumers.replay.trial_run import TrialOutcome, run_trial
 from consumers.trajectories.sessions.message_keys import Strictness
-from infra.errors import SettingsRejected
+from infra.errors import ExitStatus, SettingsRejected
 from infra.rendering.library import families
 from infra.rendering.settings import CHAT_TEMPLATE
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.options import renderer_change
+from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -38,7 +40,11 @@ class MatchOptions:
 
 
 def run_match(options: MatchOptions) -> None:
-    """Count the rules that would have matched, and print them. Raises `SettingsRejected`."""
+    """Count the rules that would have matched, and print them.
+
+    Raises `SettingsRejected`, and `typer.Exit` if a session, group or task that was named is not
+    there.
+    """
     if (options.strictness is None) == (options.renderer is None):
         raise SettingsRejected("--strictness, --renderer", "give one of the two: each is a trial")
     change = (
@@ -60,16 +66,19 @@ def run_match(options: MatchOptions) -> None:
         sys.exit(_INTERRUPTED)
     if options.as_json:
         print(orjson.dumps(match_json(outcome), option=orjson.OPT_INDENT_2).decode())
-        return
-    console.print(_table(outcome))
-    for line in _sentences(outcome):
-        console.print(line, soft_wrap=True)
+    else:
+        console.print(_table(outcome))
+        for line in _sentences(outcome, options.selection):
+            console.print(line, soft_wrap=True, markup=False)
+    if outcome.missing:
+        raise typer.Exit(ExitStatus.LASTING)
 
 
 def match_json(outcome: TrialOutcome) -> dict[str, Any]:
     """Return the outcome as JSON values."""
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in outcome.counts.rows()]
-    return {"events": outcome.events, "sessions": outcome.sessions, "rules": rows}
+    counts = {"events": outcome.events, "sessions": outcome.sessions}
+    return {**counts, "rules": rows, "not_found": outcome.missing}
 
 
 def _table(outcome: TrialOutcome) -> Table:
@@ -81,7 +90,7 @@ def _table(outcome: TrialOutcome) -> Table:
     return table
 
 
-def _sentences(outcome: TrialOutcome) -> Iterator[str]:
+def _sentences(outcome: TrialOutcome, selection: SessionSelection) -> Iterator[str]:
     turns = outcome.counts.turns
     changed = sum(
         count for (was, would), count in turns.items() if would not in (was, NOT_RECORDED)
@@ -90,5 +99,6 @@ def _sentences(outcome: TrialOutcome) -> Iterator[str]:
         f"{changed:,} of {turns.total():,} turns of {outcome.sessions:,} sessions "
         "would have been matched by another rule"
     )
+    yield from unmatched_lines(selection, outcome.missing, outcome.sessions)
     for notice in outcome.skipped.notices:
         yield f"! {notice}"

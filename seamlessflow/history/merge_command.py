@@ -51,7 +51,8 @@ class MergeOptions:
 def run_merge(options: MergeOptions) -> None:
     """Merge, and print the outcome.
 
-    Raises `typer.Exit` if a recorded trajectory is not what its events give.
+    Raises `typer.Exit` if a recorded trajectory is not what its events give, or a session, group
+    or task that was named is not there.
     """
     console = Console()
     try:
@@ -78,7 +79,7 @@ def run_merge(options: MergeOptions) -> None:
     except (Interrupted, MergeStopped):
         console.print("stopped as asked; the same command goes on where it ended")
         sys.exit(_INTERRUPTED)
-    if not outcome.verified:
+    if outcome.missing or not outcome.verified:
         raise typer.Exit(ExitStatus.LASTING)
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from consumers.replay.difference import Difference
 from consumers.replay.verification import MOST_NAMED, Comparison
 from seamlessflow.history.merging import MergeOutcome
+from seamlessflow.history.unmatched import unmatched_lines
 from trainer.metrics.reasons import listed
 
 
@@ -35,6 +36,8 @@ def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
         "beginnings_gone": merged.beginnings_gone,
         "unreadable": dict(merged.skipped.garbage),
         "masked_tokens": dict(merged.masked),
+        "not_found": outcome.missing,
+        "done_before": outcome.done_before,
         "differences": {
             label: {name: getattr(one, name) for name in one.__slots__}
             for label, one in merged.differences.items()
@@ -53,10 +56,13 @@ def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
 
 def _sentences(outcome: MergeOutcome) -> Iterator[str]:
     merged = outcome.merged
-    yield (
-        f"merged {merged.sessions:,} sessions with {merged.tokens:,} tokens "
-        f"from {merged.events:,} events"
-    )
+    if outcome.done_before:
+        yield "done already: an earlier replay merged all sessions that have ended"
+    else:
+        yield (
+            f"merged {merged.sessions:,} sessions with {merged.tokens:,} tokens "
+            f"from {merged.events:,} events"
+        )
     if masked := {name: count for name, count in merged.masked.most_common() if count}:
         yield f"not trained: {listed(masked)} tokens"
     if outcome.judgements > merged.judged:
@@ -64,6 +70,8 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
         yield f"! {missed:,} sessions of --rewards were not among them"
     if merged.partitions_kept:
         yield f"{merged.partitions_kept} partitions were written by an earlier replay"
+    if not merged.went_on:
+        yield from unmatched_lines(outcome.selection, outcome.missing, merged.sessions)
     if merged.sessions_open:
         yield f"left out: {merged.sessions_open:,} sessions that had not ended"
     if merged.beginnings_gone:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from consumers.history.bounds import partition_bounds
+from consumers.history.selection import SessionSelection
 from consumers.replay.merge import Merged, MergeJob
 from consumers.replay.recorded import compared
 from consumers.replay.rules import RECORDED
@@ -36,6 +37,17 @@ class MergeOutcome:
     """Records of `trajectories` that could not be read."""
     judgements: int = 0
     """Sessions that the rules have a further reward for."""
+    selection: SessionSelection = field(default_factory=SessionSelection)
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the selection that no session has; none where only the rest was read."""
+        return [] if self.merged.went_on else self.selection.missing(self.merged.found)
+
+    @property
+    def done_before(self) -> bool:
+        """True if an earlier replay had merged all sessions that have ended."""
+        return self.merged.partitions_kept > 0 and not self.merged.partitions_new
 
     @property
     def verified(self) -> bool:
@@ -72,7 +84,7 @@ def replay_merge(
     if job.digests:
         comparison = Comparison(merged.digests, bounds, frozenset(merged.recent))
         compared(job.kafka, job.selection, comparison, skipped, stopping)
-    return MergeOutcome(merged, comparison, skipped, len(job.rules.judged))
+    return MergeOutcome(merged, comparison, skipped, len(job.rules.judged), job.selection)
 
 
 def check(job: MergeJob) -> None:

@@ -19,6 +19,7 @@ from seamlessflow.history.forking.forking import (
 )
 from seamlessflow.history.merge_command import reading_bar
 from seamlessflow.history.outputs import check_file
+from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -35,7 +36,11 @@ class ForkOptions:
 
 
 def run_fork(options: ForkOptions) -> None:
-    """Write the file and print the outcome. Raises `typer.Exit` if there is nothing to fork."""
+    """Write the file and print the outcome.
+
+    Raises `typer.Exit` if there is nothing to fork, or a session, group or task that was named is
+    not there.
+    """
     console, job = Console(), options.job
     job.rule.check()
     check_file("--to", job.to)
@@ -50,15 +55,15 @@ def run_fork(options: ForkOptions) -> None:
         console.print("stopped as asked; no file was written")
         sys.exit(_INTERRUPTED)
     if options.as_json:
-        print(orjson.dumps(fork_json(outcome), option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(fork_json(job, outcome), option=orjson.OPT_INDENT_2).decode())
     else:
         for line in fork_lines(job, outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if not outcome.forks:
+    if not outcome.forks or job.selection.missing(outcome.found):
         raise typer.Exit(ExitStatus.LASTING)
 
 
-def fork_json(outcome: ForkOutcome) -> dict[str, object]:
+def fork_json(job: ForkJob, outcome: ForkOutcome) -> dict[str, object]:
     """Return the outcome as JSON values."""
     return {
         "forks": outcome.forks,
@@ -66,6 +71,7 @@ def fork_json(outcome: ForkOutcome) -> dict[str, object]:
         "tokens": outcome.tokens,
         "answers_played_back": outcome.played,
         "left_out": dict(outcome.left_out),
+        "not_found": job.selection.missing(outcome.found),
         "unreadable": dict(outcome.skipped.garbage),
     }
 
@@ -79,6 +85,8 @@ def fork_lines(job: ForkJob, outcome: ForkOutcome) -> Iterator[str]:
         )
     else:
         yield f"nothing to fork; {job.to} was not written"
+    missing = job.selection.missing(outcome.found)
+    yield from unmatched_lines(job.selection, missing, outcome.chosen)
     for reason, count in outcome.left_out.most_common():
         yield f"left out: {count:,} {reason} ({outcome.examples[reason]})"
     for notice in outcome.skipped.notices:

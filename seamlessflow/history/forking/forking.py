@@ -74,6 +74,11 @@ class ForkOutcome:
     """First of them by reason."""
     skipped: Skipped = field(default_factory=Skipped)
 
+    chosen: int = 0
+    """Sessions that ended and are chosen, forked or not."""
+    found: set[str] = field(default_factory=set)
+    """Names of the selection that a session has."""
+
     def leave_out(self, reason: str, named: str, count: int = 1) -> None:
         """Count what is left out."""
         self.left_out[reason] += count
@@ -129,10 +134,12 @@ class _ForkedPartition:
         for session in self._ended(bounds, count, stopping):
             if not self._job.selection.chooses(assembled(session, self._log.partition)[0]):
                 continue
+            self._outcome.chosen += 1
             lines = self._lines(session)
             file.writelines(b"%b\n" % line for line in lines)
             self._outcome.forks += len(lines)
             self._outcome.sessions += bool(lines)
+        self._outcome.found |= self._fold.found
         for session_id in self._fold.log.sessions:
             self._outcome.leave_out("not ended", session_id)
         if bounds[0] and self._fold.beginnings_gone:

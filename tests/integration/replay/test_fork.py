@@ -97,3 +97,4 @@ def test_without_a_place_no_file_is_written(log: KafkaSettings, tmp_path: Path) 
     tasks.write_text('{"id": "other"}')
     none = run(path, "--group", "other", "--turn", "1", "--task-file", str(tasks), "--json")
     assert orjson.loads(none.stdout)["forks"] == 0
+    assert orjson.loads(none.stdout)["not_found"] == ["group other"]

@@ -109,6 +109,12 @@ def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSet
     assert {one.session_id: one for one in found} == recorded()
     assert partition_counts(log)[prefix + TRAJECTORIES.name] == TRAJECTORIES.partitions
 
+    assert "merged " in answer.output
+    repeated = run("--to", prefix)
+    assert repeated.exit_code == 0, repeated.output
+    assert "done already: an earlier replay merged all sessions" in repeated.output
+    assert len(written(log, prefix)) == len(recorded())
+
     for others in (["--siblings", "all"], ["--group", "g"]):
         other = run("--to", prefix, *others)
         assert other.exit_code != 0
@@ -129,6 +135,24 @@ def test_a_replay_into_files_is_read_by_any_avro_tool(log: KafkaSettings, tmp_pa
     }
     again = run("--to-directory", str(tmp_path / "again"))
     assert "32 partitions were written by an earlier replay" in again.output
+    assert "done already" in again.output
+
+
+def test_a_selection_that_no_session_meets_is_no_silent_success(log: KafkaSettings) -> None:
+    known = next(iter(recorded()))
+    named = [known, "typo", "--json"]
+    for command in (["merge"], ["match", "--strictness", "content"]):
+        answer = CliRunner().invoke(app, ["replay", *command, *named])
+        assert answer.exit_code == 78, answer.output
+        assert orjson.loads(answer.stdout)["not_found"] == ["session typo"]
+        answer = CliRunner().invoke(app, ["replay", *command, "--task", "no", "--group", "none"])
+        assert answer.exit_code == 78, answer.output
+        assert "not found among the sessions that were read: group none, task no" in answer.output
+        answer = CliRunner().invoke(app, ["replay", *command, "--versions", "900-"])
+        assert answer.exit_code == 0, answer.output
+        assert "no session that ended matches the selection" in answer.output
+        answer = CliRunner().invoke(app, ["replay", *command, "--offsets", "99:0-60"])
+        assert "--offsets: there is no partition 99" in str(answer.exception)
 
 
 def test_a_difference_names_the_rule_and_shows_both_trees(log: KafkaSettings) -> None:
