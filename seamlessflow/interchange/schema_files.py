@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from infra.disk.writable import make_writable
 from schemas.registry import history
 from schemas.releases import this_release
 
@@ -10,9 +11,9 @@ from schemas.releases import this_release
 def write_schemas(directory: Path, every_version: bool) -> list[Path]:
     """Write `Record.FINGERPRINT.avsc` for each record of this release; return the files.
 
-    With `every_version` also for all versions of earlier releases.
+    With `every_version` also for all versions of earlier releases. Raises `SettingsRejected`.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_writable(directory, "DIRECTORY")
     now = this_release().fingerprints
     written = []
     for name, versions in history().items():

@@ -9,6 +9,7 @@ import orjson
 
 from consumers.history.selection import Range, SessionSelection
 from infra.disk.whole_file import whole_file
+from infra.disk.writable import make_writable
 from infra.errors import SeamlessFlowError
 
 _NAME = "manifest.json"
@@ -57,9 +58,9 @@ class ExportManifest:
     ) -> "ExportManifest":
         """Return the state of the export of these terms that is in the directory, or a new one.
 
-        Raises `ExportTaken` and `DiskFull`.
+        Raises `ExportTaken`, `DiskFull`, and `SettingsRejected` for what can be no directory.
         """
-        directory.mkdir(parents=True, exist_ok=True)
+        make_writable(directory, "--to")
         path = directory / _NAME
         if not path.exists():
             if any(directory.iterdir()):

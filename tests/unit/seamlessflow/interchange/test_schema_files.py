@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from fastavro import parse_schema, schemaless_reader
+from typer.testing import CliRunner
 
 from schemas.codec import HEADER_BYTES, encode
 from schemas.registry import history
 from schemas.releases import this_release
+from seamlessflow.__main__ import app
 from seamlessflow.interchange.schema_files import write_schemas
 from tests.builders.trainer.trajectories import NOTHING
 
@@ -33,6 +35,12 @@ def test_a_record_is_read_with_the_file_that_its_header_names(tmp_path: Path) ->
 
     assert isinstance(read, dict)
     assert read["session_id"] == NOTHING.session_id
+
+
+def test_a_file_is_refused_as_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = CliRunner().invoke(app, ["schemas", "export", str(tmp_path / "file")])
+    assert "is no directory for files" in str(refused.exception)
 
 
 def test_versions_that_old_logs_hold_are_written_if_asked_for(tmp_path: Path) -> None:

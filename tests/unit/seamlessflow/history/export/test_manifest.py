@@ -6,6 +6,7 @@ import pytest
 
 from consumers.history.selection import Range, SessionSelection
 from infra.disk.full import DiskFull
+from infra.errors import SettingsRejected
 from seamlessflow.history.export.manifest import ExportManifest, ExportTaken, ExportTerms
 from tests.builders.disks.file_limit import largest_file
 
@@ -22,6 +23,12 @@ def test_the_next_call_finds_what_an_earlier_one_finished(tmp_path: Path) -> Non
     assert (found.bounds, found.finished) == (BOUNDS, {1: {"sessions": 3}})
     with pytest.raises(ExportTaken, match="another form"):
         ExportManifest.begin(tmp_path, terms("verl"), BOUNDS)
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsRejected, match=r"--to: .*file is no directory for files"):
+        ExportManifest.begin(tmp_path / "file", terms(), BOUNDS)
 
 
 def test_a_full_disk_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
