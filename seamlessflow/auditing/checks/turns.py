@@ -3,7 +3,8 @@
 A fold of its own, independent of the manager's: a turn ends by the first of `TurnCompleted` (of the
 latest dispatch, from the worker that it names, behind all earlier tokens), `TurnFailed`,
 `TurnCancelled` and the end of its session. Later ends may cross the first and do not count; but a
-worker that ends one dispatch twice breaks its promise, also if the fold ignores the second time.
+worker that ends one dispatch twice breaks its promise, also if the fold ignores the second time,
+for example behind the end of the session.
 """
 
 from dataclasses import dataclass, field
@@ -38,8 +39,6 @@ class _AuditedTurn:
     length: int = 0
     over: bool = False
     late: bool = False
-    ended: set[Sampler] = field(default_factory=set)
-    """Dispatches of which a worker has written the end."""
 
 
 @dataclass(slots=True)
@@ -61,6 +60,8 @@ class TurnsCheck:
         self._kept, self._owners, self._partitions = kept, owners, partitions
         self._sessions: dict[str, _AuditedTurns] = {}
         self._ended, self._completed = Seen(), Seen()
+        self._dispatches = Seen()
+        """Dispatches of which a worker has written the end, also behind that of their session."""
         self._answers: list[tuple[LogPlace, str, str]] = []
 
     @property
@@ -78,6 +79,8 @@ class TurnsCheck:
         session_id: str | None = getattr(record, "session_id", None)
         if received.topic != SESSIONS.name or session_id is None:
             return
+        if isinstance(record, r.TurnInterrupted | r.TurnCompleted | r.TurnFailed):
+            self._note_end(received, record)
         if isinstance(record, r.SessionOpened):
             self._sessions.setdefault(session_id, _AuditedTurns())
         elif (session := self._session(session_id, received.partition)) is not None:
@@ -146,15 +149,10 @@ class TurnsCheck:
             case r.TurnFailed(epoch=int()):
                 self._end(turn)
             case _:
-                self._worker_event(turn, received, record)
+                self._worker_event(turn, record)
 
-    def _worker_event(
-        self, turn: _AuditedTurn, received: Received, record: Output | r.TurnFailed
-    ) -> None:
-        sampler = record.dispatch or 0, record.worker, record.incarnation
-        if not isinstance(record, r.TurnProgressed):
-            self._note_end(turn, sampler, received, record)
-        if turn.over or turn.sampler != sampler:
+    def _worker_event(self, turn: _AuditedTurn, record: Output | r.TurnFailed) -> None:
+        if turn.over or turn.sampler != _sampler(record):
             return
         if isinstance(record, r.TurnFailed):
             self._end(turn)
@@ -167,17 +165,17 @@ class TurnsCheck:
                 self._end(turn)
 
     def _note_end(
-        self,
-        turn: _AuditedTurn,
-        sampler: Sampler,
-        received: Received,
-        record: r.TurnInterrupted | r.TurnCompleted | r.TurnFailed,
+        self, received: Received, record: r.TurnInterrupted | r.TurnCompleted | r.TurnFailed
     ) -> None:
-        if sampler in turn.ended:
+        if isinstance(record, r.TurnFailed) and record.epoch is not None:
+            return  # the manager's
+        sampler = _sampler(record)
+        dispatch = record.session_id, record.turn_id, sampler
+        if dispatch in self._dispatches:
             what = f"{type(record).__name__} ends dispatch {sampler[0]} of turn {record.turn_id}"
             detail = f"{what} of session {record.session_id} by worker {sampler[1]} once more"
             self.findings.add(place_of(received), detail)
-        turn.ended.add(sampler)
+        self._dispatches.add(dispatch)
 
     def _end(self, turn: _AuditedTurn) -> None:
         self.findings.checked += not turn.over
@@ -198,6 +196,10 @@ class TurnsCheck:
             turn.late = True
             detail = f"{what} has no end {waited_ms / 1000:.0f} s after its deadline"
             self.findings.add(turn.place, detail)
+
+
+def _sampler(record: Output | r.TurnFailed) -> Sampler:
+    return record.dispatch or 0, record.worker, record.incarnation
 
 
 def _dispatch(turn: _AuditedTurn, record: r.TurnDispatched) -> None:

@@ -37,6 +37,22 @@ def test_a_worker_that_ends_a_dispatch_twice_is_a_violation() -> None:
     assert log.counts("turns") == (1, 0, 0, 1)
 
 
+def test_a_second_end_behind_that_of_its_session_is_a_violation() -> None:
+    log = AuditedLog().put(*BEGUN, sessions.completed(ids(3)))
+    log.put(sessions.closed(), sessions.finalized()).settle()
+    log.put(sessions.completed(ids(3))).settle()
+
+    [found] = log.details("turns")
+    assert found.startswith("sessions[0]@6: TurnCompleted ends dispatch 1 of turn a of session s")
+
+
+def test_the_only_end_of_a_dispatch_may_come_behind_that_of_its_session() -> None:
+    log = AuditedLog().put(*BEGUN, sessions.closed(), sessions.finalized())
+    log.put(sessions.completed(ids(3))).settle()
+
+    assert log.counts("turns") == (1, 0, 0, 0)
+
+
 def test_ends_that_cross_are_none() -> None:
     """A deadline and a cancellation may pass while the worker writes its end."""
     log = AuditedLog().put(*BEGUN, sessions.cancelled(), sessions.completed(ids(3)))
