@@ -20,6 +20,9 @@ from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.processes.stopping import Interrupted
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="seamlessflow",
@@ -51,6 +54,9 @@ def main() -> None:
     except SeamlessFlowError as error:
         print(f"seamlessflow: {error}", file=sys.stderr)
         sys.exit(error.process_status(ready=False))
+    except Interrupted:
+        print("seamlessflow: stopped as asked", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

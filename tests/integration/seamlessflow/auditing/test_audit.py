@@ -1,6 +1,10 @@
 """The audit of a real log, once and while it grows."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from typer.testing import CliRunner
 from infra.kafka.partitioner import partition_of
 from infra.kafka.producer import Producer
 from infra.kafka.topics.creation import create_topics
+from infra.ports import HOST, free_port
 from infra.settings import KafkaSettings
 from schemas import records as r
 from schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
@@ -20,7 +25,10 @@ from tests.builders.garbage import litter
 from tests.builders.own_topics import SMALL, small
 from tests.builders.records import commands, control, replies, sessions
 from tests.builders.records.content import ids
+from tests.waiting import until
 
+LIMIT_S = 60
+INTERRUPTED = 130
 PARTITION = partition_of(sessions.SESSION, SMALL[SESSIONS.name].partitions)
 TURN = (
     sessions.opened(),
@@ -121,3 +129,19 @@ def test_a_training_on_a_recording_is_found_by_its_directory(
     (tmp_path / "other" / "trained").mkdir(parents=True)
     refused = CliRunner().invoke(app, ["audit", "--out", str(tmp_path / "other")])
     assert "TOPIC_PREFIX instead of --out, and to audit it also --trained" in str(refused.exception)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_kafka_in_one_line(number: int, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    nowhere = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": f"{HOST}:{free_port()}"}
+    command = [sys.executable, "-m", "seamlessflow", "audit"]
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(command, env=os.environ | nowhere, stdout=said, stderr=said) as process,
+    ):
+        until(lambda: "waiting for Kafka at" in log.read_text(), "the wait", LIMIT_S)
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == INTERRUPTED
+    assert log.read_text().splitlines()[-1] == "seamlessflow: stopped as asked"
+    assert "Traceback" not in log.read_text()
