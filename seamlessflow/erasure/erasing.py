@@ -18,6 +18,7 @@ from infra.kafka.outage import ASK_S, Outage, never
 from infra.kafka.reader import Reader
 from infra.kafka.topics.deletion import delete_topics
 from infra.kafka.topics.found import partition_counts
+from infra.kafka.topics.prefix import check_prefix
 from infra.kafka.unreadable import Raw
 from infra.kafka.whole_topic import read_partitions
 from infra.settings import KafkaSettings
@@ -144,6 +145,8 @@ def delete_old(erasure: LogErasure, done: LogErased) -> None:
 
 
 def _existing(erasure: LogErasure) -> list[Pair]:
+    if erasure.to:  # a copy without a prefix is that of a run that has none
+        check_prefix("--to", erasure.to)
     if erasure.to == erasure.kafka.topic_prefix:
         reason = f"{erasure.to!r} is the prefix of the topics to erase from: name another"
         raise SettingsRejected("--to", reason)

@@ -167,6 +167,7 @@ def test_a_copy_goes_on_where_it_ended_and_its_prefix_takes_no_other(
 
     other = erase("forks-acting", "--to", clean.topic_prefix)
     assert "records of another copy" in str(other.exception)
+    assert "'clean' is no prefix" in str(erase(ERASED, "--to", "clean").exception)
     refused = erase(ERASED, "--to", log.topic_prefix)
     assert "name another" in str(refused.exception)
 
