@@ -12,6 +12,7 @@ from rich.console import Console
 
 from infra.errors import ExitStatus, SettingsRejected
 from infra.kafka.unreadable import Skipped
+from seamlessflow.checks.packages import require
 from seamlessflow.history.outputs import check_directory, check_file
 from seamlessflow.history.training.again import (
     TrainingAgain,
@@ -95,7 +96,10 @@ def run_training_again(options: TrainOptions) -> None:
 
 
 def _check(options: TrainOptions) -> None:
-    """Raise `SettingsRejected` for options that contradict each other, or cannot be written."""
+    """Raise `SettingsRejected` for options that contradict each other, or cannot be written.
+
+    Raises `ExtraMissing` for a picture that no package draws.
+    """
     if options.weights is not None:
         if options.weights.exists():
             raise SettingsRejected("--weights", f"{options.weights} is there")
@@ -103,6 +107,10 @@ def _check(options: TrainOptions) -> None:
     for option, path in (("--tensors", options.tensors), ("--picture", options.picture)):
         if path is not None:
             check_file(option, path)
+    if options.picture is not None:
+        require("charts", "matplotlib")
+        if options.picture.suffix != ".png":
+            raise SettingsRejected("--picture", f"{options.picture} does not end with .png")
     if options.micro_batch is not None and options.step is None:
         raise SettingsRejected("--micro-batch", "needs --step")
     if options.step is None:

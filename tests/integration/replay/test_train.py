@@ -123,6 +123,7 @@ def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
         (["--step", "99", "--tensors", "new.json"], f"--step: the run has {STEPS}, counted from 0"),
         (["--step", "1", "--micro-batch", "99", "--tensors", "new.json"], "--micro-batch: step 1"),
         (["--picture", "nodir/x.png"], "--picture: there is no directory nodir"),
+        (["--picture", "x.foo"], "--picture: x.foo does not end with .png"),
         (["--tensors", "nodir/x.json"], "--tensors: there is no directory nodir"),
     ],
 )
