@@ -58,5 +58,7 @@ def import_files(
         f"wrote {outcome.written:,} trajectories with {outcome.tokens:,} tokens to "
         f"{to}trajectories, {outcome.sampled:,} of them sampled elsewhere and {what}"
     )
+    if not outcome.written + outcome.there:
+        typer.echo("no rows: the files are empty")
     if outcome.there:
         typer.echo(f"{outcome.there:,} rows were there")

@@ -4,8 +4,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import typer
 from rich.console import Console
 
+from infra.errors import ExitStatus
 from seamlessflow.history.export.exporting import (
     ExportJob,
     ExportOutcome,
@@ -13,6 +15,7 @@ from seamlessflow.history.export.exporting import (
     export,
 )
 from seamlessflow.history.merge_command import reading_bar
+from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -20,7 +23,10 @@ _INTERRUPTED = 130
 
 
 def run_export(out: Path | None, job: ExportJob) -> None:
-    """Export from the Kafka of the run in `out`, or of the environment, and print the outcome."""
+    """Export from the Kafka of the run in `out`, or of the environment, and print the outcome.
+
+    Raises `typer.Exit` if nothing was written and a name of the selection is not there.
+    """
     console = Console()
     try:
         with (
@@ -33,18 +39,22 @@ def run_export(out: Path | None, job: ExportJob) -> None:
         console.print("stopped as asked; the same command goes on where it ended")
         sys.exit(_INTERRUPTED)
     for line in _sentences(outcome, job):
-        console.print(line, soft_wrap=True, highlight=False)
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if not outcome.rows and job.selection.missing(outcome.found):
+        raise typer.Exit(ExitStatus.LASTING)
 
 
 def _sentences(outcome: ExportOutcome, job: ExportJob) -> Iterator[str]:
     counts = outcome.counts
-    rows = {name: count for name, count in counts.items() if name.startswith("rows_")}
-    tables = ", ".join(f"{count:,} {name[5:]}" for name, count in rows.items()) or "nothing"
+    tables = ", ".join(f"{count:,} {name}" for name, count in outcome.rows.items()) or "nothing"
     yield f"wrote {tables} to {job.directory}"
     yield (
         f"read {counts['sessions']:,} sessions with {counts['tokens']:,} tokens "
         f"from {counts['events']:,} events"
     )
+    if not outcome.partitions_kept:  # else names may be those of sessions that were not read now
+        missing = job.selection.missing(outcome.found)
+        yield from unmatched_lines(job.selection, missing, counts["sessions"])
     if outcome.partitions_kept:
         yield f"{outcome.partitions_kept} partitions were written by an earlier call"
     if counts["sessions_open"]:

@@ -60,6 +60,14 @@ class ExportOutcome:
     partitions_kept: int
     """Partitions that an earlier call finished."""
     skipped: Skipped
+    found: set[str] = field(default_factory=set)
+    """Names of the selection that a session which was read has."""
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Return the number of written rows by table."""
+        found = self.counts.items()
+        return {name[5:]: count for name, count in found if name.startswith("rows_")}
 
 
 def export(
@@ -86,9 +94,12 @@ def export(
     for number, bounds in left.items():
         part = _PartitionExport(kafka, job, cluster, number, outcome.skipped)
         counts = part.run(bounds, lambda count: show(count, total), stopping)
+        outcome.found |= part.found
         manifest.finish(number, dict(counts))
     for finished in manifest.finished.values():
         outcome.counts.update(finished)
+    if not outcome.rows:  # a directory without files is free for another selection
+        manifest.remove()
     return outcome
 
 
@@ -103,6 +114,11 @@ class _PartitionExport:
         self._fold = Refold(LoggedPartition(number), job.selection)
         self._skipped = skipped
         self._counts: Counter[str] = Counter(events=0, sessions=0, tokens=0)
+
+    @property
+    def found(self) -> set[str]:
+        """Names of the selection that a session of the partition has."""
+        return self._fold.found
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
         """Write the partition's files; return the counts of what is in them.

@@ -83,6 +83,10 @@ class ExportManifest:
         self.finished[partition] = counts
         self._write()
 
+    def remove(self) -> None:
+        """Forget the export."""
+        (self.directory / _NAME).unlink()
+
     def _write(self) -> None:
         content = {
             "terms": self.terms,

@@ -160,8 +160,16 @@ def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int
 
 
 def test_only_what_is_selected_is_exported(tmp_path: Path) -> None:
-    answer = export("--to", tmp_path / "none", "--group", "none", "--format", "jsonl")
-    assert "wrote nothing" in answer.output
+    there = tmp_path / "none"
+    for named, reason in ((("nosuch",), "session nosuch"), (("--group", "none"), "group none")):
+        answer = export(*named, "--to", there, "--format", "jsonl")
+        assert "wrote nothing" in answer.output and reason in answer.output
+        assert answer.exit_code == 78
+        assert [*there.iterdir()] == []
+    empty = export("--offsets", "0:900000-900001", "--to", there, "--format", "jsonl")
+    assert "no session that ended matches" in empty.output and empty.exit_code == 0
+    assert "no partition 99" in str(export("--offsets", "99:1-2", "--to", there).exception)
+    assert export("by-hand", "--to", there, "--format", "jsonl").exit_code == 0
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
@@ -189,6 +197,12 @@ def test_an_export_can_be_brought_in_once(log: KafkaSettings, tmp_path: Path, fo
         )
         for row in chains_there
     )
+
+
+def test_files_without_rows_are_said_to_have_none(log: KafkaSettings, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    answer = bring_in(tmp_path / "empty.jsonl", "--to", f"{log.topic_prefix}empty.")
+    assert "no rows" in answer.output
 
 
 def test_a_wrong_file_changes_nothing(log: KafkaSettings, tmp_path: Path) -> None:
