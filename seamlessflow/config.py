@@ -151,8 +151,6 @@ class RunConfig(BaseSettings):
         counts = Counter(worker.id for worker in workers)
         if twice := [name for name, count in counts.items() if count > 1]:
             raise ValueError(f"two workers have the same id {twice[0]!r}")
-        if not any("rollout" in worker.tags for worker in workers):
-            raise ValueError("no worker can roll out: none has the tag rollout")
         return workers
 
     @classmethod

@@ -79,6 +79,8 @@ def before_demo(config: RunConfig) -> Iterator[Fault]:
 
 
 def _shared(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+    if not any("rollout" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
     yield from devices.device_faults(config, devices.gpu_count())

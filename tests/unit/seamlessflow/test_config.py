@@ -77,10 +77,6 @@ def test_a_gateway_secret_is_found_where_none_is_given() -> None:
             ["workers: two workers have the same id 'a'"],
         ),
         (
-            {"workers": [{"id": "a", "tags": ["train"]}]},
-            ["workers: no worker can roll out: none has the tag rollout"],
-        ),
-        (
             {"policy": {"renderer": {"nam": "qwen3"}}},
             ["policy.renderer.nam: there is no such setting; did you mean policy.renderer.name?"],
         ),

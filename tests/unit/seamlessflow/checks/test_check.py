@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from infra.ports import HOST
-from seamlessflow.checks.check import before_demo, before_evaluation, before_training
+from seamlessflow.checks.check import (
+    before_demo,
+    before_evaluation,
+    before_recorded_training,
+    before_training,
+)
 from seamlessflow.config_file import Check
 from tests.builders.run_files import changed, faults, model_directory, run_values
 from tests.paths import ROOT
@@ -168,6 +173,19 @@ def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> Non
     )
     evaluated = changed(values, "evaluation", tasks="tasks.jsonl")
     assert faults({**evaluated, "workers": workers}, evaluation()) == ()
+
+
+def test_only_a_training_of_recorded_sessions_needs_no_worker_that_rolls_out(
+    values: Mapping[str, Any],
+) -> None:
+    none_to_roll_out = {**values, "workers": [{"id": "a", "tags": ["train"]}]}
+    line = "workers: no worker can roll out: none has the tag rollout"
+    assert line in faults(none_to_roll_out)
+    assert line in faults(none_to_roll_out, before_demo)
+    assert line in faults(
+        changed(none_to_roll_out, "evaluation", tasks="tasks.jsonl"), evaluation()
+    )
+    assert faults(none_to_roll_out, before_recorded_training) == ()
 
 
 def evaluation(weights: Path = Path("model"), tasks: Path | None = None) -> Check:
