@@ -16,6 +16,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -54,7 +55,8 @@ def run(main: AsyncMain, loop_factory: LoopFactory | None = None) -> None:
     async def until_stopped() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with _handled(lambda: loop.call_soon_threadsafe(stop.set)), life_signs.of_loop():
+        ended = _handled(lambda: loop.call_soon_threadsafe(stop.set))
+        with ended, _woken_by_signals(loop), life_signs.of_loop():
             await main(stop)
 
     _set_up_logging()
@@ -135,6 +137,27 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let each signal end the loop's wait: one that comes just before a wait begins, or to another
+    thread, would be handled only at its end.
+    """
+    woken, wake = socket.socketpair()
+    with woken, wake:
+        wake.setblocking(False)
+        before = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        if before != -1:  # uvloop has one of its own
+            signal.set_wakeup_fd(before)
+            yield
+            return
+        loop.add_reader(woken, woken.recv, 64)
+        try:
+            yield
+        finally:
+            loop.remove_reader(woken)
+            signal.set_wakeup_fd(before)
 
 
 @contextmanager

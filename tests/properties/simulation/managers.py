@@ -168,6 +168,7 @@ class SteppedManager(Manager):
         self._ownership.look()
         self._request_ends.look()
         self._actor.handle_deadlines()
+        self._spilling.look()
         self._placement.place_waiting()
         self._placement.recount()
         self._commit_schedule.commit()

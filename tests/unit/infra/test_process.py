@@ -117,6 +117,16 @@ def test_asked_to_end_while_kafka_is_away_it_says_so_in_a_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("loop", ["", ", uvloop.new_event_loop"], ids=["asyncio", "uvloop"])
+def test_a_signal_that_does_not_interrupt_the_wait_of_the_event_loop_ends_it(loop: str) -> None:
+    """It came to another thread, as one may that comes just before the wait begins."""
+    to_thread = "import signal, threading; get = threading.get_ident; "
+    to_thread += "kill = lambda: signal.pthread_kill(get(), signal.SIGTERM); "
+    body = f"{to_thread}threading.Timer(0.2, kill).start(); await stop.wait(); print('ended')"
+    out, err = started(ASYNC.format(body=body, loop=loop)).communicate(timeout=20)
+    assert out == "ended\n", err
+
+
 def test_an_error_ends_the_process_with_a_traceback_and_status_1() -> None:
     process = started(ASYNC.format(body="raise ValueError('broken')", loop=""))
     _, err = process.communicate(timeout=20)
