@@ -46,22 +46,15 @@ def endless(inbox: Inbox[str], size: int = 0) -> tuple[EndlessReader, ReaderThre
     return reader, ReaderThread("endless", reader, inbox.put, inbox.fail).start()
 
 
-def test_a_reader_reads_ahead_no_further_than_the_limit() -> None:
-    inbox = Inbox[str](LIMIT)
-    reader, thread = endless(inbox)
-    until(lambda: reader.offset == 12, "the reader to wait for room")
-    time.sleep(WAIT_S)
-    assert reader.offset == 12, "two batches fill the inbox, the third waits"
-    assert [len(batch) for batch in inbox.take(0)] == [4, 4]
-    until(lambda: reader.offset == 20, "the reader to go on")
-    inbox.close()
-    thread.close()
-
-
-def test_large_records_are_read_ahead_no_further_than_their_bytes_allow() -> None:
-    """A manager that lags would else hold thousands of message histories."""
-    inbox = Inbox[str](limit_bytes=LIMIT)
-    reader, thread = endless(inbox, size=1)
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [({"limit": LIMIT}, 0), ({"limit_bytes": LIMIT}, 1)],
+    ids=["records", "bytes"],
+)
+def test_a_reader_reads_ahead_no_further_than_the_limit(limits: dict[str, int], size: int) -> None:
+    """By records alone, a manager that lags would hold thousands of message histories."""
+    inbox = Inbox[str](**limits)
+    reader, thread = endless(inbox, size)
     until(lambda: reader.offset == 12, "the reader to wait for room")
     time.sleep(WAIT_S)
     assert reader.offset == 12, "two batches fill the inbox, the third waits"
