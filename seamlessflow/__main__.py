@@ -22,8 +22,6 @@ from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
 from seamlessflow.processes.stopping import Interrupted
 
-_INTERRUPTED = 130
-
 app = typer.Typer(
     name="seamlessflow",
     help="Reinforcement learning for LLM agents over Apache Kafka.",
@@ -56,7 +54,7 @@ def main() -> None:
         sys.exit(error.process_status(ready=False))
     except Interrupted:
         print("seamlessflow: stopped as asked", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-_INTERRUPTED = 130
 _WAIT_S = 60.0
 _AT_OF_ALL = (
     "--at is an offset of the session's partition of sessions; --records shows other topics also, "
@@ -143,7 +142,7 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
     _notices(skipped.notices)
     if not finalized:
         console.print("not finalized yet", style="dim")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
 
 
 def _notices(notices: list[str]) -> None:

@@ -24,7 +24,6 @@ from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
-_INTERRUPTED = 130
 _COLUMNS = ("recorded", "would_match", "turns", "shared_tokens", "would_share_tokens")
 
 
@@ -63,7 +62,7 @@ def run_match(options: MatchOptions) -> None:
                 kafka, options.selection, options.strictness, change, show, lambda: stop.asked
             )
     except Interrupted:
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     if options.as_json:
         print(orjson.dumps(match_json(outcome), option=orjson.OPT_INDENT_2).decode())
     else:

@@ -24,7 +24,6 @@ from seamlessflow.inspection.sessions.tree_view import session_view
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
-_INTERRUPTED = 130
 Show = Callable[[int, int], None]
 
 
@@ -78,7 +77,7 @@ def run_merge(options: MergeOptions) -> None:
                 _show_trees(console, job, options.session)
     except (Interrupted, MergeStopped):
         console.print("stopped as asked; the same command goes on where it ended")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     if outcome.missing or not outcome.verified:
         raise typer.Exit(ExitStatus.LASTING)
 

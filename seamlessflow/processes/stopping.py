@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from infra.errors import KafkaUnavailable
 
@@ -12,6 +13,9 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 class Interrupted(BaseException):
     """The user asked to stop. Not an `Exception`: only the `with` blocks of processes handle it."""
+
+    status: ClassVar[int] = 130
+    """Exit status of a command that it ends, as a shell's after Ctrl-C."""
 
 
 class Stop:

@@ -15,8 +15,6 @@ from seamlessflow.runs.recorded_training import Recording, configured, train_rec
 from seamlessflow.runs.training import HeldBackTasks, Prepare, train
 from seamlessflow.watching.display import Display, display
 
-_INTERRUPTED = 130
-
 
 def run_training(
     config: RunConfig, prepare: Prepare | None = None, held_back: HeldBackTasks | None = None
@@ -42,7 +40,7 @@ def _run(config: RunConfig, work: Callable[[Display, Stop], RunOutcome]) -> None
             outcome = work(shown, stop)
     except Interrupted:
         console.print(f"stopped as asked; the run so far is in {config.out}")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     console.print(outcome_view(outcome))
     if outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

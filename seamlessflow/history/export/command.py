@@ -19,8 +19,6 @@ from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
-_INTERRUPTED = 130
-
 
 def run_export(out: Path | None, job: ExportJob) -> None:
     """Export from the Kafka of the run in `out`, or of the environment, and print the outcome.
@@ -37,7 +35,7 @@ def run_export(out: Path | None, job: ExportJob) -> None:
             outcome = export(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ExportStopped):
         console.print("stopped as asked; the same command goes on where it ended")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     for line in _sentences(outcome, job):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     if not outcome.rows and job.selection.missing(outcome.found):

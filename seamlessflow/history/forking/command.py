@@ -23,8 +23,6 @@ from seamlessflow.history.unmatched import unmatched_lines
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 
-_INTERRUPTED = 130
-
 
 @dataclass(frozen=True, slots=True)
 class ForkOptions:
@@ -53,7 +51,7 @@ def run_fork(options: ForkOptions) -> None:
             outcome = fork_sessions(kafka, job, show, lambda: stop.asked)
     except (Interrupted, ForkingStopped):
         console.print("stopped as asked; no file was written")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     if options.as_json:
         print(orjson.dumps(fork_json(job, outcome), option=orjson.OPT_INDENT_2).decode())
     else:

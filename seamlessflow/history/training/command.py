@@ -33,8 +33,6 @@ from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from trainer.replay.reexecution import RepeatedStep
 from trainer.replay.step_tensors import StepTensors, step_tensors
 
-_INTERRUPTED = 130
-
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
@@ -85,7 +83,7 @@ def run_training_again(options: TrainOptions) -> None:
                 _write(console, again, steps, options, known)
     except Interrupted:
         console.print("stopped as asked; nothing was kept")
-        sys.exit(_INTERRUPTED)
+        sys.exit(Interrupted.status)
     for line in (*outcome_lines(steps, again.ablation), *skipped.notices):
         console.print(line)
     if options.as_json:
