@@ -65,6 +65,7 @@ class BatchReady(Record):
     step: int
     groups: tuple[str, ...] = ()
     trainable_tokens: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,6 +360,7 @@ class GroupAdmitted(Record):
     deadline_ms: int
     purpose: str = "train"
     split: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,6 +370,7 @@ class GroupConsumed(Record):
     at_ms: int
     group_id: str
     step: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,6 +381,7 @@ class GroupDropped(Record):
     group_id: str
     reason: str
     detail: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,6 +392,7 @@ class GroupExpired(Record):
     at_ms: int
     group_id: str
     detail: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,6 +406,7 @@ class GroupReady(Record):
     reward_std: float
     version_min: int | None = None
     trainable_tokens: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -489,6 +495,8 @@ class PlanWarning(Record):
     code: str
     detail: str
     predicted_idle_share: float
+    policy: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -642,6 +650,7 @@ class RoleAcquired(Record):
     version: int | None = None
     took_ms: int
     policy: str = ""
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -659,6 +668,8 @@ class RoleAssigned(Record):
     gang_epoch: int = 0
     reason: str
     deadline_ms: int
+    policy: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -673,6 +684,7 @@ class RoleReleased(Record):
     free_bytes: int
     handed_back: int = 0
     took_ms: int
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -682,6 +694,7 @@ class RunFinished(Record):
     at_ms: int
     steps: int
     reason: str
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -694,6 +707,7 @@ class SampleFailed(Record):
     attempt: int
     cause: str
     detail: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -795,6 +809,7 @@ class StepCommitted(Record):
     parent_lineage: str = ""
     version: int
     groups: tuple[StepGroup, ...] = ()
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -807,6 +822,7 @@ class StepCompleted(Record):
     version: int
     took_ms: int
     metrics: Mapping[str, float] = field(default_factory=dict)
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -816,6 +832,7 @@ class StepSkipped(Record):
     at_ms: int
     step: int
     reason: str
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -828,6 +845,7 @@ class StepStarted(Record):
     gang: str
     gang_epoch: int
     workers: tuple[str, ...] = ()
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -849,6 +867,22 @@ class Task(Record):
     issued_at_ms: int
     deadline_ms: int
     fork: ForkedPrefix | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerHeartbeat(Record):
+    """State of the trainer of a policy: the process without a device that reads its sessions and
+    leads its gang."""
+
+    policy: str
+    trainer: str
+    address: str
+    token: str
+    state: str
+    step: int = 0
+    at_ms: int
+    release: str = ""
+    ending: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1170,6 +1204,7 @@ class WorkerAssignment(Record):
     epoch: int
     assignment: int
     at_ms: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1192,6 +1227,7 @@ class WorkerHeartbeat(Record):
     hardware: Mapping[str, float] = field(default_factory=dict)
     at_ms: int
     release: str = ""
+    devices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1204,6 +1240,7 @@ class WorkerJoined(Record):
     incarnation: str
     process: str
     tags: tuple[str, ...] = ()
+    devices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1232,6 +1269,8 @@ class WorkerUsage(Record):
     loading_ms: int = 0
     idle_ms: int = 0
     tokens: int = 0
+    full_batch_ms: int = 0
+    recomputing_ms: int = 0
 
 
 RECORDS: Mapping[str, type[Record]] = {
@@ -1293,6 +1332,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "StepSkipped": StepSkipped,
     "StepStarted": StepStarted,
     "Task": Task,
+    "TrainerHeartbeat": TrainerHeartbeat,
     "VersionSpan": VersionSpan,
     "TrajectoryNode": TrajectoryNode,
     "Trajectory": Trajectory,

@@ -176,6 +176,8 @@ def fleet_key(record: Record) -> str:
             return f"WorkerHeartbeat/{worker}/{process}"
         case r.GatewayHeartbeat(gateway=gateway):
             return f"GatewayHeartbeat/{gateway}"
+        case r.TrainerHeartbeat(policy=policy):
+            return f"TrainerHeartbeat/{policy}"
         case r.ManagerStarted(member=member):
             return f"ManagerStarted/{member}"
         case r.WorkerAssignment(worker=worker):

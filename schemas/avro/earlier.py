@@ -2,7 +2,8 @@
 
 A field that the earlier schema lacks is left out, since readers of all releases then see its
 default. It is refused if it has another value, unless its schema says `"droppable": true`: such a
-field describes its writer, and no fold reads it.
+field describes its writer for people, or what a fold takes its absence for is right while a release
+is pinned: one policy.
 """
 
 from collections.abc import Callable, Mapping
