@@ -49,12 +49,12 @@ class SchedulerSection(Section):
         "or module:function of your own (see scheduler/decisions/strategies.py)",
     )
     gang_size: int | None = Field(
-        None, ge=1, description="Workers that train together; none: all that can"
+        None, ge=1, description="Devices that train together; none: all that can"
     )
     helpers: int = Field(
         0,
         ge=0,
-        description="Further workers that may train where that is predicted to save more time than "
+        description="Further devices that may train where that is predicted to save more time than "
         "switching costs",
     )
     min_dwell_s: float = Field(
@@ -99,7 +99,7 @@ class SchedulerSection(Section):
         0.05,
         ge=0,
         le=1,
-        description="Predicted idle share of workers at which PlanWarning is written",
+        description="Predicted idle share of devices at which PlanWarning is written",
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scheduler.decisions import gates
 from scheduler.decisions.snapshot import Snapshot, WorkerView
 from scheduler.decisions.strategies import Wanted
-from scheduler.settings import SchedulerSection, milliseconds
+from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.state import State
 from schemas import records as r
 
@@ -49,13 +49,13 @@ def new_assignments(
     state: State,
     snapshot: Snapshot,
     wanted: Sequence[Wanted],
-    limits: SchedulerSection,
+    settings: SchedulerSettings,
     slots: int,
 ) -> NewAssignments:
     """Return the assignments still needed for the wanted roles, without optional ones that do not
     pay. `slots` is their number.
     """
-    due = _due_changes(snapshot, wanted)
+    due, limits = _due_changes(snapshot, wanted), settings.scheduler
     free = _free_slots(state, {want.worker for want in due}, slots)
     number, epoch = state.newest_assignment, state.steps.gang.epoch + 1
     assigned: list[r.RoleAssigned] = []
@@ -82,6 +82,8 @@ def new_assignments(
                 gang_epoch=epoch if training else 0,
                 reason=want.reason,
                 deadline_ms=snapshot.now_ms + milliseconds(timeout_s),
+                policy=settings.run.policy,
+                figures=want.figures,
             )
         )
     return NewAssignments(tuple(assigned), tuple(without_slot))
@@ -97,11 +99,16 @@ def worker_assignment(assigned: r.RoleAssigned) -> r.WorkerAssignment:
         epoch=assigned.epoch,
         assignment=assigned.assignment,
         at_ms=assigned.at_ms,
+        policy=assigned.policy,
     )
 
 
-def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[r.StepStarted]:
-    """Return the start of the step whose batch waits, once the whole wanted gang has its role."""
+def started(
+    state: State, snapshot: Snapshot, wanted: Sequence[Wanted], policy: str
+) -> list[r.StepStarted]:
+    """Return the start of the policy's step whose batch waits, once the whole wanted gang has its
+    role.
+    """
     waiting, gang = state.steps.waiting, state.steps.gang
     training = {want.worker for want in wanted if want.role == "train"}
     if waiting is None or not snapshot.gang or snapshot.gang != training:
@@ -118,6 +125,7 @@ def started(state: State, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[
             gang=GANG,
             gang_epoch=gang.epoch,
             workers=tuple(sorted(gang.members)),
+            policy=policy,
         )
     ]
 

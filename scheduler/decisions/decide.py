@@ -86,19 +86,20 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     state, settings = view.state, rules.settings
     seen = snapshot(state, view.fleet, settings, now_ms)
     wanted = rules.strategy(seen)
-    changes = assignments.new_assignments(state, seen, wanted, settings.scheduler, rules.slots)
+    changes = assignments.new_assignments(state, seen, wanted, settings, rules.slots)
     written: list[Outgoing] = []
     for assigned in changes.assigned:
         written.append((CONTROL.name, assigned))
         written.append((FLEET.name, assignments.worker_assignment(assigned)))
-    written += [(CONTROL.name, record) for record in assignments.started(state, seen, wanted)]
+    started = assignments.started(state, seen, wanted, settings.run.policy)
+    written += [(CONTROL.name, record) for record in started]
     warnings = waste.warnings(state, seen, settings, changes.without_slot)
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
 
 def _groups(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     state, settings, sources = view.state, rules.settings, rules.sources
-    control: list[Record] = [*pacing.expirations(state, now_ms)]
+    control: list[Record] = [*pacing.expirations(state, settings.run.policy, now_ms)]
     if "train" in sources:
         control += pacing.admissions(state, settings, sources["train"], now_ms)
     if "eval" in sources:

@@ -27,12 +27,19 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
     return not others or unmeasured or pause_ms > (switch_ms or 0)
 
 
-def helper_pays(snapshot: Snapshot, gang_size: int) -> bool:
-    """Return True if one more worker shortens the step by more than its two switches take."""
+def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
+    """Return True if `more` devices shorten the step by more than the two switches take."""
     train, switch = snapshot.costs.train, snapshot.costs.round_trip
     if train is None or switch is None:
         return False
-    return train / gang_size - train / (gang_size + 1) > switch
+    return train / gang_size - train / (gang_size + more) > switch
+
+
+def figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
+    """Return the figures that decide whether the worker may leave training, in milliseconds."""
+    known = {"pause_ms": _pause(snapshot, worker), "missing_groups": snapshot.missing}
+    switch = snapshot.costs.round_trip
+    return known if switch is None else {**known, "round_trip_ms": switch}
 
 
 def _pause(snapshot: Snapshot, worker: WorkerView) -> float:

@@ -46,6 +46,7 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
             incarnation=latest.heartbeat.incarnation,
             process=process,
             tags=latest.heartbeat.tags,
+            devices=latest.heartbeat.devices,
         )
         for (name, process), latest in fleet.heartbeats.items()
         if (name, process) not in members and latest.alive(now_ms, timeout_ms)

@@ -96,11 +96,15 @@ def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings) -> boo
     return ended or steps.trained // every > steps.evaluated // every
 
 
-def expirations(state: State, now_ms: int) -> list[r.GroupExpired]:
-    """Return the groups whose deadline has passed, each once."""
+def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
+    """Return the policy's groups whose deadline has passed, each once."""
     return [
         r.GroupExpired(
-            epoch=state.epoch, at_ms=now_ms, group_id=name, detail=_failed_samples(group)
+            epoch=state.epoch,
+            at_ms=now_ms,
+            group_id=name,
+            detail=_failed_samples(group),
+            policy=policy,
         )
         for name, group in state.ledger.groups.items()
         if not group.ready and not group.expired and now_ms >= group.deadline_ms
@@ -178,6 +182,7 @@ def _group(
         deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
         purpose=purpose,
         split=settings.evaluation.split if purpose == EVAL else settings.pacing.split,
+        policy=settings.run.policy,
     )
 
 

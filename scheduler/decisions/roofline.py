@@ -19,7 +19,9 @@ INTENSITY = {"train": 512.0, "rollout": 16.0}
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Speed of a worker by role: modelled in flop/s, and measured in tokens/s where it was."""
+    """Speed of each device of a worker by role: modelled in flop/s, and measured in tokens/s where
+    it was.
+    """
 
     modelled: Mapping[str, float]
     measured: Mapping[str, float]

@@ -31,11 +31,16 @@ class WorkerView:
     """Time at which it got the role, or None while it is taking it."""
     ratio: float = 1.0
     """Speed in training over speed in rollout."""
+    devices: int = 1
+    """Number of the devices that it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanCosts:
-    """Measured means in milliseconds; None before the first measurement."""
+    """Measured means in milliseconds; None before the first measurement.
+
+    `train` and `rollout` are device time, all others wall time.
+    """
 
     step: float | None = None
     train: float | None = None
@@ -65,9 +70,9 @@ class Snapshot:
     gang: frozenset[str] = frozenset()
     """Members of the present gang; empty as soon as one of them is lost or has left it."""
     gang_size: int | None = None
-    """Number of workers that train together, or None for all that can."""
+    """Number of devices that train together, or None for all that can."""
     helpers: int = 0
-    """Number of further workers that may train where that pays."""
+    """Number of further devices that may train where that pays."""
     missing: int = 0
     """Number of ready groups that the next batch still lacks."""
     running: int = 1
@@ -135,6 +140,7 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
         role=worker.role,
         acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
         ratio=ratio,
+        devices=worker.devices,
     )
 
 
@@ -152,12 +158,12 @@ def _gang(state: State) -> frozenset[str]:
 
 def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
     speeds = {}
-    for name in state.workers:
+    for name, worker in state.workers.items():
         hardware = fleet.hardware(name)
         measured = {role: state.costs.speed_mean(role, name) for role in ("train", "rollout")}
         speeds[name] = roofline.Speeds(
             {role: roofline.attainable(hardware, role) for role in ("train", "rollout")},
-            {role: speed for role, speed in measured.items() if speed is not None},
+            {of: speed / worker.devices for of, speed in measured.items() if speed is not None},
         )
     return roofline.ratios(speeds)
 

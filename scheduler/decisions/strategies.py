@@ -10,7 +10,7 @@ wanted as a whole or not at all. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from infra.errors import SeamlessFlowError
@@ -29,6 +29,8 @@ class Wanted:
     reason: str
     optional: bool = False
     """True if nothing waits for the change: it is made only if it pays (`gates.py`)."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Figures behind the reason, by name."""
 
 
 Strategy = Callable[[Snapshot], Sequence[Wanted]]
@@ -49,7 +51,7 @@ def colocated(snapshot: Snapshot) -> list[Wanted]:
     """Want the same role for all workers."""
     able = [worker for worker in snapshot.workers if worker.tags >= BOTH]
     gang = form_gang(snapshot, able) if snapshot.batch else frozenset()
-    return [*_train(gang, "a batch is ready"), *_roll_out(snapshot, able, gang)]
+    return [*_train(snapshot, gang, "a batch is ready"), *_roll_out(snapshot, able, gang)]
 
 
 def disaggregated(snapshot: Snapshot) -> list[Wanted]:
@@ -61,12 +63,12 @@ def disaggregated(snapshot: Snapshot) -> list[Wanted]:
         key=lambda worker: (worker.role != "train", -worker.ratio, worker.name),
     )
     size = snapshot.gang_size
-    chosen = both if size is None else both[: max(0, size - len(only_train))]
+    chosen = both if size is None else _enough(both, size - _devices(only_train))
     gang = form_gang(snapshot, [*only_train, *chosen])
     others = [
         worker for worker in snapshot.workers if "rollout" in worker.tags and worker not in chosen
     ]
-    return [*_train(gang, "trains for good"), *_roll_out(snapshot, others, gang)]
+    return [*_train(snapshot, gang, "trains for good"), *_roll_out(snapshot, others, gang)]
 
 
 def multiplexed(snapshot: Snapshot) -> list[Wanted]:
@@ -74,7 +76,7 @@ def multiplexed(snapshot: Snapshot) -> list[Wanted]:
     trainers = [worker for worker in snapshot.workers if "train" in worker.tags]
     gang = form_gang(snapshot, trainers) if snapshot.batch else frozenset()
     rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
-    return [*_train(gang, "a batch is ready"), *_roll_out(snapshot, rollers, gang)]
+    return [*_train(snapshot, gang, "a batch is ready"), *_roll_out(snapshot, rollers, gang)]
 
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -109,25 +111,63 @@ def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset
     with the highest ratio of training speed to rollout speed.
     """
     able = [worker for worker in candidates if "train" in worker.able]
-    least = snapshot.gang_size or len(able)
-    most = max(least, min(least + snapshot.helpers, len(able)))
-    here = {worker.name for worker in able}
-    # Without a fixed size a gang of all grows by new workers, but only between steps.
-    fits = snapshot.under_way or least <= len(snapshot.gang) <= most
-    if snapshot.gang and snapshot.gang <= here and fits:
-        return snapshot.gang
-    if len(able) < least or not able:
+    total = _devices(able)
+    least = snapshot.gang_size or total
+    if total < least or not able:
         return frozenset()
+    most = max(least, min(least + snapshot.helpers, total))
     # Those that hold training come first among equals: they need no switch.
     best = sorted(able, key=lambda worker: (-worker.ratio, worker.role != "train", worker.name))
-    size = least
-    while size < most and gates.helper_pays(snapshot, size):
-        size += 1
-    return frozenset(worker.name for worker in best[:size])
+    formed = _with_helpers(snapshot, _enough(best, least), best, most)
+    held = [worker for worker in able if worker.name in snapshot.gang]
+    # Without a fixed size a gang of all grows by new workers, but only between steps. Workers that
+    # do not divide the size make a larger gang.
+    fits = snapshot.under_way or least <= _devices(held) <= max(most, _devices(formed))
+    kept = bool(snapshot.gang) and len(held) == len(snapshot.gang) and fits
+    return snapshot.gang if kept else frozenset(worker.name for worker in formed)
 
 
-def _train(gang: Iterable[str], reason: str) -> list[Wanted]:
-    return [Wanted(worker=name, role="train", reason=reason) for name in sorted(gang)]
+def _enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
+    """Return the first workers that have `least` devices together, or as few more as possible
+    without another order.
+    """
+    gang: list[WorkerView] = []
+    for worker in best:
+        if _devices(gang) + worker.devices <= least:
+            gang.append(worker)
+    for worker in best:
+        if _devices(gang) < least and worker not in gang:
+            gang.append(worker)
+    return gang
+
+
+def _with_helpers(
+    snapshot: Snapshot, gang: list[WorkerView], best: Sequence[WorkerView], most: int
+) -> list[WorkerView]:
+    """Return the gang and the further workers that are worth their switches."""
+    size = _devices(gang)
+    for worker in best:
+        fits = worker not in gang and size + worker.devices <= most
+        if fits and gates.helper_pays(snapshot, size, worker.devices):
+            gang, size = [*gang, worker], size + worker.devices
+    return gang
+
+
+def _devices(workers: Iterable[WorkerView]) -> int:
+    return sum(worker.devices for worker in workers)
+
+
+def _train(snapshot: Snapshot, gang: Iterable[str], reason: str) -> list[Wanted]:
+    present = snapshot.present
+    return [
+        Wanted(
+            worker=name,
+            role="train",
+            reason=reason,
+            figures={"train_over_rollout_speed": present[name].ratio},
+        )
+        for name in sorted(gang)
+    ]
 
 
 def _roll_out(
@@ -143,6 +183,7 @@ def _roll_out(
             role="rollout",
             reason=_reason(worker, stuck),
             optional=worker.role == "train" and not stuck,
+            figures=gates.figures(snapshot, worker) if worker.role == "train" else {},
         )
         for worker in free
         if "rollout" in worker.able

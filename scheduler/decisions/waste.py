@@ -1,11 +1,11 @@
-"""Waste: the share of worker time that a strategy must leave idle, from measured costs. Pure.
+"""Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-Let R and T be the worker time that rollout and training of a step take, and g of G workers be in
+Let R and T be the device time that rollout and training of a step take, and g of G devices be in
 the gang. Then `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Called
 by `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import ceil
 
 from scheduler.decisions.snapshot import Snapshot
@@ -22,20 +22,20 @@ SETTLED_MS = 30_000
 
 
 def predicted_idle(
-    strategy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+    strategy: str, devices: int, gang: int, rollout: float, train: float, lag: int
 ) -> float:
-    """Return the share of worker time that `strategy` leaves idle, 0 to 1, without stragglers.
+    """Return the share of device time that `strategy` leaves idle, 0 to 1, without stragglers.
 
-    `rollout` and `train` are worker times of a step in the same unit. `gang` is 1 to `workers`.
+    `rollout` and `train` are device times of a step in the same unit. `gang` is 1 to `devices`.
     """
-    step = _step_time(strategy, workers, gang, rollout, train, lag)
-    return max(0.0, 1 - (rollout + train) / (workers * step)) if step > 0 else 0.0
+    step = _step_time(strategy, devices, gang, rollout, train, lag)
+    return max(0.0, 1 - (rollout + train) / (devices * step)) if step > 0 else 0.0
 
 
-def workers_that_train(workers: int, rollout: float, train: float) -> int:
-    """Return the least number of workers that must train so that `multiplexed` leaves none idle."""
+def devices_that_train(devices: int, rollout: float, train: float) -> int:
+    """Return the least number of devices that must train so that `multiplexed` leaves none idle."""
     # The small amount keeps an exact quotient from being rounded up.
-    return max(1, ceil(workers * train / (rollout + train) - 1e-9))
+    return max(1, ceil(devices * train / (rollout + train) - 1e-9))
 
 
 def warnings(
@@ -47,7 +47,7 @@ def warnings(
     """
     found = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
     if without_slot:
-        share = len(without_slot) / len(snapshot.workers)
+        share = _devices(snapshot, without_slot) / _devices(snapshot)
         found.append(("no_slot", f"no slot is free for {', '.join(without_slot)}", share))
     return [
         PlanWarning(
@@ -56,6 +56,7 @@ def warnings(
             code=code,
             detail=detail,
             predicted_idle_share=share,
+            policy=settings.run.policy,
         )
         for code, detail, share in found
         if abs(state.warned.get(code, -1.0) - share) > REPEAT_CHANGE
@@ -63,17 +64,17 @@ def warnings(
 
 
 def _step_time(
-    strategy: str, workers: int, gang: int, rollout: float, train: float, lag: int
+    strategy: str, devices: int, gang: int, rollout: float, train: float, lag: int
 ) -> float:
     """Return the wall time of a step."""
-    # `alone`: the gang's time for training. `together`: the time of a step if no worker waits.
-    alone, together = train / gang, (rollout + train) / workers
+    # `alone`: the gang's time for training. `together`: the time of a step if no device waits.
+    alone, together = train / gang, (rollout + train) / devices
     if strategy == "colocated":
         return together
     if strategy == "disaggregated":
-        rolls = rollout / max(1, workers - gang)
+        rolls = rollout / max(1, devices - gang)
         return max(rolls, alone) if lag else rolls + alone
-    return max(together, alone) if lag else rollout / workers + alone
+    return max(together, alone) if lag else rollout / devices + alone
 
 
 def _idle(
@@ -82,20 +83,20 @@ def _idle(
     rollout, train = snapshot.costs.rollout, snapshot.costs.train
     if rollout is None or train is None or len(state.costs.step.values) < MEASURED_STEPS:
         return []
-    strategy, total = settings.scheduler.policy, len(snapshot.workers)
+    strategy, total = settings.scheduler.policy, _devices(snapshot)
     gang = min(state.costs.gang_size, total)
     if total == 0 or rollout <= 0:
         return []
     share = predicted_idle(strategy, total, gang, rollout, train, settings.run.lag)
     if share < settings.scheduler.idle_warning:
         return []
-    enough = workers_that_train(total, rollout, train)
+    enough = devices_that_train(total, rollout, train)
     return [
         (
             "idle_workers",
-            f"a step takes {rollout / 1000:.1f} s of worker time for rollout and "
-            f"{train / 1000:.1f} s for training; {gang} of {total} workers train. "
-            f"No bubble: multiplexed, lag 1 or more, {enough} or more workers that train",
+            f"a step takes {rollout / 1000:.1f} s of device time for rollout and "
+            f"{train / 1000:.1f} s for training; {gang} of {total} devices train. "
+            f"No bubble: multiplexed, lag 1 or more, {enough} or more devices that train",
             share,
         )
     ]
@@ -116,10 +117,11 @@ def _unfit(
     if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
         return []
     tags = [worker.tags for worker in snapshot.workers]
-    trainers, needed = sum("train" in of for of in tags), snapshot.gang_size or 1
+    able = [worker.name for worker in snapshot.workers if "train" in worker.tags]
+    trainers, needed = _devices(snapshot, able), snapshot.gang_size or 1
     found = []
     if trainers < needed and _training_waits(state, snapshot, settings):
-        detail = f"{trainers} workers have the tag train, {needed} are needed"
+        detail = f"{trainers} devices have the tag train, {needed} are needed"
         found.append(("gang_too_small", detail, 1.0))
     # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
     expected = settings.pacing.issues or settings.evaluation.tasks is not None
@@ -128,5 +130,11 @@ def _unfit(
     odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]
     if settings.scheduler.policy == "colocated" and odd:
         detail = f"colocated uses only workers with both tags, not {', '.join(odd)}"
-        found.append(("unused_workers", detail, len(odd) / len(tags)))
+        found.append(("unused_workers", detail, _devices(snapshot, odd) / _devices(snapshot)))
     return found
+
+
+def _devices(snapshot: Snapshot, names: Collection[str] | None = None) -> int:
+    """Return the number of devices of the named workers, or of all."""
+    chosen = [of for of in snapshot.workers if names is None or of.name in names]
+    return sum(worker.devices for worker in chosen)

@@ -6,6 +6,7 @@ A pure fold. All times in milliseconds. Called by `scheduler/state/state.py`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from scheduler.state.workers import device_count
 from schemas import records as r
 from schemas.records import Record
 
@@ -37,9 +38,9 @@ class Costs:
     step: Rolling = field(default_factory=Rolling)
     """Wall time of an optimizer step, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
-    """Worker time that a step takes for training, summed over the gang."""
+    """Device time that a step takes for training, summed over the gang."""
     rollout: Rolling = field(default_factory=Rolling)
-    """Worker time that a step takes for rollout, summed over all workers."""
+    """Device time that a step takes for rollout, summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     switch: Mapping[str, Rolling] = field(default_factory=dict)
@@ -48,9 +49,12 @@ class Costs:
     """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of the release that a worker's next acquisition belongs to."""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Number of devices by worker."""
     gang_size: int = 1
+    """Number of devices of the gang."""
     decoded_ms: int = 0
-    """Decoding time since the last completed step, summed over workers."""
+    """Decoding time since the last completed step, summed over devices."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
 
@@ -72,8 +76,12 @@ def apply(costs: Costs, record: Record) -> Costs:
             return _switched(costs, record)
         case r.GroupReady():
             return _group_ready(costs, record.at_ms)
+        case r.WorkerJoined():
+            devices = {**costs.devices, record.worker: device_count(record)}
+            return replace(costs, devices=devices)
         case r.StepStarted():
-            return replace(costs, gang_size=max(1, len(record.workers)))
+            size = sum(costs.devices.get(worker, 1) for worker in record.workers)
+            return replace(costs, gang_size=max(1, size))
         case r.WorkerUsage():
             return _used(costs, record)
         case r.StepCompleted():
@@ -103,7 +111,8 @@ def _group_ready(costs: Costs, at_ms: int) -> Costs:
 
 
 def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
-    costs = replace(costs, decoded_ms=costs.decoded_ms + record.decoding_ms)
+    decoded_ms = record.decoding_ms * costs.devices.get(record.worker, 1)
+    costs = replace(costs, decoded_ms=costs.decoded_ms + decoded_ms)
     role = record.process
     busy_ms = record.training_ms if role == "train" else record.decoding_ms
     if busy_ms <= 0 or record.tokens <= 0:

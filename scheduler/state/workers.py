@@ -55,6 +55,8 @@ class Worker:
     held: str = NO_ROLE
     failures: Mapping[str, RoleFailures] = field(default_factory=dict)
     """By role."""
+    devices: int = 1
+    """Number of the devices that it is, all of one node. A role always moves them all."""
 
     @property
     def tags(self) -> frozenset[str]:
@@ -78,7 +80,9 @@ def apply(workers: Workers, record: Record) -> Workers:
             known = workers.get(record.worker, Worker())
             process = Process(record.incarnation, record.tags)
             processes = {**known.processes, record.process: process}
-            return {**workers, record.worker: replace(known, processes=processes)}
+            devices = device_count(record)
+            joined = replace(known, processes=processes, devices=devices)
+            return {**workers, record.worker: joined}
         case r.WorkerLost():
             return _changed(workers, record.worker, lambda worker: _lost(worker, record))
         case r.RoleAssigned():
@@ -90,6 +94,11 @@ def apply(workers: Workers, record: Record) -> Workers:
         case r.AssignmentTimedOut():
             return _changed(workers, record.worker, lambda worker: _timed_out(worker, record))
     return workers
+
+
+def device_count(record: r.WorkerJoined | r.WorkerHeartbeat) -> int:
+    """Return the number of devices of the worker; one that names none has one."""
+    return max(1, len(record.devices))
 
 
 def _changed(workers: Workers, name: str, change: Callable[[Worker], Worker]) -> Workers:

@@ -6,20 +6,31 @@ it. Its fields are used from the loop's thread; the heartbeat's thread reads `ro
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Never
 
 from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader_thread import ReaderThread
 from infra.worker.activity import Activity, ActivityAccount
-from schemas.records import Record, StepStarted
+from schemas.records import (
+    BatchReady,
+    GroupDropped,
+    GroupReady,
+    Record,
+    RunFinished,
+    SampleFailed,
+    StepSkipped,
+    StepStarted,
+)
 from schemas.topics import CONTROL
 from trainer.roles.gang_errors import GangBroken, GangMismatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
 from trainer.work import Work
+
+_OfPolicy = BatchReady | GroupDropped | GroupReady | RunFinished | SampleFailed | StepSkipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +50,11 @@ class TrainerProcess:
     now_ms: Callable[[], int]
 
     def send(self, *records: Record) -> None:
-        """Append records to `control`."""
+        """Append records to `control`, under the policy that is trained."""
+        policy = self.settings.run.policy
         for record in records:
-            self.producer.send(CONTROL.name, record)
+            named = replace(record, policy=policy) if isinstance(record, _OfPolicy) else record
+            self.producer.send(CONTROL.name, named)
 
     def enter(self, state: str, activity: Activity) -> None:
         """Set what heartbeats and activity records report from now on."""

@@ -161,6 +161,7 @@ class StepRunner:
                 parent_lineage=order.parent_lineage,
                 version=order.next_version,
                 groups=order.batch.members(),
+                policy=self._settings.run.policy,
             ),
             trace,
         )
@@ -177,10 +178,11 @@ class StepRunner:
         self._producer.send(FLEET.name, weights, key=fleet_key(weights), headers=trace)
 
     def _complete(self, order: StepOrder, metrics: dict[str, float], trace: Headers) -> int:
-        step, at_ms = order.batch.step, self._now_ms()
+        step, policy, at_ms = order.batch.step, self._settings.run.policy, self._now_ms()
         for group in order.batch.members():
-            if group.group_id not in order.consumed:
-                self._send(GroupConsumed(at_ms=at_ms, group_id=group.group_id, step=step), trace)
+            if (name := group.group_id) not in order.consumed:
+                consumed = GroupConsumed(at_ms=at_ms, group_id=name, step=step, policy=policy)
+                self._send(consumed, trace)
         self._send(
             StepCompleted(
                 at_ms=at_ms,
@@ -189,6 +191,7 @@ class StepRunner:
                 version=order.next_version,
                 took_ms=at_ms - order.started_ms,
                 metrics=metrics,
+                policy=policy,
             ),
             trace,
         )

@@ -61,7 +61,7 @@ ADMITTED: list[Record] = [control.admitted(name, deadline_ms=100_000) for name i
 
 def test_while_no_trainer_reads_no_group_begins_beyond_the_credits_however_long() -> None:
     """Its samples are then tried again, since only a trainer reports a group as ready."""
-    expired = pacing.expirations(fold(*STARTED, *ADMITTED), HOUR_MS)
+    expired = pacing.expirations(fold(*STARTED, *ADMITTED), "policy", HOUR_MS)
     assert [one.group_id for one in expired] == FIRST
 
     for now_ms in (0, 10_000, 100_000, HOUR_MS, 24 * HOUR_MS):
@@ -74,7 +74,7 @@ def test_while_no_trainer_reads_no_group_begins_beyond_the_credits_however_long(
 
 
 def test_a_trainer_that_comes_back_to_expired_groups_returns_their_credits_step_by_step() -> None:
-    away = [*ADMITTED, *pacing.expirations(fold(*STARTED, *ADMITTED), HOUR_MS)]
+    away = [*ADMITTED, *pacing.expirations(fold(*STARTED, *ADMITTED), "policy", HOUR_MS)]
     back = [*away, *(control.ready(name) for name in FIRST)]
     stepped = [*back, control.committed(0, FIRST[:2]), control.published(1)]
 
@@ -136,15 +136,15 @@ def test_a_task_that_failed_outside_the_policy_comes_first() -> None:
 def test_a_group_past_its_deadline_is_told_once() -> None:
     before = [*STARTED, control.admitted("run-0", deadline_ms=50)]
 
-    assert not pacing.expirations(fold(*before), 49)
-    (expired,) = pacing.expirations(fold(*before), 50)
-    assert not pacing.expirations(fold(*before, expired), 51)
+    assert not pacing.expirations(fold(*before), "policy", 49)
+    (expired,) = pacing.expirations(fold(*before), "policy", 50)
+    assert not pacing.expirations(fold(*before, expired), "policy", 51)
 
 
 def test_a_ready_group_does_not_expire() -> None:
     state = fold(*STARTED, control.admitted("run-0", deadline_ms=50), control.ready("run-0"))
 
-    assert not pacing.expirations(state, 60)
+    assert not pacing.expirations(state, "policy", 60)
 
 
 def test_an_admitted_group_gets_a_task_a_sample() -> None:

@@ -22,9 +22,15 @@ def worker(
     role: str = "none",
     able: frozenset[str] | None = None,
     ratio: float = 1.0,
+    devices: int = 1,
 ) -> WorkerView:
     return WorkerView(
-        name=name, tags=tags, able=tags if able is None else able, role=role, ratio=ratio
+        name=name,
+        tags=tags,
+        able=tags if able is None else able,
+        role=role,
+        ratio=ratio,
+        devices=devices,
     )
 
 
@@ -102,6 +108,38 @@ def test_the_workers_best_placed_in_training_make_the_gang() -> None:
 
     wanted = roles(multiplexed, see(*three, batch=True, gang_size=2))
     assert wanted == {"a": "rollout", "b": "train", "c": "train"}
+
+
+def test_the_size_of_a_gang_counts_devices() -> None:
+    nodes = worker("a", devices=8, ratio=3), worker("b", devices=4), worker("c", devices=4)
+
+    def gang(size: int) -> set[str]:
+        wanted = roles(multiplexed, see(*nodes, batch=True, gang_size=size))
+        return {name for name, role in wanted.items() if role == "train"}
+
+    assert gang(8) == {"a"}
+    assert gang(4) == {"b"}
+    assert gang(12) == {"a", "b"}
+    assert gang(17) == set()
+
+
+def test_a_gang_of_whole_workers_may_be_larger_than_its_size_and_stays() -> None:
+    nodes = worker("a", devices=8, role="train"), worker("b", devices=8, role="rollout")
+
+    wanted = roles(multiplexed, see(*nodes, batch=True, gang="a", gang_size=3))
+    assert wanted == {"a": "train", "b": "rollout"}
+
+
+def test_a_helper_adds_all_its_devices() -> None:
+    nodes = worker("a", devices=4, ratio=2), worker("b", devices=4)
+    costs = MeanCosts(train=8000, to_train=300, to_rollout=300)
+
+    def trains(helpers: int) -> bool:
+        seen = see(*nodes, batch=True, gang_size=4, helpers=helpers, costs=costs)
+        return roles(multiplexed, seen)["b"] == "train"
+
+    assert trains(4)
+    assert not trains(3)
 
 
 def test_a_gang_that_trains_stays_when_a_better_worker_joins() -> None:

@@ -20,7 +20,7 @@ def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
     idle = waste.predicted_idle("multiplexed", 4, gang, rollout=200, train=200, lag=1)
 
     assert (idle > 0) is bubble
-    assert waste.workers_that_train(4, 200, 200) == 2
+    assert waste.devices_that_train(4, 200, 200) == 2
 
 
 def test_a_lag_of_one_hides_training_behind_rollout() -> None:
@@ -57,7 +57,7 @@ def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
 
     assert warning.code == "idle_workers"
     assert warning.predicted_idle_share == pytest.approx(0.4)
-    assert "2 or more workers that train" in warning.detail
+    assert "2 or more devices that train" in warning.detail
 
 
 def test_a_warning_is_not_repeated() -> None:

@@ -45,6 +45,18 @@ def test_worker_time_of_a_step_is_what_all_workers_decoded_and_the_gang_trained(
     assert (costs.rollout.mean, costs.train.mean, costs.step.mean) == (400, 100, 50)
 
 
+def test_the_time_of_a_worker_counts_for_each_of_its_devices() -> None:
+    costs = fold(
+        control.joined("a", devices=(0, 1, 2, 3)),
+        control.batch_ready(),
+        control.started(["a", "b"]),
+        control.usage("a", decoding_ms=100),
+        control.completed(took_ms=50),
+    ).costs
+
+    assert (costs.rollout.mean, costs.train.mean) == (400, 250)
+
+
 def test_the_speed_of_a_role_is_tokens_over_the_time_at_work() -> None:
     costs = fold(control.usage("a", decoding_ms=500, idle_ms=9_000, tokens=100)).costs
 
