@@ -1,0 +1,86 @@
+"""The clock of a continuous batch: decode passes as a function of time, and back. Pure.
+
+All rows advance by one token a pass, so a row ends when the clock has counted as many passes as it
+needs tokens. A pass takes `b + k C` seconds for the total context C, which grows by the number of
+rows n each pass; so m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are
+computed before the next pass. Between changes of the set of rows nothing needs to be counted.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from infra.device_model.rates import Rates
+
+
+@dataclass(slots=True, eq=False)
+class BatchClock:
+    """The rows of an engine, at `now_s`. Rows may change only after `advance`."""
+
+    rates: Rates
+    now_s: float = 0.0
+    passes: float = 0.0
+    """Passes so far."""
+    rows: int = 0
+    context: float = 0.0
+    """Tokens of all rows."""
+    prompt_s: float = 0.0
+    """Time that waiting prompts still take."""
+    tokens: float = 0.0
+    """Tokens sampled so far."""
+    full_batch_s: float = 0.0
+    """Time that tokens and prompts so far would have taken in full batches."""
+
+    def advance(self, now_s: float) -> None:
+        """Count the passes until `now_s`."""
+        spent_s, self.now_s = now_s - self.now_s, now_s
+        if self.prompt_s > 0:
+            prompt_s = min(self.prompt_s, spent_s)
+            self.prompt_s -= prompt_s
+            spent_s -= prompt_s
+        if spent_s > 0 and self.rows:
+            self._count(self._passes_in(spent_s))
+
+    def skip(self, now_s: float) -> None:
+        """Move to `now_s` without a pass."""
+        self.now_s = now_s
+
+    def seconds_until(self, passes: float) -> float:
+        """Return the time from now until so many passes were counted."""
+        ahead = max(0.0, passes - self.passes)
+        rates, rows = self.rates, self.rows
+        growth = rates.context_s * rows * ahead / 2
+        base = rates.batch_s(rows) + rates.context_s * self.context
+        return self.prompt_s + ahead * (base + growth)
+
+    def add(self, context: float, prompt_s: float, first_s: float) -> None:
+        """Add a row of so many tokens whose prompt takes `prompt_s`, `first_s` of it new."""
+        self.rows += 1
+        self.context += context
+        self.pend(prompt_s, first_s)
+
+    def pend(self, prompt_s: float, first_s: float = 0.0) -> None:
+        """Compute KV for `prompt_s` before the next pass; `first_s` of it for the first time."""
+        self.prompt_s += prompt_s
+        self.full_batch_s += first_s
+
+    def remove(self, context: float) -> None:
+        """Remove a row of so many tokens."""
+        self.rows -= 1
+        self.context = self.context - context if self.rows else 0.0
+
+    def _passes_in(self, seconds: float) -> float:
+        base = self.rates.batch_s(self.rows) + self.rates.context_s * self.context
+        growth = self.rates.context_s * self.rows
+        if growth <= 0:
+            return seconds / base
+        # The root of growth m^2 / 2 + base m = seconds, in the form that loses no digits.
+        return 2 * seconds / (base + sqrt(base * base + 2 * growth * seconds))
+
+    def _count(self, passes: float) -> None:
+        read = self.rates.context_s * passes * (self.context + self.rows * passes / 2)
+        full = max(self.rows, round(self.rates.full_rows(self.context / self.rows)))
+        tokens = passes * self.rows
+        self.full_batch_s += tokens * self.rates.batch_s(full) / full + read
+        self.tokens += tokens
+        self.context += tokens
+        self.passes += passes

@@ -1,0 +1,70 @@
+"""Models by name: the sizes that times on a device follow from.
+
+Figures of the published `config.json` of each: the KV of a token takes 2 x layers x KV heads x head
+size values of two bytes; the width of attention is query heads x head size.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.device_model.hardware import UnknownPreset
+
+BYTES_A_PARAMETER = 2
+"""Weights in bf16."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """A model in bf16."""
+
+    name: str
+    parameters: float
+    active: float
+    """Parameters that take part in one token: all of them, but for a mixture of experts."""
+    layers: int
+    kv_bytes: float
+    """Keys and values of one token, in bytes."""
+    attention_width: int
+
+    @property
+    def weight_bytes(self) -> float:
+        """Size of all weights."""
+        return BYTES_A_PARAMETER * self.parameters
+
+
+def _model(
+    name: str, billions: float, layers: int, heads: int, kv_heads: int, active: float | None = None
+) -> ModelSize:
+    head_size = 128
+    return ModelSize(
+        name=name,
+        parameters=1e9 * billions,
+        active=1e9 * (billions if active is None else active),
+        layers=layers,
+        kv_bytes=2 * layers * kv_heads * head_size * BYTES_A_PARAMETER,
+        attention_width=heads * head_size,
+    )
+
+
+MODELS: Mapping[str, ModelSize] = {
+    one.name: one
+    for one in (
+        _model("Qwen3-0.6B", 0.6, 28, 16, 8),
+        _model("Qwen3-1.7B", 1.7, 28, 16, 8),
+        _model("Qwen3-4B", 4.0, 36, 32, 8),
+        _model("Qwen2.5-7B", 7.6, 28, 28, 4),
+        _model("Qwen3-8B", 8.2, 36, 32, 8),
+        _model("Qwen3-14B", 14.8, 40, 40, 8),
+        _model("Qwen3-32B", 32.8, 64, 64, 8),
+        _model("Qwen2.5-72B", 72.7, 80, 64, 8),
+        _model("Qwen3-30B-A3B", 30.5, 48, 32, 4, active=3.3),
+        _model("Qwen3-235B-A22B", 235.0, 94, 64, 4, active=22.0),
+    )
+}
+
+
+def model_named(name: str) -> ModelSize:
+    """Return the model of that name. Raises `UnknownPreset`."""
+    if name not in MODELS:
+        raise UnknownPreset("model", name, MODELS)
+    return MODELS[name]

@@ -1,0 +1,132 @@
+"""Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
+
+A roofline model (Williams, Waterman and Patterson, CACM 2009) of a worker of n equal devices that
+share each pass. A token takes 2 x active parameters operations forward, three times as many in
+training (Kaplan et al., arXiv 2001.08361), and attention 4 x layers x width for each token before
+it. A decode pass reads the weights, and the KV of all its rows.
+"""
+
+from dataclasses import dataclass
+
+from infra.device_model.hardware import Hardware
+from infra.device_model.models import ModelSize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Times of one worker in seconds, modelled or measured."""
+
+    launch_s: float = 0.0
+    """Fixed part of a decode pass."""
+    weights_s: float = 0.0
+    """Time to read all weights once."""
+    active_share: float = 1.0
+    """Share of the weights that one row reads; a mixture of experts reads more for more rows."""
+    row_s: float = 0.0
+    """Operations of one row of a pass."""
+    context_s: float = 0.0
+    """Reading of the KV of one token, in each pass."""
+    prompt_s: float = 0.0
+    """Operations of one token of a prompt."""
+    prompt_context_s: float = 0.0
+    """Attention of one token of a prompt to one before it."""
+    train_s: float = 0.0
+    """Training of one token."""
+    train_context_s: float = 0.0
+    """Attention of one trained token to one before it."""
+    load_s: float = 0.0
+    """Loading of new weights into a running engine."""
+    leave_s: float = 0.0
+    """Release of a role: what its process keeps leaves the devices."""
+    take_s: float = 0.0
+    """Acquisition of a role: what its process keeps comes back."""
+    rows: int = 256
+    """Most rows of a batch."""
+    kv_tokens: float = float("inf")
+    """Tokens whose KV fits into its memory."""
+
+    def __post_init__(self) -> None:
+        if self.launch_s + self.weights_s + self.row_s <= 0:
+            raise ValueError("a decode pass must take time: launch_s, weights_s or row_s")
+
+    def batch_s(self, rows: int) -> float:
+        """Return the time of a decode pass of so many rows, without the reading of their KV."""
+        read = self.weights_s * (1 - (1 - self.active_share) ** rows)
+        return self.launch_s + max(read, rows * self.row_s)
+
+    def prompt(self, tokens: float, before: float = 0.0) -> float:
+        """Return the time to compute the KV of `tokens` behind `before` others."""
+        return tokens * (self.prompt_s + self.prompt_context_s * (before + tokens / 2))
+
+    def training(self, tokens: float) -> float:
+        """Return the time to train one sequence."""
+        return tokens * (self.train_s + self.train_context_s * tokens / 2)
+
+    def full_rows(self, context: float) -> float:
+        """Return the rows of a full batch whose sequences have a mean length of `context`."""
+        return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Shares of the data sheet's figures that are reached, and speeds it does not have.
+
+    Assumptions, to be replaced by measured rates: shares are those usually reported of
+    vLLM-like engines and of FSDP or Megatron training.
+    """
+
+    bandwidth: float = 0.7
+    """Share of the memory bandwidth that decoding reaches."""
+    prompt_flops: float = 0.5
+    """Share of the peak that prompts, and rows of a large batch, reach."""
+    train_flops: float = 0.35
+    """Share of the peak that training reaches, recomputation of activations included."""
+    memory: float = 0.9
+    """Share of the memory that the engine may use."""
+    load_bytes: float = 10e9
+    """Bytes of weights a second that each device receives."""
+    host_bytes: float = 25e9
+    """Bytes a second between a device and its host, when a role leaves its memory."""
+    all_reduce_s: float = 10e-6
+    """Latency of one all-reduce; a pass on several devices needs two for each layer."""
+
+
+def rates_of(
+    hardware: Hardware,
+    model: ModelSize,
+    devices: int = 1,
+    efficiency: Efficiency | None = None,
+    rows: int = 256,
+) -> Rates:
+    """Return the modelled rates of a worker of so many devices.
+
+    Raises `ValueError` if the weights do not fit into their memory.
+    """
+    share = efficiency or Efficiency()
+    free = devices * hardware.memory_bytes * share.memory - model.weight_bytes
+    if free <= 0:
+        raise ValueError(
+            f"{model.name} needs {model.weight_bytes / 1e9:.0f} GB, "
+            f"{devices} {hardware.name} have {devices * hardware.memory_bytes / 1e9:.0f} GB"
+        )
+    bandwidth = devices * hardware.bandwidth * share.bandwidth
+    prompt_flops = devices * hardware.peak_flops * share.prompt_flops
+    train_flops = devices * hardware.peak_flops * share.train_flops
+    attention = 4 * model.layers * model.attention_width
+    moved_s = hardware.memory_bytes * share.memory / share.host_bytes
+    return Rates(
+        launch_s=2 * model.layers * share.all_reduce_s if devices > 1 else 0.0,
+        weights_s=model.weight_bytes / bandwidth,
+        active_share=model.active / model.parameters,
+        row_s=2 * model.active / prompt_flops,
+        context_s=model.kv_bytes / bandwidth,
+        prompt_s=2 * model.active / prompt_flops,
+        prompt_context_s=attention / prompt_flops,
+        train_s=6 * model.active / train_flops,
+        train_context_s=3 * attention / train_flops,
+        load_s=model.weight_bytes / (devices * share.load_bytes),
+        leave_s=moved_s,
+        take_s=moved_s,
+        rows=rows,
+        kv_tokens=free / model.kv_bytes,
+    )

@@ -1,0 +1,55 @@
+"""Modelled times of a worker."""
+
+import pytest
+
+from infra.device_model.hardware import UnknownPreset, hardware_named
+from infra.device_model.models import model_named
+from infra.device_model.rates import Efficiency, Rates, rates_of
+
+PERFECT = Efficiency(
+    bandwidth=1, prompt_flops=1, train_flops=1, memory=1, load_bytes=1e9, all_reduce_s=0
+)
+
+
+def test_a_small_batch_waits_for_the_weights_and_a_large_one_for_operations() -> None:
+    rates = rates_of(hardware_named("H100"), model_named("Qwen3-8B"), 1, PERFECT)
+
+    assert rates.batch_s(1) == rates.batch_s(100) == pytest.approx(16.4e9 / 3.35e12)
+    # The ridge: 2 x 989e12 / (2 x 3.35e12) rows.
+    assert rates.batch_s(1000) == pytest.approx(1000 * 2 * 8.2e9 / 989e12)
+
+
+def test_a_mixture_of_experts_reads_more_weights_for_more_rows() -> None:
+    rates = rates_of(hardware_named("H20"), model_named("Qwen3-30B-A3B"), 1, PERFECT)
+
+    assert rates.batch_s(1) == pytest.approx(2 * 3.3e9 / 4e12)
+    assert 2 * rates.batch_s(1) > rates.batch_s(2) > rates.batch_s(1)
+    assert rates.batch_s(200) <= 2 * 30.5e9 / 4e12
+
+
+def test_more_devices_divide_the_work_of_each_pass_and_of_training() -> None:
+    one, eight = (
+        rates_of(hardware_named("H800"), model_named("Qwen3-8B"), devices, PERFECT)
+        for devices in (1, 8)
+    )
+
+    for part in ("weights_s", "row_s", "context_s", "prompt_s", "train_s", "load_s"):
+        assert getattr(eight, part) == pytest.approx(getattr(one, part) / 8)
+    assert eight.leave_s == one.leave_s, "each device moves its own memory"
+    assert eight.kv_tokens > 8 * one.kv_tokens
+
+
+def test_a_prompt_behind_others_costs_their_attention_too() -> None:
+    rates = Rates(row_s=1, prompt_s=2, prompt_context_s=0.5)
+
+    assert rates.prompt(4) == 4 * (2 + 0.5 * 2)
+    assert rates.prompt(4) + rates.prompt(6, 4) == rates.prompt(10)
+
+
+def test_a_model_that_does_not_fit_and_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Qwen2.5-72B needs 145 GB, 1 H100 have 80 GB"):
+        rates_of(hardware_named("H100"), model_named("Qwen2.5-72B"))
+    with pytest.raises(UnknownPreset, match="no device 'H1000' is known; known are H20, H100"):
+        hardware_named("H1000")
+    with pytest.raises(ValueError, match="must take time"):
+        Rates()
