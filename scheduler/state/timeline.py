@@ -5,26 +5,18 @@ A pure fold, during the run or long after. Drawn by `seamlessflow/reports/timeli
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import fmean
 
+from scheduler.state.accounts.device_time import DeviceTime, Interval, Window, device_time, together
+from scheduler.state.accounts.division import divided
+from scheduler.state.accounts.ideal_step import IdealStep, ideal_step
+from scheduler.state.accounts.occupation import Occupation
 from scheduler.state.ledger import EVAL
 from scheduler.state.state import Decision
 from schemas import records as r
 from schemas.records import Record
-
-ROLLOUT, TRAIN, SWITCHING, PAUSED, WAITING = "rollout", "train", "switching", "paused", "waiting"
-"""`paused`: rollout waits for new weights to load. `waiting`: has the role train but no step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A time that a worker spent in one state; times in milliseconds since the epoch."""
-
-    worker: str
-    state: str
-    start_ms: int
-    end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +33,38 @@ class Timeline:
     """The timeline of a run so far."""
 
     intervals: tuple[Interval, ...]
+    """In the order of their ends; those of rollout are divided by what their worker measured."""
     steps: tuple[StepEnd, ...]
-    idle: Mapping[str, float]
-    """Idle share by worker, from the `WorkerUsage` of its processes during training."""
     switches: int
     """Number of completed changes from one role to the other."""
     handed_back: int
     """Number of turns that a change of role interrupted and another worker continued."""
     start_ms: int
     end_ms: int
-    training_ms: tuple[int, int]
+    training_ms: Window
     """From the first group for training, or of recorded sessions the first step, to the end of the
     last step; else the whole timeline."""
+    group_ms: float | None
+    """Mean time from a group's admission until it is ready; None without a group for training."""
+
+    def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
+        """Return each worker's device time in the window, by default that of the training."""
+        return device_time(self.intervals, window or self.training_ms)
+
+    @property
+    def step_ms(self) -> float | None:
+        """Mean time of an optimizer step; None before the end of the first."""
+        start_ms, end_ms = self.training_ms
+        return (end_ms - start_ms) / len(self.steps) if self.steps else None
+
+    def ideal_step(self, lag: int) -> IdealStep | None:
+        """Return the ideal step for what the run did; None before the end of the first step."""
+        spent = together(self.device_time().values())
+        start_ms, end_ms = self.training_ms
+        if not self.steps or not spent.total:
+            return None
+        devices = spent.total / (end_ms - start_ms)
+        return ideal_step(spent, len(self.steps), devices, self.group_ms or 0.0, lag)
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -73,36 +85,18 @@ def timeline(records: Iterable[Record]) -> Timeline:
     return fold.result()
 
 
-def _idle(usage: Iterable[r.WorkerUsage], begun_ms: int, done_ms: int) -> dict[str, float]:
-    """Return idle shares by worker; a report counts as far as it overlaps the training."""
-    idle: defaultdict[str, float] = defaultdict(float)
-    known: defaultdict[str, float] = defaultdict(float)
-    for of in usage:
-        share = _overlap(of, begun_ms, done_ms)
-        idle[of.worker] += share * of.idle_ms
-        known[of.worker] += share * (of.idle_ms + of.decoding_ms + of.training_ms + of.loading_ms)
-    return {worker: idle[worker] / all_ms for worker, all_ms in known.items() if all_ms}
-
-
-def _overlap(of: r.WorkerUsage, begun_ms: int, done_ms: int) -> float:
-    length_ms = of.at_ms - of.from_ms
-    if length_ms <= 0:
-        return float(begun_ms <= of.at_ms <= done_ms)
-    inside_ms = min(of.at_ms, done_ms) - max(of.from_ms, begun_ms)
-    return max(0, inside_ms) / length_ms
-
-
 @dataclass
 class _TimelineFold:
     epoch: int = 0
     start_ms: int | None = None
     now_ms: int = 0
-    states: dict[str, tuple[str, int]] = field(default_factory=dict)
+    occupation: Occupation = field(default_factory=Occupation)
     last_role: dict[str, str] = field(default_factory=dict)
-    intervals: list[Interval] = field(default_factory=list)
     steps: list[StepEnd] = field(default_factory=list)
     begun_ms: int | None = None
-    usage: list[r.WorkerUsage] = field(default_factory=list)
+    usage: defaultdict[str, list[r.WorkerUsage]] = field(default_factory=lambda: defaultdict(list))
+    admitted: dict[str, int] = field(default_factory=dict)
+    latencies: list[int] = field(default_factory=list)
     switches: int = 0
     handed_back: int = 0
 
@@ -115,93 +109,53 @@ class _TimelineFold:
         if isinstance(at_ms, int):
             self.start_ms = at_ms if self.start_ms is None else self.start_ms
             self.now_ms = max(self.now_ms, at_ms)
+        self.occupation.apply(record)
         self._apply_role(record)
         self._apply_step(record)
-        self._apply_pause(record)
+        self._apply_group(record)
 
     def result(self) -> Timeline:
-        for worker in list(self.states):
-            self._enter(worker, None, self.now_ms)
         start_ms = self.start_ms or 0
         begun_ms = start_ms if self.begun_ms is None else self.begun_ms
-        done_ms = self.steps[-1].at_ms if self.steps else self.now_ms
+        for reports in self.usage.values():
+            reports.sort(key=lambda of: of.at_ms)  # clocks are set back now and then
         return Timeline(
-            intervals=tuple(self.intervals),
+            intervals=tuple(divided(self.occupation.close(self.now_ms), self.usage)),
             steps=tuple(self.steps),
-            idle=_idle(self.usage, begun_ms, done_ms),
             switches=self.switches,
             handed_back=self.handed_back,
             start_ms=start_ms,
             end_ms=self.now_ms,
-            training_ms=(begun_ms, done_ms),
+            training_ms=(begun_ms, self.steps[-1].at_ms if self.steps else self.now_ms),
+            group_ms=fmean(self.latencies) if self.latencies else None,
         )
 
     def _apply_role(self, record: Record) -> None:
         match record:
-            case r.RoleAssigned():
-                self._enter(record.worker, SWITCHING, record.at_ms)
             case r.RoleReleased():
                 self.handed_back += record.handed_back
             case r.RoleAcquired():
-                state = ROLLOUT if record.role == ROLLOUT else WAITING
-                self._enter(record.worker, state, record.at_ms)
                 # The first role of a worker, or the same role again, is not a switch.
                 before = self.last_role.get(record.worker, record.role)
                 self.switches += before != record.role
                 self.last_role[record.worker] = record.role
-            case r.AssignmentTimedOut():
-                self._enter(record.worker, None, record.at_ms)
-            case r.WorkerLost() if self._process(record.worker) == record.process:
-                self._enter(record.worker, None, record.at_ms)
+            case r.WorkerUsage(process="rollout"):
+                self.usage[record.worker].append(record)
 
     def _apply_step(self, record: Record) -> None:
         match record:
             case r.StepStarted():
                 self._begin(record.at_ms)
-                for worker in record.workers:
-                    self._enter(worker, TRAIN, record.at_ms)
             case r.StepCompleted():
                 self.steps.append(StepEnd(record.step, record.version, record.at_ms))
-                self._end_step(record.at_ms)
-            case r.StepSkipped():
-                self._end_step(record.at_ms)
+
+    def _apply_group(self, record: Record) -> None:
+        match record:
             case r.GroupAdmitted() if record.purpose != EVAL:
                 self._begin(record.at_ms)
-            case r.WorkerUsage():
-                self.usage.append(record)
-
-    def _apply_pause(self, record: Record) -> None:
-        match record:
-            case r.GenerationPaused() if self._state(record.worker) == ROLLOUT:
-                self._enter(record.worker, PAUSED, record.at_ms)
-            case r.GenerationResumed() if self._state(record.worker) == PAUSED:
-                self._enter(record.worker, ROLLOUT, record.at_ms)
+                self.admitted.setdefault(record.group_id, record.at_ms)
+            case r.GroupReady() if record.group_id in self.admitted:
+                self.latencies.append(record.at_ms - self.admitted.pop(record.group_id))
 
     def _begin(self, at_ms: int) -> None:
         self.begun_ms = at_ms if self.begun_ms is None else self.begun_ms
-
-    def _end_step(self, at_ms: int) -> None:
-        for worker in list(self.states):
-            if self._state(worker) == TRAIN:
-                self._enter(worker, WAITING, at_ms)
-
-    def _state(self, worker: str) -> str | None:
-        return self.states[worker][0] if worker in self.states else None
-
-    def _process(self, worker: str) -> str | None:
-        """Return the process that serves the worker's present state, or None during a switch."""
-        match self._state(worker):
-            case "rollout" | "paused":
-                return ROLLOUT
-            case "train" | "waiting":
-                return TRAIN
-        return None
-
-    def _enter(self, worker: str, state: str | None, at_ms: int) -> None:
-        """End the worker's present state and begin another, or none if the worker is lost."""
-        before = self.states.pop(worker, None)
-        # Clocks of machines differ, so a state may seem to end before it began.
-        if before is not None and at_ms > before[1]:
-            self.intervals.append(Interval(worker, before[0], before[1], at_ms))
-        if state is not None:
-            self.states[worker] = (state, at_ms)

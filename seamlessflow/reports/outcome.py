@@ -73,7 +73,7 @@ def write_report(
     # The events of recorded sessions are those of another prefix, or there are none.
     checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
-    facts = replace(facts, peak_rss_mb=peaks_mb)
+    facts = replace(facts, peak_rss_mb=peaks_mb, lag=config.run.lag)
     figures = summary(control, sessions, facts, checked)
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")

@@ -65,6 +65,8 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{values['interrupted_turns_continued']} interrupted turns continued, "
             + ", ".join(f"{name} {share:.0%} idle" for name, share in values["idle_share"].items()),
         ),
+        ("device time", _device_time(values["device_time"])),
+        ("step", _step(values["step_s"], values["ideal_step_s"])),
         (
             "ended at",
             ", ".join(f"{limit} {share:.1%}" for limit, share in values["ended_at"].items()),
@@ -73,6 +75,18 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("staleness", f"at most {values['max_staleness']} optimizer steps"),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def _device_time(shares: Mapping[str, float]) -> str:
+    parts = sorted(shares.items(), key=lambda one: -one[1])
+    return ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in parts if part)
+
+
+def _step(step_s: float | None, ideal_s: Mapping[str, float]) -> str:
+    if step_s is None or not ideal_s:
+        return ""
+    limits = " and ".join(f"{seconds:.2f} s by {name}" for name, seconds in ideal_s.items())
+    return f"{step_s:.2f} s; no shorter than {limits}"
 
 
 def _masked(counts: Mapping[str, int]) -> str:

@@ -12,8 +12,9 @@ An unknown figure is null. The sources of the figures:
   trainer's own reasons (such as `stale`) of the steps' sessions (`StepCompleted`).
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
-- `role_switches`, `idle_share`: `scheduler/state`; for each worker, the share of its time in
-  a role in which it did nothing while the run trained (`WorkerUsage`).
+- `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
+  together), `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`, while the
+  run trained; `docs/scheduling.md` has the formulas.
 - `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
   (`StepStarted`), to the end of the last step (`StepCompleted`).
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
@@ -25,7 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.state.timeline import timeline
+from scheduler.state.accounts.device_time import together
+from scheduler.state.timeline import Timeline, timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
@@ -47,6 +49,8 @@ class LauncherFacts:
     """Number of times that each process was started again after it had ended by itself."""
     peak_rss_mb: Mapping[str, float] = field(default_factory=dict)
     """Largest resident memory of each process, in MiB."""
+    lag: int = 1
+    """The setting `run.lag`."""
 
 
 def summary(
@@ -77,12 +81,28 @@ def summary(
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),
-        "idle_share": {name: round(share, 4) for name, share in sorted(roles.idle.items())},
+        **_device_time(roles, facts.lag),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }
+
+
+def _device_time(roles: Timeline, lag: int) -> dict[str, Any]:
+    """Return the figures of device time and steps."""
+    spent, ideal, step_ms = roles.device_time(), roles.ideal_step(lag), roles.step_ms
+    limits = {"work": ideal.work_ms, "latency": ideal.latency_ms} if ideal else {}
+    return {
+        "idle_share": _rounded({name: of.idle_share for name, of in sorted(spent.items())}),
+        "device_time": _rounded(together(spent.values()).shares()),
+        "step_s": None if step_ms is None else round(step_ms / 1000, 4),
+        "ideal_step_s": _rounded({name: ms / 1000 for name, ms in limits.items()}),
+    }
+
+
+def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(figure, 4) for name, figure in figures.items()}
 
 
 def _ended_at(sessions: Sequence[SessionFacts]) -> dict[str, float]:

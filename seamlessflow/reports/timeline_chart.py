@@ -1,30 +1,55 @@
-"""Chart `timeline.png`: a row for each worker, a colour for each state, and the versions on top."""
+"""Chart `timeline.png`: a row for each worker, a colour for each category of its time, and the
+versions on top.
 
-from collections.abc import Sequence
+A bar is full height where all of the time was one category; in rollout its parts are as high as
+their shares.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from scheduler.state.timeline import PAUSED, ROLLOUT, SWITCHING, TRAIN, WAITING, StepEnd, Timeline
+from scheduler.state.accounts.device_time import (
+    DECODING,
+    LOADING,
+    RECOMPUTING,
+    SWITCHING,
+    TRAINING,
+    UNDER_FILLED,
+    WAITING,
+    Interval,
+    Window,
+    together,
+)
+from scheduler.state.timeline import StepEnd, Timeline
 
 COLOURS = {
-    ROLLOUT: "#3b7dd8",
-    TRAIN: "#f28e2b",
+    DECODING: "#2f6fce",
+    TRAINING: "#f28e2b",
+    RECOMPUTING: "#8e6bbf",
     SWITCHING: "#9aa0a6",
-    PAUSED: "#f6cf65",
-    WAITING: "#e3e6ea",
+    LOADING: "#f6cf65",
+    UNDER_FILLED: "#bcd5f3",
+    WAITING: "#e8eaed",
 }
+"""From the bottom of a bar to its top."""
 LABELS = {
-    ROLLOUT: "rollout",
-    TRAIN: "training",
+    DECODING: "decoding",
+    TRAINING: "training",
+    RECOMPUTING: "recomputing",
     SWITCHING: "switching role",
-    PAUSED: "loading weights",
-    WAITING: "idle",
+    LOADING: "loading weights",
+    UNDER_FILLED: "under-filled",
+    WAITING: "waiting",
 }
+BAR = 0.72
+"""Height of a bar; rows are 1 apart."""
 MOST_LABELS = 14
 CLOSEST = 0.03
 """Least distance of two labels, as a share of the chart's width."""
@@ -32,8 +57,6 @@ DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
 WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.45, 18.0
-Window = tuple[int, int]
-"""Start and end in milliseconds since 1970."""
 
 
 @style.context("seamlessflow.reports.style")
@@ -71,16 +94,27 @@ def _seconds(timeline: Timeline, at_ms: int) -> float:
 
 
 def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
-    for row, worker in enumerate(timeline.workers):
-        for state, colour in COLOURS.items():
-            spans = [
-                (_seconds(timeline, of.start_ms), (of.end_ms - of.start_ms) / 1000)
-                for of in timeline.intervals
-                if of.worker == worker and of.state == state
-                if of.start_ms < window[1] and of.end_ms > window[0]
-            ]
-            # Not snapped to pixels: intervals may be shorter than one.
-            axes.broken_barh(spans, (row - 0.36, 0.72), facecolors=colour, linewidth=0, snap=False)
+    rows = {worker: row for row, worker in enumerate(timeline.workers)}
+    boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
+    for of in timeline.intervals:
+        if of.within(window):
+            start, end = _seconds(timeline, of.start_ms), _seconds(timeline, of.end_ms)
+            for category, low, high in _heights(of):
+                low, high = (rows[of.worker] + BAR / 2 - BAR * at for at in (low, high))
+                boxes[category].append([(start, low), (start, high), (end, high), (end, low)])
+    for category, colour in COLOURS.items():
+        # Not snapped to pixels: intervals may be shorter than one.
+        bars = PolyCollection(boxes[category], facecolors=colour, linewidth=0, snap=False)
+        axes.add_collection(bars, autolim=False)
+
+
+def _heights(interval: Interval) -> Iterator[tuple[str, float, float]]:
+    """Yield the categories of an interval, each with the part of the bar that it takes."""
+    shares, low = interval.by_category(), 0.0
+    for category in COLOURS:
+        if category in shares:
+            yield category, low, low + shares[category]
+            low += shares[category]
 
 
 def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
@@ -126,10 +160,11 @@ def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
 
 
 def _idle_shares(axes: Axes, timeline: Timeline) -> None:
+    spent = timeline.device_time()
     for row, worker in enumerate(timeline.workers):
-        if worker in timeline.idle:
+        if worker in spent:
             axes.annotate(
-                f"{timeline.idle[worker]:.0%} idle",
+                f"{spent[worker].idle_share:.0%} idle",
                 (1, row),
                 (8, 0),
                 xycoords=("axes fraction", "data"),
@@ -142,12 +177,12 @@ def _idle_shares(axes: Axes, timeline: Timeline) -> None:
 def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
-    present = {interval.state for interval in timeline.intervals}
+    present = {category for of in timeline.intervals for category in of.by_category()}
     figure.legend(
         handles=[
-            Patch(facecolor=colour, label=LABELS[state])
-            for state, colour in COLOURS.items()
-            if state in present
+            Patch(facecolor=colour, label=LABELS[category])
+            for category, colour in COLOURS.items()
+            if category in present
         ],
         loc="lower left",
         bbox_to_anchor=(0.082, 0.08 / height),
@@ -160,12 +195,12 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
 
 def _summary(timeline: Timeline) -> str:
     seconds = _seconds(timeline, timeline.training_ms[1])
-    idle = list(timeline.idle.values())
+    spent = together(timeline.device_time().values())
     parts = [
         f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s",
         f"{timeline.switches} changes of role",
         f"{timeline.handed_back} turns handed over",
     ]
-    if idle:
-        parts.append(f"idle {sum(idle) / len(idle):.1%} of worker time")
+    if spent.total:
+        parts.append(f"idle {spent.idle_share:.1%} of device time")
     return "   ·   ".join(parts)

@@ -1,18 +1,16 @@
 """The timeline folded from `control`, and its chart."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from scheduler.state.timeline import (
-    PAUSED,
+from scheduler.state.accounts.device_time import (
+    LOADING,
     ROLLOUT,
     SWITCHING,
-    TRAIN,
+    TRAINING,
     WAITING,
     Interval,
-    StepEnd,
-    timeline,
 )
+from scheduler.state.timeline import StepEnd, timeline
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.reports.timeline_chart import plot
@@ -42,7 +40,7 @@ def test_a_worker_goes_through_its_states() -> None:
         (ROLLOUT, 10, 100),
         (SWITCHING, 100, 110),
         (WAITING, 110, 115),
-        (TRAIN, 115, 200),
+        (TRAINING, 115, 200),
         (WAITING, 200, 205),
         (SWITCHING, 205, 220),
         (ROLLOUT, 220, 300),
@@ -65,7 +63,7 @@ def test_loading_weights_is_a_pause() -> None:
 
     assert spans(*RUN[:3], paused, resumed, control.completed(at_ms=40))[1:] == [
         (ROLLOUT, 10, 20),
-        (PAUSED, 20, 30),
+        (LOADING, 20, 30),
         (ROLLOUT, 30, 40),
     ]
 
@@ -74,6 +72,44 @@ def test_a_lost_worker_does_nothing() -> None:
     lost = control.lost("w", at_ms=50)
 
     assert spans(*RUN[:3], lost, control.completed(at_ms=90))[-1] == (ROLLOUT, 10, 50)
+
+
+def test_a_worker_without_a_role_waits() -> None:
+    joined = [control.joined("w", process, at_ms=0) for process in ("rollout", "train")]
+    late = control.timed_out("w", "rollout", at_ms=40)
+    lost = control.lost("w", "train", at_ms=50)
+
+    assert spans(*joined, control.assigned("w", at_ms=10), late, lost, control.ready(at_ms=60)) == [
+        (WAITING, 0, 10),
+        (SWITCHING, 10, 40),
+        (WAITING, 40, 60),
+    ]
+    assert spans(*joined, lost, control.lost("w", at_ms=60), control.ready(at_ms=90)) == [
+        (WAITING, 0, 60)
+    ]
+
+
+def test_a_role_that_is_given_up_unasked_is_over() -> None:
+    alone = control.released("w", at_ms=30)
+
+    assert spans(*RUN[:3], alone, control.ready(at_ms=50))[1:] == [
+        (ROLLOUT, 10, 30),
+        (WAITING, 30, 50),
+    ]
+
+
+def test_a_step_ends_for_its_own_gang() -> None:
+    records = [
+        control.started(["a"], policy="one", at_ms=0),
+        control.started(["b"], policy="two", at_ms=0),
+        control.completed(policy="one", at_ms=10),
+        control.completed(policy="two", at_ms=30),
+    ]
+
+    assert [of for of in timeline(records).intervals if of.state == TRAINING] == [
+        Interval("a", TRAINING, 0, 10),
+        Interval("b", TRAINING, 0, 30),
+    ]
 
 
 def test_a_decision_of_an_older_epoch_behind_a_newer_claim_is_not_shown() -> None:
@@ -88,38 +124,31 @@ def test_a_decision_of_an_older_epoch_behind_a_newer_claim_is_not_shown() -> Non
     )
 
 
-def test_idle_shares_are_what_the_processes_measured() -> None:
-    found = timeline(
-        [
-            control.usage("w", decoding_ms=60, idle_ms=20),
-            control.usage("w", "train", training_ms=20),
-        ]
-    )
-
-    assert found.idle == {"w": 0.2}
-
-
 def test_a_training_of_recorded_sessions_begins_with_its_first_step() -> None:
     assert timeline([control.claimed(), *RUN]).training_ms == (115, 200)
 
 
-def test_what_was_idle_before_and_after_training_does_not_count() -> None:
-    def used(from_ms: int, idle_ms: int) -> Record:
-        used = control.usage("w", decoding_ms=10, idle_ms=idle_ms)
-        return replace(used, from_ms=from_ms, at_ms=from_ms + 10)
-
+def test_time_before_and_after_training_does_not_count() -> None:
     found = timeline(
         [
-            used(0, 100),
+            control.joined("w", at_ms=0),
             control.admitted("run-eval0-0", at_ms=5, purpose="eval"),
             control.admitted("run-0", at_ms=20),
-            used(30, 0),
             control.completed(0, at_ms=50),
-            used(60, 100),
+            control.ready("run-0", at_ms=60),
         ]
     )
 
-    assert (found.idle, found.training_ms) == ({"w": 0.0}, (20, 50))
+    assert (found.training_ms, found.step_ms) == ((20, 50), 30)
+    assert found.device_time()["w"].ms == {WAITING: 30}
+
+
+def test_the_ideal_step_is_that_of_the_work_or_of_a_groups_latency() -> None:
+    group = [control.admitted("g", at_ms=115), control.ready("g", at_ms=165)]
+    ideal = timeline([*RUN[:7], *group, *RUN[7:]]).ideal_step(lag=1)
+
+    assert ideal is not None
+    assert (ideal.work_ms, ideal.latency_ms, ideal.ms) == (85, 25, 85)
 
 
 def test_workers_are_in_the_order_of_their_numbers() -> None:
@@ -137,14 +166,15 @@ def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
         ]
     )
 
-    assert found.intervals == (Interval("w", ROLLOUT, 40, 60),)
+    assert found.intervals == (Interval("w", ROLLOUT, 50, 60),)
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     many: list[Record] = [*RUN]
     for step in range(1, 60):
         many.append(control.completed(step, at_ms=300 + 100 * step))
-    for name, records in (("few", RUN), ("many", many), ("none", [])):
+    report = control.usage(decoding_ms=50, full_batch_ms=30, from_ms=20, at_ms=80)
+    for name, records in (("few", [*RUN, report]), ("many", many), ("none", [])):
         path = tmp_path / f"{name}.png"
         plot(timeline(records), path)
         assert path.read_bytes().startswith(b"\x89PNG")

@@ -27,6 +27,9 @@ TOLD: dict[str, Any] = {
     "interrupted_turns_continued": 718,
     "train_wall_s": 120.4,
     "idle_share": {"w0": 0.25},
+    "device_time": {"decoding": 0.5, "training": 0.25, "loading": 0.0, "under_filled": 0.25},
+    "step_s": 1.004,
+    "ideal_step_s": {"work": 0.75, "latency": 0.5},
     "restarts": {"gateway": 1, "trainer-w1": 2},
 }
 
@@ -47,6 +50,8 @@ def test_what_came_of_a_run_and_where_it_lies(tmp_path: Path) -> None:
         "120 steps in 120 s, 7,680 sessions, 15,026 turns, 12,345 of 68,559 sampled tokens",
         "2,345 inexact_json_schema, 7 cut (sampled tokens)",
         "w0 25% idle",
+        "decoding 50.0%, training 25.0%, under-filled 25.0%",
+        "1.00 s; no shorter than 0.75 s by work and 0.50 s by latency",
         "context 2.0%, time 10.0%",
         "gateway 1, trainer-w1 2",
         "at most 1 optimizer steps",

@@ -31,11 +31,20 @@ FIELDS = [
     "warmup_s",
     "train_wall_s",
     "idle_share",
+    "device_time",
+    "step_s",
+    "ideal_step_s",
     "restarts",
     "peak_rss_mb",
     "checks",
     "logprob_mismatch_max",
 ]
+WITHOUT_WORKERS: dict[str, object] = {
+    "idle_share": {},
+    "device_time": {},
+    "step_s": None,
+    "ideal_step_s": {},
+}
 FIRST_STEP = {"tokens_trained": 20, "staleness_max": 0, "masked/stale": 3, "masked/eval": 1}
 
 
@@ -50,11 +59,6 @@ def ready(group: str, *sessions: str) -> r.GroupReady:
 
 def admitted(at_ms: int, purpose: str = "train") -> r.GroupAdmitted:
     return control.admitted(at_ms=at_ms, purpose=purpose)
-
-
-def usage(from_ms: int, to_ms: int, idle_ms: int) -> r.WorkerUsage:
-    busy_ms = to_ms - from_ms - idle_ms
-    return control.usage(at_ms=to_ms, from_ms=from_ms, decoding_ms=busy_ms, idle_ms=idle_ms)
 
 
 PEAKS = {"trainer": 612.34}
@@ -203,7 +207,8 @@ def test_every_figure_of_a_run() -> None:
         "interrupted_turns_continued": 3,
         "warmup_s": 5.5,
         "train_wall_s": 3.5,
-        "idle_share": {},
+        **WITHOUT_WORKERS,
+        "step_s": 1.75,
         "restarts": {"gateway": 2},
         "peak_rss_mb": {"trainer": 612.3},
         "checks": {"tokens_checked": 28, "mismatches": 0, "trained_twice": 0},
@@ -246,6 +251,7 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
         "max_staleness",
         "warmup_s",
         "train_wall_s",
+        "step_s",
         "logprob_mismatch_max",
     }
     assert told["checks"] == {"tokens_checked": None, "mismatches": None, "trained_twice": None}
@@ -256,23 +262,21 @@ def test_a_training_of_recorded_sessions_lasts_from_its_first_step() -> None:
     assert summary(log, {}, LauncherFacts(), None)["train_wall_s"] == 2
 
 
-def test_idle_shares_are_those_of_the_training() -> None:
+def test_device_time_is_that_of_the_training() -> None:
     log: list[Record] = [
-        usage(0, 900, idle_ms=900),
+        control.joined("w", at_ms=0),
+        control.acquired("w", at_ms=0),
         admitted(1_000),
-        usage(1_000, 2_000, idle_ms=250),
+        control.usage(decoding_ms=1_500, full_batch_ms=500, idle_ms=500, from_ms=900, at_ms=2_900),
         committed(0, "a"),
         control.completed(0, at_ms=2_500),
-        usage(2_000, 3_000, idle_ms=1_000),
     ]
-    assert summary(log, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.5}
+    told = summary(log, {}, LauncherFacts(), None)
 
-
-def test_training_shorter_than_a_report_has_an_idle_share_all_the_same() -> None:
-    log = [
-        admitted(1_000),
-        committed(0, "a"),
-        control.completed(0, at_ms=1_500),
-        usage(900, 2_900, 500),
-    ]
-    assert summary(log, {}, LauncherFacts(), None)["idle_share"] == {"w": 0.25}
+    assert told["idle_share"] == {"w": 0.75}
+    assert {name: share for name, share in told["device_time"].items() if share} == {
+        "decoding": 0.25,
+        "under_filled": 0.5,
+        "waiting": 0.25,
+    }
+    assert (told["step_s"], told["ideal_step_s"]) == (1.5, {"work": 0.375, "latency": 0.0})

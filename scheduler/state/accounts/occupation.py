@@ -1,0 +1,127 @@
+"""The occupation of the workers: the state of each over time, folded from `control`.
+
+A worker is there from its first process's joining to the loss of its last one; without a role it
+waits. Called by `scheduler/state/timeline.py`.
+"""
+
+from dataclasses import dataclass, field
+
+from scheduler.state.accounts.device_time import (
+    LOADING,
+    ROLLOUT,
+    SWITCHING,
+    TRAINING,
+    WAITING,
+    Interval,
+)
+from schemas import records as r
+from schemas.records import Record
+
+_SERVED_BY = {ROLLOUT: "rollout", LOADING: "rollout", TRAINING: "train"}
+"""Process that serves each state; the other states need none."""
+
+
+@dataclass(slots=True)
+class _Present:
+    """A worker that is there, and since when it is in its state."""
+
+    state: str
+    since_ms: int
+    devices: int = 1
+    processes: dict[str, str] = field(default_factory=dict)
+    """Incarnation by process."""
+
+
+@dataclass
+class Occupation:
+    """The fold; `close` ends it. Decisions of older epochs must not get here."""
+
+    intervals: list[Interval] = field(default_factory=list)
+    _present: dict[str, _Present] = field(default_factory=dict)
+    _gangs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Workers of the step under way, by policy."""
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in."""
+        match record:
+            case r.WorkerJoined():
+                self._joined(record)
+            case r.WorkerLost():
+                self._lost(record)
+            case r.RoleAssigned():
+                self._enter(record.worker, SWITCHING, record.at_ms)
+            case r.RoleAcquired():
+                state = ROLLOUT if record.role == ROLLOUT else WAITING
+                self._enter(record.worker, state, record.at_ms)
+            case r.RoleReleased() if self._served_by(record.worker) == record.role:
+                self._enter(record.worker, WAITING, record.at_ms)  # given up unasked
+            case r.AssignmentTimedOut() if self._state(record.worker) == SWITCHING:
+                self._enter(record.worker, WAITING, record.at_ms)
+            case r.GenerationPaused() if self._state(record.worker) == ROLLOUT:
+                self._enter(record.worker, LOADING, record.at_ms)
+            case r.GenerationResumed() if self._state(record.worker) == LOADING:
+                self._enter(record.worker, ROLLOUT, record.at_ms)
+            case r.StepStarted():
+                self._gangs[record.policy] = record.workers
+                for worker in record.workers:
+                    self._enter(worker, TRAINING, record.at_ms)
+            case r.StepCompleted() | r.StepSkipped():
+                self._end_step(record.policy, record.at_ms)
+
+    def close(self, at_ms: int) -> list[Interval]:
+        """Return all intervals, in the order of their ends; those under way end now."""
+        for name in list(self._present):
+            self._leave(name, at_ms)
+        return self.intervals
+
+    def _joined(self, record: r.WorkerJoined) -> None:
+        if record.worker not in self._present:
+            self._enter(record.worker, WAITING, record.at_ms)
+        present = self._present[record.worker]
+        present.processes[record.process] = record.incarnation
+        devices = max(1, len(record.devices))
+        if devices != present.devices:
+            self._end_interval(record.worker, present, record.at_ms)
+            present.devices = devices
+
+    def _lost(self, record: r.WorkerLost) -> None:
+        present = self._present.get(record.worker)
+        if present is None:
+            return
+        # The loss of an earlier incarnation does not concern the present one.
+        if present.processes.get(record.process, record.incarnation) != record.incarnation:
+            return
+        present.processes.pop(record.process, None)
+        if not present.processes:
+            self._leave(record.worker, record.at_ms)
+        elif self._served_by(record.worker) == record.process:
+            self._enter(record.worker, WAITING, record.at_ms)
+
+    def _end_step(self, policy: str, at_ms: int) -> None:
+        for worker in self._gangs.pop(policy, ()):
+            if self._state(worker) == TRAINING:
+                self._enter(worker, WAITING, at_ms)
+
+    def _state(self, worker: str) -> str | None:
+        present = self._present.get(worker)
+        return present.state if present else None
+
+    def _served_by(self, worker: str) -> str | None:
+        return _SERVED_BY.get(self._state(worker) or "")
+
+    def _enter(self, worker: str, state: str, at_ms: int) -> None:
+        """End the worker's present state and begin another."""
+        present = self._present.setdefault(worker, _Present(state, at_ms))
+        if present.state != state:
+            self._end_interval(worker, present, at_ms)
+            present.state = state
+
+    def _leave(self, worker: str, at_ms: int) -> None:
+        self._end_interval(worker, self._present.pop(worker), at_ms)
+
+    def _end_interval(self, worker: str, present: _Present, at_ms: int) -> None:
+        # Clocks of machines differ: what seems to end before it began has no length.
+        if at_ms > present.since_ms:
+            span = present.state, present.since_ms, at_ms, present.devices
+            self.intervals.append(Interval(worker, *span))
+            present.since_ms = at_ms
