@@ -67,8 +67,9 @@ def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.Role
         slot=outcome.move.slot,
         slot_offset=outcome.slot_offset,
         version=outcome.move.weights.version,
-        took_ms=outcome.took_ms,
+        took_ms=outcome.times.total_ms,
         policy=roles.policy,
+        phases_ms=outcome.times.by_name,
     )
 
 
@@ -82,7 +83,8 @@ def role_released(
         assignment=outcome.move.assignment,
         free_bytes=outcome.free_bytes,
         handed_back=handed_back,
-        took_ms=outcome.took_ms,
+        took_ms=outcome.times.total_ms,
+        phases_ms=outcome.times.by_name,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from infra.errors import SeamlessFlowError
+from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.questions import PROMPT_TEXT
 from producers.rollout.roles import outcomes
@@ -60,7 +61,7 @@ class RolloutDevice:
     _engine: Engine | None = None
     _asleep: bool = False
     _parser: tuple[tuple[str, bytes], MessageParser] | None = None
-    _moves: queue.SimpleQueue[Acquire | Load | Release | None] = field(
+    _moves: queue.SimpleQueue[tuple[Acquire | Load | Release, PhaseTimes] | None] = field(
         default_factory=queue.SimpleQueue
     )
 
@@ -68,9 +69,9 @@ class RolloutDevice:
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
-    def begin(self, move: Acquire | Load | Release) -> None:
-        """Queue a move. Does not block."""
-        self._moves.put(move)
+    def begin(self, move: Acquire | Load | Release, times: PhaseTimes) -> None:
+        """Queue a move, whose phases go into `times`. Does not block."""
+        self._moves.put((move, times))
 
     def close(self, timeout_s: float) -> None:
         """End the thread after the move under way, and then the engine. Blocks."""
@@ -80,16 +81,17 @@ class RolloutDevice:
             self._engine.close()
 
     def _run(self) -> None:
-        while (move := self._moves.get()) is not None:
+        while (queued := self._moves.get()) is not None:
+            move, times = queued
+            times.end("start")
             try:
-                self._report(self._carry_out(move))
+                self._report(self._carry_out(move, times))
             except Exception as error:  # the main loop raises it and ends the process
                 self._report(outcomes.MoveFailed(move, error))
 
-    def _carry_out(self, move: Acquire | Load | Release) -> Outcome:
-        started = time.monotonic()
+    def _carry_out(self, move: Acquire | Load | Release, times: PhaseTimes) -> Outcome:
         if isinstance(move, Release):
-            return outcomes.Released(move, self._free(), _since(started))
+            return outcomes.Released(move, self._free(times), times)
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
             self._engines.verify(move.weights)
@@ -98,11 +100,13 @@ class RolloutDevice:
             parser = self._parser_of(move.policy)
         except SeamlessFlowError as error:
             return outcomes.NotStarted(move, error)
+        times.end("verify")
         if isinstance(move, Load):
             return self._load(move, parser)
-        engine = self._engine_with(move.weights, parser)
+        engine = self._engine_with(move.weights, parser, times)
         offset = self._follow_slot(move.slot)
-        return outcomes.Acquired(move, engine, parser, offset, _since(started))
+        times.end("slot")
+        return outcomes.Acquired(move, engine, parser, offset, times)
 
     def _load(self, move: Load, parser: MessageParser) -> outcomes.Loaded:
         engine, started = self._running(), time.monotonic()
@@ -112,22 +116,29 @@ class RolloutDevice:
         self._change(engine, move.weights)
         return outcomes.Loaded(move, parser, _since(started))
 
-    def _engine_with(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
+    def _engine_with(
+        self, weights: PublishedWeights, parser: MessageParser, times: PhaseTimes
+    ) -> Engine:
         prompt = parser.encode(PROMPT_TEXT)
         if self._engine is None:
             self._engine = self._engines.build(weights, parser)
+            times.end("build")
             self._check.whole(self._engine, prompt, weights.version)
+            times.end("probe")
             return self._engine
         engine = self._engine
         if self._asleep:
             engine.wake()
             self._asleep = False
+            times.end("wake")
         elif engine.health().version != weights.version:
             engine.pause("keep")
         else:
             return engine  # it runs with these weights: the role was only confirmed
         self._change(engine, weights)
+        times.end("load")
         self._check.short(engine, prompt, weights.version)
+        times.end("probe")
         return engine
 
     def _change(self, engine: Engine, weights: PublishedWeights) -> None:
@@ -136,11 +147,14 @@ class RolloutDevice:
             engine.load_weights(Path(weights.directory), weights.version)
         engine.resume()
 
-    def _free(self) -> int:
+    def _free(self, times: PhaseTimes) -> int:
         engine = self._running()
         engine.pause("abort")
+        times.end("pause")
         self._asleep = True
-        return engine.sleep()
+        freed = engine.sleep()
+        times.end("sleep")
+        return freed
 
     def _running(self) -> Engine:
         if self._engine is None:

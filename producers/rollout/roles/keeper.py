@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from infra.telemetry.tracing import Span, Telemetry
 from infra.worker.activity import Activity
+from infra.worker.phases import PhaseTimes
 from infra.worker.roles import new_incarnation
 from producers.rollout.roles import announcements as records
 from producers.rollout.roles import outcomes
@@ -83,22 +84,26 @@ class RoleKeeper:
             self._rejoin()
             return
         _log.info("%s begins", type(move).__name__)
+        times = PhaseTimes()
         if isinstance(move, Release):
             reason = "shutdown" if self._roles.leaving else "preempted"
             self._handed_back += self._serving.leave(reason, now_ms)
+            times.end("hand back")
         self._roles.begin()
-        self._device.begin(move)
+        self._device.begin(move, times)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
         """Act on what the device reports of a move. Raises the error of a failed one."""
         match outcome:
             case outcomes.Acquired():
+                outcome.times.end("report")
                 self._serve(outcome, now_ms)
             case outcomes.Paused(move):
                 self._pause(move, now_ms)
             case outcomes.Loaded():
                 self._resume(outcome, now_ms)
             case outcomes.Released():
+                outcome.times.end("report")
                 self._released(outcome, now_ms)
             case outcomes.NotStarted(move, error):
                 if not self._roles.reject(move):
@@ -118,7 +123,7 @@ class RoleKeeper:
         self._serving.adopt(version, now_ms)
         _log.info(
             "role rollout acquired in %d ms: %s version %d, slot %d",
-            outcome.took_ms,
+            outcome.times.total_ms,
             policy.policy,
             version,
             outcome.move.slot,
@@ -146,7 +151,7 @@ class RoleKeeper:
         self._roles.released()
         _log.info(
             "role rollout released in %d ms, %d turns handed back",
-            outcome.took_ms,
+            outcome.times.total_ms,
             self._handed_back,
         )
         self._reporter.announce(record)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.roles.moves import Acquire, Load, Release
 from producers.rollout.turns.message_parser import MessageParser
@@ -15,7 +16,7 @@ class Acquired:
     engine: Engine
     parser: MessageParser
     slot_offset: int
-    took_ms: int
+    times: PhaseTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Released:
 
     move: Release
     free_bytes: int
-    took_ms: int
+    times: PhaseTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.errors import SeamlessFlowError
+from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
 from producers.rollout.roles.device import RolloutDevice
@@ -71,7 +72,7 @@ class DeviceSetup:
         """Carries a move out and forgets the calls before it."""
         assert isinstance(move, Acquire | Load | Release)
         self.engine.calls.clear()
-        self.device.begin(move)
+        self.device.begin(move, PhaseTimes())
         return self.outcomes.get(timeout=10)
 
     def _load_parser(self, policy: PolicyWeights) -> LetterParser:
@@ -107,6 +108,7 @@ def test_the_first_role_builds_the_engine_and_then_fixes_the_slot(setup: DeviceS
         ("whole", 0),
         ("follow", 4),
     ]
+    assert list(outcome.times.by_name) == ["start", "verify", "build", "probe", "slot"]
 
 
 def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(
@@ -129,6 +131,7 @@ def test_a_release_ends_the_turns_and_puts_the_engine_to_sleep(setup: DeviceSetu
     outcome = setup.do(Release(2))
     assert isinstance(outcome, Released)
     assert outcome.free_bytes == 1_234
+    assert list(outcome.times.by_name) == ["start", "pause", "sleep"]
     assert setup.engine.calls == [("pause", "abort"), ("sleep",)]
 
 
