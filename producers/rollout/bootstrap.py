@@ -67,7 +67,9 @@ def build(
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S, trace=traces.send)
-    roles = RolloutRoles(mine.worker, new_incarnation(), policy=mine.policy)
+    roles = RolloutRoles(
+        mine.worker, new_incarnation(), policy=mine.policy, loads_asleep=engines.loads_asleep
+    )
     facts = Facts(mine.tags, mine.capacity, mine.hardware)
 
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:

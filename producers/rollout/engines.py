@@ -31,6 +31,7 @@ class TorchEngines:
     """The factory of engines that sample from the policy in this process."""
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings
@@ -62,6 +63,7 @@ class VllmEngines:
     """The factory of engines that sample from the policy, each in a server that it starts."""
 
     whole_vocabulary = False
+    loads_asleep = False
 
     def __init__(self, settings: RolloutSection, log_dir: Path) -> None:
         self._settings = settings
@@ -86,6 +88,7 @@ class ScriptedEngines:
     """The factory of engines with the same answer to every prompt; they read no file."""
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def __init__(self, settings: RolloutSection) -> None:
         self._settings = settings

@@ -58,6 +58,8 @@ class EngineContract:
     structured_output = False
     whole_vocabulary = True
     """False for an engine whose log-probs under top-k are those among the tokens kept."""
+    loads_asleep = True
+    """False for an engine that must be awake to load weights."""
 
     def test_tokens_logprobs_and_versions_come_in_step(self, engine: Engine) -> None:
         done = Generation(engine, PROMPT, SamplingParams(12))
@@ -224,14 +226,30 @@ class EngineContract:
         engine.pause("keep")
         kept = Generation(engine, PROMPT, SamplingParams(5))
         assert engine.sleep() >= 0
-        for call in (engine.resume, lambda: engine.load_weights(weights, 4)):
-            with pytest.raises(EngineStateInvalid):
-                call()
+        with pytest.raises(EngineStateInvalid):
+            engine.resume()
         engine.wake()
         assert engine.health().paused
         assert not engine.health().asleep
         engine.resume()
         assert kept.finish() == "length"
+
+    def test_an_engine_that_sleeps_loads_weights_or_refuses_to(
+        self, engine: Engine, weights: Path
+    ) -> None:
+        engine.pause("keep")
+        kept = Generation(engine, PROMPT, SamplingParams(5))
+        engine.sleep()
+        if self.loads_asleep:
+            engine.load_weights(weights, 4)
+        else:
+            with pytest.raises(EngineStateInvalid):
+                engine.load_weights(weights, 4)
+        assert engine.health().asleep
+        engine.wake()
+        engine.resume()
+        assert kept.finish() == "length"
+        assert set(kept.versions) == {4 if self.loads_asleep else 3}
 
     def test_weights_are_loaded_only_while_paused(self, engine: Engine, weights: Path) -> None:
         with pytest.raises(EngineStateInvalid):

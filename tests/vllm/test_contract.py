@@ -12,3 +12,4 @@ class TestVllmEngine(EngineContract):
 
     structured_output = True
     whole_vocabulary = False
+    loads_asleep = False

@@ -159,9 +159,10 @@ class Engine(Protocol):
     def load_weights(self, directory: Path, version: int) -> None:
         """Load the safetensors of a Hugging Face directory as policy `version`. Blocks.
 
-        Only while paused and awake (`EngineStateInvalid`). Raises `WeightsRejected` with nothing
-        changed. Kept requests get their KV recomputed under the new weights before they go on, and
-        no KV of older weights is used again.
+        Only while paused (`EngineStateInvalid`), and awake unless `EngineFactory.loads_asleep`; an
+        engine that sleeps loads them into the host's memory alone. Raises `WeightsRejected` with
+        nothing changed. Kept requests get their KV recomputed under the new weights before they go
+        on, and no KV of older weights is used again.
         """
 
     def sleep(self) -> int:
@@ -171,7 +172,7 @@ class Engine(Protocol):
         """
 
     def wake(self) -> None:
-        """Bring the weights that were there at `sleep` back to the device. Blocks. Stays paused."""
+        """Bring the weights back to the device. Blocks. Stays paused."""
 
     def health(self) -> EngineHealth:
         """Return a snapshot. Does not block."""

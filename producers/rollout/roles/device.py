@@ -1,10 +1,11 @@
 """The thread that takes an engine through the moves of `roles.py`, one after the other.
 
 A move may take minutes; meanwhile the main loop goes on writing tokens and heartbeats. The order
-within a move must not change: verify, pause, load, resume; abort, sleep. An engine is probed before
-it serves, but not after a load under kept turns: they go on at once, and a probe would queue behind
-them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`, and
-the engine is never resumed.
+within a move must not change: verify, pause, load, resume; abort, sleep. An engine that can load
+asleep gets new weights verified and loaded while the trainer holds the device. An engine is probed
+before it serves, but not after a load under kept turns: they go on at once, and a probe would queue
+behind them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`,
+and the engine is never resumed.
 """
 
 import queue
@@ -20,7 +21,13 @@ from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.questions import PROMPT_TEXT
 from producers.rollout.roles import outcomes
-from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Release
+from producers.rollout.roles.moves import (
+    DeviceMove,
+    Load,
+    Preload,
+    PublishedWeights,
+    Release,
+)
 from producers.rollout.roles.outcomes import Outcome
 from producers.rollout.turns.message_parser import MessageParser
 from schemas.records import PolicyWeights
@@ -31,6 +38,9 @@ class EngineFactory(Protocol):
 
     whole_vocabulary: bool
     """True if log-probs under top-p and top-k are those over the whole vocabulary."""
+
+    loads_asleep: bool
+    """True if its engines load weights also while they sleep."""
 
     def verify(self, weights: PublishedWeights) -> None:
         """Raise `SeamlessFlowError` if the files are not what was published."""
@@ -60,8 +70,10 @@ class RolloutDevice:
     _check: EngineCheck
     _engine: Engine | None = None
     _asleep: bool = False
+    _loaded: PublishedWeights | None = None
+    """The weights in the engine, which were verified before they were loaded."""
     _parser: tuple[tuple[str, bytes], MessageParser] | None = None
-    _moves: queue.SimpleQueue[tuple[Acquire | Load | Release, PhaseTimes] | None] = field(
+    _moves: queue.SimpleQueue[tuple[DeviceMove, PhaseTimes] | None] = field(
         default_factory=queue.SimpleQueue
     )
 
@@ -69,7 +81,7 @@ class RolloutDevice:
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
-    def begin(self, move: Acquire | Load | Release, times: PhaseTimes) -> None:
+    def begin(self, move: DeviceMove, times: PhaseTimes) -> None:
         """Queue a move, whose phases go into `times`. Does not block."""
         self._moves.put((move, times))
 
@@ -89,12 +101,13 @@ class RolloutDevice:
             except Exception as error:  # the main loop raises it and ends the process
                 self._report(outcomes.MoveFailed(move, error))
 
-    def _carry_out(self, move: Acquire | Load | Release, times: PhaseTimes) -> Outcome:
+    def _carry_out(self, move: DeviceMove, times: PhaseTimes) -> Outcome:
         if isinstance(move, Release):
             return outcomes.Released(move, self._free(times), times)
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
-            self._engines.verify(move.weights)
+            if move.weights != self._loaded:
+                self._engines.verify(move.weights)
             if truncated(move.policy) and not self._engines.whole_vocabulary:
                 raise TruncationUnsupported(move.policy.policy)
             parser = self._parser_of(move.policy)
@@ -103,6 +116,9 @@ class RolloutDevice:
         times.end("verify")
         if isinstance(move, Load):
             return self._load(move, parser)
+        if isinstance(move, Preload):
+            self._change(self._running(), move.weights)
+            return outcomes.Preloaded(move)
         engine = self._engine_with(move.weights, parser, times)
         offset = self._follow_slot(move.slot)
         times.end("slot")
@@ -114,6 +130,7 @@ class RolloutDevice:
         # Before the load, which takes long: turns pinned to the old version are handed back now.
         self._report(outcomes.Paused(move))
         self._change(engine, move.weights)
+        engine.resume()
         return outcomes.Loaded(move, parser, _since(started))
 
     def _engine_with(
@@ -121,7 +138,7 @@ class RolloutDevice:
     ) -> Engine:
         prompt = parser.encode(PROMPT_TEXT)
         if self._engine is None:
-            self._engine = self._engines.build(weights, parser)
+            self._engine, self._loaded = self._engines.build(weights, parser), weights
             times.end("build")
             self._check.whole(self._engine, prompt, weights.version)
             times.end("probe")
@@ -131,21 +148,22 @@ class RolloutDevice:
             engine.wake()
             self._asleep = False
             times.end("wake")
-        elif engine.health().version != weights.version:
+        elif weights != self._loaded:
             engine.pause("keep")
         else:
             return engine  # it runs with these weights: the role was only confirmed
         self._change(engine, weights)
+        engine.resume()
         times.end("load")
         self._check.short(engine, prompt, weights.version)
         times.end("probe")
         return engine
 
     def _change(self, engine: Engine, weights: PublishedWeights) -> None:
-        """Load `weights` into an engine that is paused and awake, and resume it."""
-        if engine.health().version != weights.version:
+        """Load `weights` into a paused engine, if it has others."""
+        if weights != self._loaded:
             engine.load_weights(Path(weights.directory), weights.version)
-        engine.resume()
+            self._loaded = weights
 
     def _free(self, times: PhaseTimes) -> int:
         engine = self._running()

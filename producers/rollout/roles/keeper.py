@@ -16,7 +16,7 @@ from producers.rollout.roles import announcements as records
 from producers.rollout.roles import outcomes
 from producers.rollout.roles.announcements import State
 from producers.rollout.roles.device import RolloutDevice
-from producers.rollout.roles.moves import Load, Rejoin, Release
+from producers.rollout.roles.moves import Load, Preload, Rejoin, Release
 from producers.rollout.roles.outcomes import Outcome
 from producers.rollout.roles.reporter import Reporter
 from producers.rollout.roles.roles import RolloutRoles
@@ -50,16 +50,21 @@ class RoleKeeper:
             return "paused"
         if self._roles.held is not None:
             return "ready"
-        return "starting" if self._roles.busy or not self._roles.joined else "asleep"
+        return "starting" if self._moving or not self._roles.joined else "asleep"
 
     @property
     def activity(self) -> Activity:
         """Return the activity that counts from now on."""
-        if self._roles.busy:
+        if self._moving:
             return "loading"
         if self._serving.running:
             return "decoding"
         return "idle" if self._roles.held is not None else "none"
+
+    @property
+    def _moving(self) -> bool:
+        """True during a move that takes the worker's time: the device may be the trainer's."""
+        return self._roles.busy and not isinstance(self._roles.under_way, Preload)
 
     @property
     def gone(self) -> bool:
@@ -89,7 +94,7 @@ class RoleKeeper:
             reason = "shutdown" if self._roles.leaving else "preempted"
             self._handed_back += self._serving.leave(reason, now_ms)
             times.end("hand back")
-        self._roles.begin()
+        self._roles.begin(move)
         self._device.begin(move, times)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
@@ -100,6 +105,9 @@ class RoleKeeper:
                 self._serve(outcome, now_ms)
             case outcomes.Paused(move):
                 self._pause(move, now_ms)
+            case outcomes.Preloaded(move):
+                _log.info("version %d is loaded ahead", move.weights.version)
+                self._roles.loaded_weights(move)
             case outcomes.Loaded():
                 self._resume(outcome, now_ms)
             case outcomes.Released():
@@ -108,7 +116,7 @@ class RoleKeeper:
             case outcomes.NotStarted(move, error):
                 if not self._roles.reject(move):
                     raise error
-                _log.warning("version %d is skipped: %s", move.weights.version, error)
+                _log.warning("version %d is not loaded: %s", move.weights.version, error)
             case outcomes.MoveFailed(_, error):
                 raise error
 

@@ -37,6 +37,14 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Preload:
+    """The change of a sleeping engine to newer weights, in the host's memory."""
+
+    weights: PublishedWeights
+    policy: PolicyWeights
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The move out of the role: free the device; then comes `RoleReleased`."""
 
@@ -48,4 +56,5 @@ class Rejoin:
     """The start of a new incarnation, after the scheduler declared this one lost."""
 
 
-Move = Acquire | Load | Release | Rejoin
+DeviceMove = Acquire | Load | Preload | Release
+Move = DeviceMove | Rejoin

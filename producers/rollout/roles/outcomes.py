@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
-from producers.rollout.roles.moves import Acquire, Load, Release
+from producers.rollout.roles.moves import Acquire, DeviceMove, Load, Preload, Release
 from producers.rollout.turns.message_parser import MessageParser
 
 
@@ -36,6 +36,13 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Preloaded:
+    """The outcome that the sleeping engine has other weights."""
+
+    move: Preload
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The outcome that the engine sleeps."""
 
@@ -48,7 +55,7 @@ class Released:
 class NotStarted:
     """The outcome that the weights are not what was published; nothing was changed."""
 
-    move: Acquire | Load
+    move: Acquire | Load | Preload
     error: Exception
 
 
@@ -56,8 +63,8 @@ class NotStarted:
 class MoveFailed:
     """The outcome that the engine is in an unknown state; it stays paused."""
 
-    move: Acquire | Load | Release
+    move: DeviceMove
     error: Exception
 
 
-Outcome = Acquired | Paused | Loaded | Released | NotStarted | MoveFailed
+Outcome = Acquired | Paused | Loaded | Preloaded | Released | NotStarted | MoveFailed

@@ -10,7 +10,15 @@ worker has given up its own.
 from dataclasses import dataclass, field
 
 from infra.worker.roles import WorkerRoles
-from producers.rollout.roles.moves import Acquire, Load, Move, PublishedWeights, Rejoin, Release
+from producers.rollout.roles.moves import (
+    Acquire,
+    Load,
+    Move,
+    Preload,
+    PublishedWeights,
+    Rejoin,
+    Release,
+)
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
@@ -23,13 +31,18 @@ class RolloutRoles(WorkerRoles):
     """The state of a worker's rollout process."""
 
     policy: str = field(kw_only=True)
+    loads_asleep: bool = field(kw_only=True)
+    """True if the engine loads weights also while it sleeps."""
     awake: bool = False
     """True while the engine has its memory."""
     loaded: int | None = None
+    """Version in the engine; None until there is one."""
+    unusable: PublishedWeights | None = None
+    """Weights that could not be read ahead; the move into the role tries again."""
     published: PublishedWeights | None = None
     policy_weights: PolicyWeights | None = None
-    busy: bool = False
-    """True while a move is under way."""
+    under_way: Move | None = None
+    """The move that is being made."""
     joined: bool = False
     """True once `fleet` was read up to this incarnation's first heartbeat."""
     trainer: tuple[int, bool] = (-1, False)
@@ -53,6 +66,11 @@ class RolloutRoles(WorkerRoles):
             case _:
                 self._apply_process(record)
 
+    @property
+    def busy(self) -> bool:
+        """True while a move is under way."""
+        return self.under_way is not None
+
     def next_move(self) -> Move | None:
         """Return what to do now, or None while a move is under way or nothing is to be done."""
         if self.busy or not self.joined:
@@ -61,11 +79,11 @@ class RolloutRoles(WorkerRoles):
             return Release(self.assignment)
         if self.lost:
             return Rejoin()
-        return self._towards(self.wanted)
+        return self._towards(self.wanted) or self._ahead()
 
-    def begin(self) -> None:
+    def begin(self, move: Move) -> None:
         """Note that the move is under way."""
-        self.busy = True
+        self.under_way = move
 
     def leave(self) -> None:
         """Give the role up and take no other: the process ends."""
@@ -73,25 +91,28 @@ class RolloutRoles(WorkerRoles):
 
     def released(self) -> None:
         """Note that the engine sleeps and no turn is left."""
-        self.busy, self.awake, self.held = False, False, None
+        self.under_way, self.awake, self.held = None, False, None
 
     def acquired(self, move: Acquire) -> bool:
         """Note that the engine serves; return True if the role is still wanted and so is held."""
-        self.busy, self.awake, self.loaded = False, True, move.weights.version
+        self.under_way, self.awake, self.loaded = None, True, move.weights.version
         wanted = self.wanted
         if wanted is None or wanted.assignment != move.assignment:
             return False
         self.held = wanted
         return True
 
-    def loaded_weights(self, move: Load) -> None:
-        """Note that the engine serves other weights."""
-        self.busy, self.loaded = False, move.weights.version
+    def loaded_weights(self, move: Load | Preload) -> None:
+        """Note that the engine has other weights."""
+        self.under_way, self.loaded = None, move.weights.version
 
-    def reject(self, move: Acquire | Load) -> bool:
-        """Note that the weights of a move are unusable; return True if there are others by now."""
-        self.busy = False
-        return self.published != move.weights
+    def reject(self, move: Acquire | Load | Preload) -> bool:
+        """Note that the weights of a move are unusable; return True if the process can go on.
+
+        It can if others were published meanwhile, or none are needed yet.
+        """
+        self.under_way, self.unusable = None, move.weights
+        return isinstance(move, Preload) or self.published != move.weights
 
     def renew(self, incarnation: str) -> None:
         """Begin the next incarnation in the same process."""
@@ -108,6 +129,15 @@ class RolloutRoles(WorkerRoles):
         if self.held is None or self.held.assignment != wanted.assignment:
             return Acquire(wanted.assignment, wanted.slot, self.published, self.policy_weights)
         return None
+
+    def _ahead(self) -> Preload | None:
+        """Return the move to the newest weights of an engine that sleeps, if it lacks them."""
+        newest, policy = self.published, self.policy_weights
+        if newest is None or policy is None or not self.loads_asleep or self.leaving:
+            return None
+        if self.awake or self.loaded in (None, newest.version) or newest == self.unusable:
+            return None
+        return Preload(newest, policy)
 
     def _assign(self, record: r.RoleAssigned) -> None:
         if not self.is_newer(record):

@@ -138,7 +138,7 @@ class ScriptedEngine(ThreadedEngine):
         self._advanced_at = time.monotonic()
 
     def _take_version(self, version: int) -> None:
-        self.state.require_loadable()
+        self.state.require_paused("load_weights")
         self._version = version
 
     def _earned(self, now: float) -> float:

@@ -108,7 +108,7 @@ class TorchEngine(ThreadedEngine):
         self._thread.post("submit", lambda: self._accept(request))
 
     def load_weights(self, directory: Path, version: int) -> None:
-        self._thread.ask("load_weights", self.state.require_loadable)
+        self._thread.ask("load_weights", lambda: self.state.require_paused("load_weights"))
         # Read in the caller's thread: the engine's own answers other calls meanwhile.
         tensors = read_weights(directory, self._model.state_dict())
         self._thread.ask("load_weights", lambda: self._take_weights(tensors, version))
@@ -168,7 +168,7 @@ class TorchEngine(ThreadedEngine):
 
     def _take_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
         """Copy checked tensors into the model. Raises `EngineStateInvalid`."""
-        self.state.require_loadable()
+        self.state.require_paused("load_weights")
         state = self._model.state_dict()
         try:
             for name, tensor in tensors.items():

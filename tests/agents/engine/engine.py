@@ -139,6 +139,7 @@ class ActingEngines:
     """The worker's factory of its engine; weights are only a version number."""
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def __init__(self, act: Act, record: Path) -> None:
         self._act = act

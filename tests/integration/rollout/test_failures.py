@@ -53,6 +53,7 @@ class Breaking:
     """Engines that break at the twentieth token."""
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def verify(self, weights: PublishedWeights) -> None:
         pass
@@ -77,6 +78,7 @@ class Untrue:
     """Engines that sample under another version than was loaded."""
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def verify(self, weights: PublishedWeights) -> None:
         pass

@@ -11,7 +11,14 @@ from infra.worker.phases import PhaseTimes
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
 from producers.rollout.roles.device import RolloutDevice
-from producers.rollout.roles.moves import Acquire, Load, Move, PublishedWeights, Release
+from producers.rollout.roles.moves import (
+    Acquire,
+    DeviceMove,
+    Load,
+    Preload,
+    PublishedWeights,
+    Release,
+)
 from producers.rollout.roles.outcomes import (
     Acquired,
     Loaded,
@@ -19,6 +26,7 @@ from producers.rollout.roles.outcomes import (
     NotStarted,
     Outcome,
     Paused,
+    Preloaded,
     Released,
 )
 from producers.rollout.turns.message_parser import MessageParser
@@ -39,6 +47,7 @@ class DeviceSetup:
     """
 
     whole_vocabulary = True
+    loads_asleep = True
 
     def __init__(self) -> None:
         self.engine = ManualEngine()
@@ -68,9 +77,8 @@ class DeviceSetup:
         if version in self.untrusted:
             raise EngineProbeFailed("greedy", "version", version, 0)
 
-    def do(self, move: Move) -> Outcome:
+    def do(self, move: DeviceMove) -> Outcome:
         """Carries a move out and forgets the calls before it."""
-        assert isinstance(move, Acquire | Load | Release)
         self.engine.calls.clear()
         self.device.begin(move, PhaseTimes())
         return self.outcomes.get(timeout=10)
@@ -152,10 +160,34 @@ def test_a_role_taken_again_wakes_the_engine_and_loads_what_is_new(setup: Device
     assert ("load_weights", "v5", 5) not in setup.engine.calls
 
 
+def test_weights_loaded_ahead_are_verified_before_and_not_touched_again(setup: DeviceSetup) -> None:
+    setup.do(acquire(0))
+    setup.do(Release(2))
+    assert isinstance(setup.do(Preload(weights(5), policy())), Preloaded)
+    assert setup.engine.calls == [("verify", 5), ("load_weights", "v5", 5)]
+    assert isinstance(setup.do(acquire(5)), Acquired)
+    assert setup.engine.calls == [("wake",), ("resume",), ("short", 5), ("follow", 4)]
+
+
+def test_spoilt_weights_are_not_loaded_ahead(setup: DeviceSetup) -> None:
+    setup.do(acquire(0))
+    setup.do(Release(2))
+    setup.spoilt.add(5)
+    assert isinstance(setup.do(Preload(weights(5), policy())), NotStarted)
+    assert setup.engine.calls == [("verify", 5)]
+
+
+def test_other_weights_under_the_same_number_are_loaded(setup: DeviceSetup) -> None:
+    setup.do(acquire(0))
+    other = replace(weights(0), directory="elsewhere")
+    setup.do(replace(acquire(0, assignment=2), weights=other))
+    assert ("load_weights", "elsewhere", 0) in setup.engine.calls
+
+
 def test_a_role_confirmed_leaves_the_engine_alone(setup: DeviceSetup) -> None:
     setup.do(acquire(0, assignment=1))
     assert isinstance(setup.do(acquire(0, assignment=2)), Acquired)
-    assert setup.engine.calls == [("verify", 0), ("follow", 4)]
+    assert setup.engine.calls == [("follow", 4)]
 
 
 def test_spoilt_weights_are_noticed_before_the_engine_is_touched(setup: DeviceSetup) -> None:

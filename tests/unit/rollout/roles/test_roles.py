@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from producers.rollout.roles.moves import Acquire, Load, PublishedWeights, Rejoin, Release
+from producers.rollout.roles.moves import Acquire, Load, Preload, PublishedWeights, Rejoin, Release
 from producers.rollout.roles.roles import TRAINER_SILENT_MS, RolloutRoles, concerns
 from schemas import records as r
 from schemas.records import Record
@@ -37,20 +37,30 @@ def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r
     return control.lost(WORKER, process, incarnation=incarnation, epoch=epoch, at_ms=5_000)
 
 
-def fed(*records: Record) -> RolloutRoles:
-    roles = RolloutRoles(WORKER, MINE, policy="policy")
+def fed(*records: Record, loads_asleep: bool = True) -> RolloutRoles:
+    roles = RolloutRoles(WORKER, MINE, policy="policy", loads_asleep=loads_asleep)
     for record in records:
         roles.apply(record)
     return roles
 
 
-def holding(version: int = 0, assignment: int = 1) -> RolloutRoles:
+def holding(version: int = 0, assignment: int = 1, loads_asleep: bool = True) -> RolloutRoles:
     """A process that serves this version."""
-    roles = fed(policy(version), heartbeat(), assigned(assignment))
+    roles = fed(policy(version), heartbeat(), assigned(assignment), loads_asleep=loads_asleep)
     move = roles.next_move()
     assert isinstance(move, Acquire)
-    roles.begin()
+    roles.begin(move)
     assert roles.acquired(move)
+    return roles
+
+
+def training(loads_asleep: bool = True) -> RolloutRoles:
+    """A process of version 0 that gave its role up, and whose trainer process took its own."""
+    roles = holding(0, loads_asleep=loads_asleep)
+    roles.apply(assigned(2, "train"))
+    roles.begin(Release(2))
+    roles.released()
+    roles.apply(control.acquired(WORKER, "train", 2, incarnation="t", at_ms=500))
     return roles
 
 
@@ -78,7 +88,9 @@ def test_nothing_is_done_without(records: Sequence[Record]) -> None:
 
 def test_one_step_at_a_time() -> None:
     roles = fed(policy(), heartbeat(), assigned(1))
-    roles.begin()
+    move = roles.next_move()
+    assert move is not None
+    roles.begin(move)
     assert roles.next_move() is None
 
 
@@ -115,7 +127,7 @@ def test_another_role_for_the_worker_releases_this_one() -> None:
     roles = holding()
     roles.apply(assigned(2, "train"))
     assert roles.next_move() == Release(2)
-    roles.begin()
+    roles.begin(Release(2))
     roles.released()
     assert roles.held is None
     assert roles.next_move() is None
@@ -150,7 +162,7 @@ def test_a_role_that_went_away_while_it_was_taken_is_not_announced_but_released(
     roles = fed(policy(), heartbeat(), assigned(1))
     move = roles.next_move()
     assert isinstance(move, Acquire)
-    roles.begin()
+    roles.begin(move)
     roles.apply(assigned(2, "train"))
     assert roles.next_move() is None
     assert not roles.acquired(move)
@@ -171,7 +183,7 @@ def test_published_weights_are_loaded_and_only_the_newest() -> None:
     roles.apply(published(1))
     move = roles.next_move()
     assert move == Load(PublishedWeights(1, "v1", "sha"), policy(0))
-    roles.begin()
+    roles.begin(move)
     roles.apply(published(2))
     roles.apply(published(3))
     assert isinstance(move, Load)
@@ -179,6 +191,49 @@ def test_published_weights_are_loaded_and_only_the_newest() -> None:
     following = roles.next_move()
     assert isinstance(following, Load)
     assert following.weights.version == 3
+
+
+def test_an_engine_that_sleeps_gets_the_newest_weights_while_the_trainer_holds_the_device() -> None:
+    roles = training()
+    assert roles.next_move() is None
+    roles.apply(published(1))
+    ahead = Preload(PublishedWeights(1, "v1", "sha"), policy(0))
+    assert roles.next_move() == ahead
+    roles.begin(ahead)
+    roles.apply(published(2))
+    roles.apply(published(3))
+    roles.apply(assigned(3))
+    assert roles.next_move() is None
+    roles.loaded_weights(ahead)
+    newest = roles.next_move()
+    assert isinstance(newest, Preload)
+    assert newest.weights.version == 3
+    roles.begin(newest)
+    roles.apply(control.released(WORKER, "train", 3, incarnation="t", at_ms=900))
+    roles.loaded_weights(newest)
+    assert isinstance(roles.next_move(), Acquire)
+
+
+def test_nothing_is_loaded_ahead_without_an_engine_that_loads_asleep() -> None:
+    for roles in (fed(policy(), heartbeat()), training(loads_asleep=False)):
+        roles.apply(published(2))
+        assert roles.next_move() is None
+
+
+def test_weights_that_cannot_be_loaded_ahead_are_tried_again_only_for_the_role() -> None:
+    roles = training()
+    roles.apply(published(1))
+    ahead = roles.next_move()
+    assert isinstance(ahead, Preload)
+    roles.begin(ahead)
+    assert roles.reject(ahead)
+    assert roles.next_move() is None
+    roles.apply(assigned(3))
+    roles.apply(control.released(WORKER, "train", 3, incarnation="t", at_ms=900))
+    again = roles.next_move()
+    assert isinstance(again, Acquire)
+    roles.begin(again)
+    assert not roles.reject(again)
 
 
 def test_the_fleet_record_of_known_weights_changes_nothing() -> None:
@@ -201,9 +256,9 @@ def test_unusable_weights_are_left_out_only_if_others_were_published() -> None:
     roles.apply(published(1))
     move = roles.next_move()
     assert isinstance(move, Load)
-    roles.begin()
+    roles.begin(move)
     assert not roles.reject(move)
-    roles.begin()
+    roles.begin(move)
     roles.apply(published(2))
     assert roles.reject(move)
     following = roles.next_move()
@@ -216,8 +271,8 @@ def test_a_lost_incarnation_frees_the_device_and_joins_as_a_new_one() -> None:
     roles.apply(lost("an earlier one"))
     assert roles.next_move() is None
     roles.apply(lost())
-    assert isinstance(roles.next_move(), Release)
-    roles.begin()
+    assert roles.next_move() == Release(1)
+    roles.begin(Release(1))
     roles.released()
     assert roles.next_move() == Rejoin()
     roles.renew("inc-2")
@@ -237,7 +292,7 @@ def test_a_process_that_leaves_takes_no_other_role() -> None:
     roles = holding(assignment=1)
     roles.leave()
     assert roles.next_move() == Release(1)
-    roles.begin()
+    roles.begin(Release(1))
     roles.released()
     roles.apply(assigned(2))
     assert roles.next_move() is None
