@@ -21,6 +21,7 @@ class ActivityAccount:
         self._begun_ms = self._changed_ms = now_ms
         self._spent_ms: Counter[Activity] = Counter()
         self._tokens = 0
+        self._passes_s = 0.0, 0.0
 
     def enter(self, activity: Activity, now_ms: int) -> None:
         """Count the time from `now_ms` on as this activity."""
@@ -33,15 +34,25 @@ class ActivityAccount:
         with self._lock:
             self._tokens += tokens
 
+    def add_passes(self, full_batch_s: float, recomputing_s: float) -> None:
+        """Count seconds of passes: what they would have taken in full batches, and spent again."""
+        with self._lock:
+            full_s, again_s = self._passes_s
+            self._passes_s = full_s + full_batch_s, again_s + recomputing_s
+
     def report(self, incarnation: str, now_ms: int) -> WorkerUsage | None:
         """Return the figures since the last report, or None if there was no role in that time."""
         with self._lock:
             self._advance(now_ms)
             spent, tokens, begun_ms = self._spent_ms, self._tokens, self._begun_ms
             self._spent_ms, self._tokens, self._begun_ms = Counter(), 0, now_ms
+            full_s, again_s = self._passes_s
+            self._passes_s = 0.0, 0.0
         del spent["none"]
         if not spent.total():
             return None
+        # Passes and activity are timed by two threads: parts are never more than the whole.
+        again_ms = min(round(1000 * again_s), spent["decoding"])
         return WorkerUsage(
             at_ms=now_ms,
             worker=self._worker,
@@ -53,6 +64,8 @@ class ActivityAccount:
             loading_ms=spent["loading"],
             idle_ms=spent["idle"],
             tokens=tokens,
+            full_batch_ms=min(round(1000 * full_s), spent["decoding"] - again_ms),
+            recomputing_ms=again_ms,
         )
 
     def _advance(self, now_ms: int) -> None:

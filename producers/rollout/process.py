@@ -84,7 +84,7 @@ class RolloutProcess:
                 self._report(self._clock())
                 while (now_ms := self._clock()) < self._end_ms:
                     self._work(now_ms)
-            self._reporter.vanish()
+            self._reporter.vanish(self._clock())
         finally:
             self._producer.close(FLUSH_S)
 
@@ -135,6 +135,8 @@ class RolloutProcess:
     def _report(self, now_ms: int) -> None:
         if now_ms >= self._reporter.due_ms:
             self._counts.count_ignored(self._serving.admission.ignored)
+        service = self._serving.service
+        self._reporter.follow(None if service is None else service.engine)
         state, activity = self._keeper.state, self._keeper.activity
         self._reporter.tick(state, activity, self._health, self._serving.tokens, now_ms)
 

@@ -99,7 +99,8 @@ class EngineHealth:
 
     `waiting` counts requests that are not sampled yet and queued calls; `kv_rows` is the number
     of sequences whose KV fits; `reused_tokens` are prompt tokens whose KV was there already;
-    `busy_seconds` is the time spent in passes.
+    `busy_seconds` is the time spent in passes, `full_batch_seconds` that of the same tokens in full
+    batches, `recomputing_seconds` that spent on keys and values that were computed before.
     """
 
     version: int
@@ -114,6 +115,8 @@ class EngineHealth:
     sampled_tokens: int
     reused_tokens: int
     busy_seconds: float
+    full_batch_seconds: float = 0.0
+    recomputing_seconds: float = 0.0
 
 
 class Engine(Protocol):

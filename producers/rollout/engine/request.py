@@ -36,9 +36,13 @@ class Request:
     sampling: SamplingParams
     seed: int
     on_chunk: ChunkCallback
+    computed: int = 0
+    """Number of its first tokens whose keys and values an engine computed before."""
     stops: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.completed:  # the last token's are computed when the next one is sampled
+            self.computed = len(self.tokens) - 1
         self.stops = frozenset(self.sampling.stop_token_ids)
         self.seed &= _SEED_MASK
 

@@ -55,7 +55,8 @@ class RoleKeeper:
     @property
     def activity(self) -> Activity:
         """Return the activity that counts from now on."""
-        if self._moving:
+        # While the files of new weights are checked, turns are still sampled.
+        if self._moving and (self._loading is not None or self._serving.service is None):
             return "loading"
         if self._serving.running:
             return "decoding"

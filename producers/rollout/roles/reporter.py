@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from infra.kafka.producer import Producer
 from infra.worker.activity import Activity, ActivityAccount
-from producers.rollout.engine.contract import EngineHealth
+from producers.rollout.engine.contract import Engine, EngineHealth
 from producers.rollout.roles.announcements import Facts, State, heartbeat
 from producers.rollout.roles.roles import RolloutRoles
 from schemas.records import Record
@@ -27,6 +27,8 @@ class Reporter:
         self._facts = facts
         self._account = ActivityAccount(roles.worker, "rollout", now_ms)
         self._tokens = 0
+        self._engine: Engine | None = None
+        self._passes_s = 0.0, 0.0
         self._activity_due_ms = now_ms + ACTIVITY_MS
         self._beat_due_ms = now_ms
         self._state: State | None = None
@@ -54,12 +56,16 @@ class Reporter:
         if now_ms >= self._beat_due_ms or state != self._state:
             self.beat(state, health(), now_ms)
         if now_ms >= self._activity_due_ms:
-            self._activity_due_ms = now_ms + ACTIVITY_MS
             self._account.add_tokens(tokens - self._tokens)
             self._tokens = tokens
-            report = self._account.report(self._roles.incarnation, now_ms)
-            if report is not None:
-                self.announce(report)
+            self._report(now_ms)
+
+    def follow(self, engine: Engine | None) -> None:
+        """Account for the passes of this engine from now on; None: of none."""
+        if engine is not self._engine:
+            self._count_passes()
+            self._engine = engine
+            self._passes_s = _passes_s(engine)
 
     def beat(self, state: State, health: EngineHealth | None, now_ms: int) -> None:
         """Write a heartbeat."""
@@ -72,6 +78,27 @@ class Reporter:
         """Make the next `tick` write the heartbeat of a new incarnation at once."""
         self._state = None
 
-    def vanish(self) -> None:
-        """Delete the heartbeat from `fleet`: the process has ended in order."""
+    def vanish(self, now_ms: int) -> None:
+        """Write the last activity, and delete the heartbeat: the process has ended in order."""
+        self._report(now_ms)
         self._producer.send_bytes(FLEET.name, None, self._key)
+
+    def _report(self, now_ms: int) -> None:
+        self._activity_due_ms = now_ms + ACTIVITY_MS
+        self._count_passes()
+        report = self._account.report(self._roles.incarnation, now_ms)
+        if report is not None:
+            self.announce(report)
+
+    def _count_passes(self) -> None:
+        before, self._passes_s = self._passes_s, _passes_s(self._engine)
+        full_s, again_s = (now - then for now, then in zip(self._passes_s, before, strict=True))
+        self._account.add_passes(full_s, again_s)
+
+
+def _passes_s(engine: Engine | None) -> tuple[float, float]:
+    """Return the seconds of its passes in full batches, and those spent again; 0 without one."""
+    if engine is None:
+        return 0.0, 0.0
+    health = engine.health()
+    return health.full_batch_seconds, health.recomputing_seconds

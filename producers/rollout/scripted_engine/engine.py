@@ -60,6 +60,7 @@ class ScriptedEngine(ThreadedEngine):
         self._live: dict[str, ScriptedRequest] = {}
         self._sampled_tokens = 0
         self._busy_s = 0.0
+        self._full_batch_s = 0.0
         self._advanced_at = time.monotonic()
         super().__init__("scripted-engine", DEADLINE_S)
 
@@ -107,6 +108,7 @@ class ScriptedEngine(ThreadedEngine):
             sampled_tokens=self._sampled_tokens,
             reused_tokens=0,
             busy_seconds=self._busy_s,
+            full_batch_seconds=self._full_batch_s,
         )
 
     @property
@@ -116,11 +118,14 @@ class ScriptedEngine(ThreadedEngine):
     def _advance(self) -> None:
         started = time.monotonic()
         earned = self._earned(started)
-        for request in list(islice(self._live.values(), self._max_running)):
+        running = list(islice(self._live.values(), self._max_running))
+        for request in running:
             self._sample(request, earned)
         self._busy_s += time.monotonic() - started
         if self._script.tokens_per_second is not None and self._live:
             time.sleep(PASS_S)
+        # A pass of the script takes as long for one request as for all that can run.
+        self._full_batch_s += (time.monotonic() - started) * len(running) / self._max_running
 
     def _abort(self, request_id: str | None) -> None:
         for each in list(self._live) if request_id is None else [request_id]:

@@ -6,6 +6,7 @@ made invalid), in chunks that fit the token budget; one decode pass runs over th
 KV of their last token alone. Engine thread only, under `torch.inference_mode`.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from producers.rollout.engine.contract import TokenChunk
+from producers.rollout.engine.pass_times import PassTimes
 from producers.rollout.engine.request import NO_TOP, Request, TopTokens, last_chunk, token_chunks
 from producers.rollout.torch_engine.forward import CachedForward
 from producers.rollout.torch_engine.passes import Rows, decode, decoding_first, prefill
@@ -42,6 +44,7 @@ class ContinuousBatch:
         self._forward = forward
         self._limit = forward.kv.max_length
         self._max_running = min(max_running, forward.kv.max_rows)
+        self.times = PassTimes(self._max_running)
         self._prefill_tokens = prefill_tokens
 
     @property
@@ -71,11 +74,17 @@ class ContinuousBatch:
         yield from self._admit()
         decoding = decoding_first(self.table)
         if decoding < self.table.running:
-            budget = self._prefill_tokens
-            yield from self._sample(*prefill(self.table, self._forward, decoding, budget))
+            started, budget = time.perf_counter(), self._prefill_tokens
+            rows, logits_RV, again = prefill(self.table, self._forward, decoding, budget)
+            sampled = self._sample(rows, logits_RV)
+            self.times.add_prefill(time.perf_counter() - started, again)
+            yield from sampled
         # A request that ended in the prefill left a row behind the decoding ones: those stay.
         if decoding:
-            yield from self._sample(*decode(self.table, self._forward, decoding))
+            started = time.perf_counter()
+            sampled = self._sample(*decode(self.table, self._forward, decoding))
+            self.times.add_decode(decoding, time.perf_counter() - started)
+            yield from sampled
 
     def _admit(self) -> list[Emission]:
         """Give rows to waiting requests; return the ends of those with nothing left to sample."""

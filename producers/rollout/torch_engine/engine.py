@@ -128,6 +128,8 @@ class TorchEngine(ThreadedEngine):
             sampled_tokens=batch.sampled_tokens,
             reused_tokens=batch.reused_tokens,
             busy_seconds=self._busy_s,
+            full_batch_seconds=batch.times.full_batch_s,
+            recomputing_seconds=batch.times.recomputing_s,
         )
 
     @property

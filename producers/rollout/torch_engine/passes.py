@@ -31,10 +31,11 @@ def decoding_first(table: RowTable) -> int:
 
 def prefill(
     table: RowTable, forward: CachedForward, first: int, budget: int
-) -> tuple[Rows, Tensor]:
+) -> tuple[Rows, Tensor, float]:
     """Give rows from `first` on a chunk of KV: as many as fit the budget, the oldest among them.
 
-    Returns the rows that now lack only their next token, and the logits after their last one.
+    Returns the rows that now lack only their next token, the logits after their last one, and the
+    share of tokens whose KV was computed before.
     """
     # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
     table.swap(first, first + int(table.admitted[first : table.running].argmin()))
@@ -46,9 +47,10 @@ def prefill(
     positions = np.where(columns < 0, PADDING, table.cached[rows, None] + columns)
     ids = table.tokens[rows[:, None], positions.clip(min=0)].astype(np.int64)
     logits_RV = forward(first, ids, positions)
+    again = table.computed_before(rows, sizes) / int(sizes.sum())
     table.cached[rows] += sizes
     complete = np.flatnonzero(sizes == pending[:count])
-    return rows[complete], logits_RV[torch.from_numpy(complete).to(logits_RV.device)]
+    return rows[complete], logits_RV[torch.from_numpy(complete).to(logits_RV.device)], again
 
 
 def decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Rows, Tensor]:

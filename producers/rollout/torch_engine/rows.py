@@ -20,6 +20,7 @@ _RECORD = np.dtype(
         ("prompt", np.int64),
         ("admitted", np.int64),
         ("released", np.int64),
+        ("computed", np.int64),
         ("temperature", np.float32),
         ("top_p", np.float64),
         ("top_k", np.int64),
@@ -45,6 +46,7 @@ class RowTable:
         self.cached: npt.NDArray[np.int64] = self._records["cached"]
         self.admitted: npt.NDArray[np.int64] = self._records["admitted"]
         self._released: npt.NDArray[np.int64] = self._records["released"]
+        self._computed: npt.NDArray[np.int64] = self._records["computed"]
         self._admissions = 0
         self._releases = 0
 
@@ -64,7 +66,7 @@ class RowTable:
         self.requests.append(request)
         self.tokens[row, :length] = request.tokens
         self._records[row] = (
-            *(length, reused, request.prompt_length, self._admissions, 0),
+            *(length, reused, request.prompt_length, self._admissions, 0, request.computed),
             *(sampling.temperature, sampling.top_p, sampling.top_k, request.seed),
         )
         return reused
@@ -93,12 +95,21 @@ class RowTable:
 
     def invalidate(self) -> None:
         """Declare all KV invalid: running rows keep their tokens, finished ones are forgotten."""
+        np.maximum(self._computed, self.cached, out=self._computed)
         self.cached[:] = 0
         self.used = self.running
 
     def pending(self) -> npt.NDArray[np.int64]:
         """Return for each running row how many of its tokens have no KV yet: 1 while decoding."""
         return self.length[: self.running] - self.cached[: self.running]
+
+    def computed_before(self, rows: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
+        """Return how many of the next `sizes` tokens of these rows had KV once, here or elsewhere.
+
+        They lack it now: new weights made it invalid, or another engine has it.
+        """
+        cached = self.cached[rows]
+        return int((np.minimum(self._computed[rows], cached + sizes) - cached).clip(min=0).sum())
 
     def append(self, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
         """Add one sampled token to each of these rows."""

@@ -22,6 +22,19 @@ def test_time_and_tokens_are_counted_since_the_last_report() -> None:
     assert second.idle_ms == second.loading_ms == 0
 
 
+def test_passes_are_parts_of_the_time_spent_decoding() -> None:
+    account = ActivityAccount("worker-0", "rollout", 0)
+    account.enter("decoding", 0)
+    account.add_passes(0.25, 0.5)
+    account.add_passes(0.5, 0)
+    first, second = account.report("inc", 2_000), account.report("inc", 4_000)
+    assert first is not None and (first.full_batch_ms, first.recomputing_ms) == (750, 500)
+    assert second is not None and (second.full_batch_ms, second.recomputing_ms) == (0, 0)
+    account.add_passes(0.9, 0.3)
+    short = account.report("inc", 5_000)
+    assert short is not None and (short.full_batch_ms, short.recomputing_ms) == (700, 300)
+
+
 def test_without_a_role_there_is_nothing_to_report() -> None:
     account = ActivityAccount("worker-0", "rollout", 1_000)
     assert account.report("inc", 3_000) is None
