@@ -323,6 +323,7 @@ class GenerateTurn(Record):
     choice: int = 0
     raw: bool = False
     prefill: int = 0
+    computed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,4 +146,5 @@ def _generate(
         choice=started.choice,
         raw=started.raw,
         prefill=started.prefill,
+        computed=started.prompt_length - len(started.suffix_ids) // TOKEN_BYTES,
     )

@@ -142,10 +142,13 @@ class Engine(Protocol):
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         """Queue a request, also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
+        `computed` is the number of the prompt's first tokens whose keys and values some engine
+        computed before; it is for `EngineHealth.recomputing_seconds` alone.
         Raises `RequestInvalid` (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot
         do), or `EngineStateInvalid` when failed or closed.
         """

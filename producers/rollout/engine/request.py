@@ -55,11 +55,12 @@ class Request:
         sampling: SamplingParams,
         seed: int,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> "Request":
         """Return the request that `submit` is given; not checked. Raises `RequestInvalid`."""
         parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
         tokens = np.concatenate(parts)
-        return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk)
+        return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk, computed)
 
     @property
     def completed(self) -> int:

@@ -75,6 +75,7 @@ class ScriptedEngine(ThreadedEngine):
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         self.state.require_working("submit")
         if not prompt or len(prompt) % TOKEN_BYTES or len(completion) % TOKEN_BYTES:

@@ -100,10 +100,12 @@ class TorchEngine(ThreadedEngine):
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         self.state.require_working("submit")
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
+        given = request_id, prompt, completion, sampling
+        request = Request.of(*given, seed, on_chunk, computed)
         request.check(self._vocabulary, self._kv.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 

@@ -152,7 +152,12 @@ class Serving:
         live = self._enter(dispatch, headers)
         try:
             service.engine.submit(
-                live.request_id, request.prompt_ids, request.completion_ids, sampling, live.on_chunk
+                live.request_id,
+                request.prompt_ids,
+                request.completion_ids,
+                sampling,
+                live.on_chunk,
+                request.computed,
             )
         except RequestInvalid as error:
             self._forget(live)

@@ -78,10 +78,11 @@ class VllmEngine:
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         self._loop.state.require_working("submit")
         seed = sampling.seed or 0
-        plain = Request.of(request_id, prompt, completion, sampling, seed, on_chunk)
+        plain = Request.of(request_id, prompt, completion, sampling, seed, on_chunk, computed)
         request = VllmRequest.of(plain)
         request.check(self._model.vocabulary, self._loop.limit, self._settings.gpu)
         self._thread.post("submit", lambda: self._loop.accept(request))
@@ -124,6 +125,8 @@ class VllmEngine:
             sampled_tokens=loop.sampled_tokens,
             reused_tokens=loop.reused_tokens,
             busy_seconds=loop.busy_seconds,
+            full_batch_seconds=loop.times.passes.full_batch_s,
+            recomputing_seconds=loop.times.passes.recomputing_s,
         )
 
     def close(self) -> None:
@@ -139,7 +142,8 @@ class VllmEngine:
         client = VllmClient(url, settings.call_timeout_s, settings.stall_timeout_s)
         try:
             there = await client.context_length()
-            loop = VllmLoop(client, version, min(there, settings.max_length or there))
+            limit = min(there, settings.max_length or there)
+            loop = VllmLoop(client, version, limit, self._capacity)
             if server is None:  # it may have served another version, for another process
                 await client.end_all()
                 await client.load(directory, str(version))

@@ -21,6 +21,7 @@ from producers.rollout.engine.state import EngineState
 from producers.rollout.vllm_engine.client import VllmClient
 from producers.rollout.vllm_engine.protocol import AnswerInvalid, RequestRefused, TokenEvent
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
+from producers.rollout.vllm_engine.stream_times import StreamTimes
 
 AGAIN_S = 0.5
 """Time after which a pause is sent again: a call that reached the server just behind the first one
@@ -32,8 +33,9 @@ _log = logging.getLogger(__name__)
 class VllmLoop:
     """The state behind `VllmEngine`. Any thread may read the public attributes, for `health`."""
 
-    def __init__(self, client: VllmClient, version: int, limit: int) -> None:
+    def __init__(self, client: VllmClient, version: int, limit: int, capacity: int) -> None:
         self.client = client
+        self.times = StreamTimes(capacity)
         self.version = version
         self.limit = limit
         self.live: dict[str, VllmRequest] = {}
@@ -140,6 +142,7 @@ class VllmLoop:
     def _send(self, request: VllmRequest) -> None:
         if not self.streams:
             self._busy_since_s = time.monotonic()
+            self.times.begin(self._busy_since_s)
         stream = asyncio.get_running_loop().create_task(self._stream(request))
         self.streams[request.request_id] = stream
         stream.add_done_callback(lambda _: self._sent(request, stream))
@@ -170,14 +173,23 @@ class VllmLoop:
     async def _read(
         self, request: VllmRequest, version: int, answer: AsyncIterator[list[TokenEvent]]
     ) -> None:
-        reason = None
+        sent_s, length, computed = time.monotonic(), len(request.tokens), request.computed
+        reason, prefill_s, reused = None, None, 0
         async for events in answer:
-            self.sampled_tokens += sum(event.count for event in events)
-            self.reused_tokens += sum(event.cached_tokens for event in events)
+            now_s, count = time.monotonic(), sum(event.count for event in events)
+            self.sampled_tokens += count
+            reused += sum(event.cached_tokens for event in events)
+            if prefill_s is None and count:
+                prefill_s = self.times.prefilled(now_s - sent_s, len(self.streams))
+            self.times.sampled(count, len(self.streams), now_s)
             reason = finish_reason(events, version) or reason
             chunk = request.add_events(events, version)
             if chunk is not None:
                 self._deliver(request, chunk)
+        self.reused_tokens += reused
+        # The server tells only at the end how much of the prompt it had.
+        again = max(0, computed - reused) / max(1, length - reused)
+        self.times.passes.add_prefill(prefill_s or 0.0, again)
         if reason is None or (reason == "abort" and not self.state.paused):
             raise AnswerInvalid(f"a stream that ended with {reason}, without an abort or a pause")
 

@@ -40,6 +40,12 @@ class VllmRequest:
         return self.request.request_id
 
     @property
+    def computed(self) -> int:
+        """Number of its tokens so far whose keys and values an engine computed before."""
+        sampled_here = len(self.tokens) - len(self.request.tokens)
+        return len(self.tokens) - 1 if sampled_here else self.request.computed
+
+    @property
     def completed(self) -> int:
         """Length of the completion."""
         return len(self.tokens) - self.request.prompt_length

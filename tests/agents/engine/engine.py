@@ -56,6 +56,7 @@ class ActingEngine(ThreadedEngine):
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         try:
             text = self._act(self._tokenizer.decode(unpack(prompt)))

@@ -49,10 +49,12 @@ class Wrapped:
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         self.submitted += 1
         asked = self.changed(Asked(completion, sampling, on_chunk))
-        self.inner.submit(request_id, prompt, asked.completion, asked.sampling, asked.on_chunk)
+        changed = asked.completion, asked.sampling, asked.on_chunk
+        self.inner.submit(request_id, prompt, *changed, computed)
 
     def abort(self, request_id: str | None) -> None:
         self.inner.abort(request_id)

@@ -43,6 +43,7 @@ class ManualEngine:
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         if self.refusal is not None:
             raise self.refusal

@@ -83,6 +83,7 @@ class RecordedEngine:
         completion: bytes,
         sampling: SamplingParams,
         on_chunk: ChunkCallback,
+        computed: int = 0,
     ) -> None:
         """Add a generation; it samples nothing until `sample`."""
         asked = Generation(request_id, unpack(prompt), unpack(completion), sampling, on_chunk)

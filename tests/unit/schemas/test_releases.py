@@ -169,6 +169,7 @@ def test_droppable_fields_are_those_that_a_fold_can_do_without() -> None:
         "BatchReady.policy",
         "CommandAnswered.open_until_ms",
         "GatewayHeartbeat.release",
+        "GenerateTurn.computed",
         "GroupAdmitted.policy",
         "GroupConsumed.policy",
         "GroupDropped.policy",
