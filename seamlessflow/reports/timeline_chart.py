@@ -103,8 +103,9 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
                 low, high = (rows[of.worker] + BAR / 2 - BAR * at for at in (low, high))
                 boxes[category].append([(start, low), (start, high), (end, high), (end, low)])
     for category, colour in COLOURS.items():
-        # Not snapped to pixels: intervals may be shorter than one.
-        bars = PolyCollection(boxes[category], facecolors=colour, linewidth=0, snap=False)
+        # Not snapped to pixels: intervals may be shorter than one. Edges close seams between bars.
+        bars = PolyCollection(boxes[category], facecolors=colour, edgecolors=colour, snap=False)
+        bars.set_linewidth(0.2)
         axes.add_collection(bars, autolim=False)
 
 

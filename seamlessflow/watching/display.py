@@ -243,8 +243,11 @@ def _staleness(progress: RunProgress) -> str:
 def _workers(progress: RunProgress) -> str:
     shown = []
     for worker, what in sorted(progress.doing.items()):
-        version = progress.serving.get(worker)
-        shown.append(f"{worker} {what}" + (f" (v{version})" if version is not None else ""))
+        version, useful = progress.serving.get(worker), progress.useful.get(worker)
+        known = [] if version is None else [f"v{version}"]
+        if known and useful is not None:
+            known.append(f"{useful:.0%} useful")
+        shown.append(f"{worker} {what}" + (f" ({', '.join(known)})" if known else ""))
     return "   ".join(shown) or "-"
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from infra.kafka.unreadable import Skipped
+from scheduler.state.accounts.device_time import DECODING
+from scheduler.state.accounts.division import shares
 from schemas import records as r
 from schemas.records import Record
 from trainer.metrics.reasons import masked_tokens
@@ -60,6 +62,8 @@ class RunProgress:
     """Present activity of each worker, in a few words."""
     serving: dict[str, int] = field(default_factory=dict)
     """Version that each worker serves; only workers in the rollout role."""
+    useful: dict[str, float] = field(default_factory=dict)
+    """Useful share of each worker's rollout, in its last report."""
     has_served: set[str] = field(default_factory=set)
     """Workers that have been in the rollout role."""
     steps: dict[int, Step] = field(default_factory=dict)
@@ -205,14 +209,16 @@ class RunProgress:
             case r.WeightsLoaded() if record.worker in self.serving:
                 self.serving[record.worker] = record.version
             case r.WorkerUsage():
-                self._count_tokens(record)
+                self._count_usage(record)
 
     def _stop_training(self) -> None:
         for worker, what in self.doing.items():
             if what.startswith("training"):
                 self.doing[worker] = "waiting"
 
-    def _count_tokens(self, record: r.WorkerUsage) -> None:
+    def _count_usage(self, record: r.WorkerUsage) -> None:
+        if record.process == "rollout":
+            self.useful[record.worker] = shares(record).get(DECODING, 0.0)
         self._tokens.append((record.at_ms, record.tokens))
         while self._tokens[0][0] < record.at_ms - 2 * _SPEED_WINDOW_MS:
             self._tokens.popleft()

@@ -44,14 +44,14 @@ def _cut(interval: Interval, reports: Sequence[WorkerUsage], first: int) -> Iter
             continue
         if start_ms > at_ms:
             yield replace(interval, start_ms=at_ms, end_ms=start_ms)
-        yield replace(interval, start_ms=start_ms, end_ms=end_ms, shares=_shares(report))
+        yield replace(interval, start_ms=start_ms, end_ms=end_ms, shares=shares(report))
         at_ms = end_ms
     if at_ms < interval.end_ms:
         yield replace(interval, start_ms=at_ms)
 
 
-def _shares(report: WorkerUsage) -> Mapping[str, float]:
-    """Return how the time in rollout divides; loading has intervals of its own."""
+def shares(report: WorkerUsage) -> Mapping[str, float]:
+    """Return how a stretch in rollout divides, without its loading; empty without a turn."""
     decoding_ms, idle_ms = max(0, report.decoding_ms), max(0, report.idle_ms)
     if not decoding_ms:
         return {}

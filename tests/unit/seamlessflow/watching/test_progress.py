@@ -150,6 +150,9 @@ def test_the_panel_tells_everything_at_a_glance() -> None:
         *(step(number, number / 20, staleness_mean=0.5, staleness_max=1) for number in range(12)),
     )
     shown = text_of(panel(seen, "demo", "training"))
+    used = control.usage("w0", decoding_ms=8, full_batch_ms=5, idle_ms=2, at_ms=SINCE)
+    seen.apply(used)
+    assert "w0 rollout (v3, 50% useful)" in text_of(panel(seen, "demo", "training"))
     for part in ("12 of 20", "0.325", "+0.300", "w0 rollout (v3)", "1 running", "the oldest 1"):
         assert part in shown
     assert "training" in shown
