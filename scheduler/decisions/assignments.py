@@ -161,11 +161,11 @@ def _all_acquired(snapshot: Snapshot) -> bool:
 
 
 def _free_slots(state: State, moving: set[str], slots: int) -> Iterator[int]:
-    """Yield the slots that no other worker reads, lowest first."""
-    taken = {
+    """Yield the slots that no worker reads or is to read, lowest first."""
+    taken = {worker.slot for worker in state.workers.values()} | {
         worker.assignment.slot
         for name, worker in state.workers.items()
-        # A worker that moves frees its slot.
+        # A worker that moves frees the slot that it was given, once it no longer reads it.
         if worker.assignment is not None and name not in moving
     }
     return (slot for slot in range(slots) if slot not in taken)

@@ -124,6 +124,7 @@ def retry_ms(failures: RoleFailures | None) -> int:
 
 
 def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -> WorkerView:
+    given = worker.assignment
     able = {
         role
         for role in worker.processes
@@ -131,8 +132,9 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
         and retry_ms(worker.failures.get(role)) <= now_ms
         # Rollout without weights could not be acquired and would only time out.
         and (weights or role != "rollout")
+        # A process that is late may still be taking the device.
+        and (given is None or not given.lapsed or given.role == role)
     }
-    given = worker.assignment
     return WorkerView(
         name=name,
         tags=worker.tags,

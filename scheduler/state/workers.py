@@ -27,7 +27,8 @@ class Assignment:
     deadline_ms: int
     acquired_ms: int | None = None
     lapsed: bool = False
-    """True if the role was not acquired in time, or released without being asked to."""
+    """True if the role was not acquired in time. Its process may still be taking the device, which
+    is free for another role only once it released this one or is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Worker:
     processes: Mapping[str, Process] = field(default_factory=dict)
     assignment: Assignment | None = None
     held: str = NO_ROLE
+    slot: int | None = None
+    """Slot of `prompts` that its rollout process reads, until it has released its role."""
     failures: Mapping[str, RoleFailures] = field(default_factory=dict)
     """By role."""
     devices: int = 1
@@ -122,6 +125,7 @@ def _lost(worker: Worker, record: r.WorkerLost) -> Worker:
         processes=left,
         assignment=None if given is not None and given.role == record.process else given,
         held=NO_ROLE if worker.held == record.process else worker.held,
+        slot=None if record.process == "rollout" else worker.slot,
     )
 
 
@@ -140,7 +144,9 @@ def _assigned(worker: Worker, record: r.RoleAssigned) -> Worker:
 
 def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:
     given = worker.assignment
-    if given is None or given.number != record.assignment:
+    if record.role == "rollout":
+        worker = replace(worker, slot=record.slot)
+    if given is None or (given.number, given.role) != (record.assignment, record.role):
         return worker
     failures = {role: of for role, of in worker.failures.items() if role != given.role}
     acquired = replace(given, acquired_ms=record.at_ms, lapsed=False)
@@ -150,9 +156,12 @@ def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:
 def _released(worker: Worker, record: r.RoleReleased) -> Worker:
     given = worker.assignment
     left = replace(worker, held=NO_ROLE) if worker.held == record.role else worker
-    # A release under the assignment of that very role: the process gave it up by itself.
-    unasked = given is not None and (given.number, given.role) == (record.assignment, record.role)
-    return _failed(left, record.at_ms) if unasked else left
+    if record.role == "rollout":
+        left = replace(left, slot=None)
+    if given is None or (given.number, given.role) != (record.assignment, record.role):
+        return left
+    # Given up unasked, or after a time-out: from now on the device is free for any role.
+    return replace(left if given.lapsed else _failed(left, record.at_ms), assignment=None)
 
 
 def _timed_out(worker: Worker, record: r.AssignmentTimedOut) -> Worker:

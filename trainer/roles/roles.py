@@ -38,7 +38,8 @@ class TrainerRoles(WorkerRoles):
                 self._assign(record)
             case r.AssignmentTimedOut() if self.wanted is not None:
                 if record.assignment == self.wanted.assignment:
-                    self.wanted = None
+                    # No other process gets the device before the release is on `control`.
+                    self.wanted, self.leaving = None, True
             case r.RoleAcquired() | r.RoleReleased() if record.worker == self.worker:
                 if record.role == "rollout":
                     self.rollout_holds = isinstance(record, r.RoleAcquired)
@@ -47,7 +48,7 @@ class TrainerRoles(WorkerRoles):
 
     def due(self) -> Due | None:
         """Return the move to make now, or None. Not to be asked while work is under way."""
-        if self.held is not None and (self.leaving or self.lost):
+        if self.leaving or (self.held is not None and self.lost):
             return "release"
         if self.lost:
             return "rejoin"

@@ -43,7 +43,7 @@ def holds(worker: str, role: str = "rollout", number: int = 0, gang_epoch: int =
     slot = number if role == "rollout" else None
     return [
         control.assigned(worker, role, number, gang_epoch=gang_epoch, slot=slot),
-        control.acquired(worker, role, number),
+        control.acquired(worker, role, number, slot=slot),
     ]
 
 

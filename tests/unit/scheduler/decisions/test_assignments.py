@@ -53,6 +53,21 @@ def test_a_worker_that_joined_rolls_out_in_the_lowest_free_slot() -> None:
     assert slots == {"b": 1, "c": 2}
 
 
+def test_a_slot_is_given_again_only_after_its_reader_released_it() -> None:
+    moving = [
+        *joined_both("b"),
+        *holds("b", number=0),
+        control.assigned("b", "train", 1, gang_epoch=1),
+        *joined_both("c"),
+    ]
+    (given,) = [one for one in decided(*moving) if isinstance(one, r.RoleAssigned)]
+    assert (given.worker, given.slot) == ("c", 1)
+
+    freed = control.released("b", "rollout", 1)
+    (given,) = [one for one in decided(*moving, freed) if isinstance(one, r.RoleAssigned)]
+    assert (given.worker, given.slot) == ("c", 0)
+
+
 def test_assignments_are_numbered_on() -> None:
     found = decided(
         ROLLER, control.assigned("a", assignment=7), control.joined("b"), control.joined("c")
@@ -170,7 +185,25 @@ def test_one_of_a_gang_that_comes_too_late_releases_all() -> None:
 
     (late,) = decided(*waiting, now_ms=1_000)
     assert isinstance(late, r.AssignmentTimedOut) and late.worker == "c"
-    assert roles(*waiting, late, now_ms=1_001, gang_size=2) == {"b": "rollout", "c": "rollout"}
+    assert roles(*waiting, late, now_ms=1_001, gang_size=2) == {"b": "rollout"}
+    freed = control.released("c", "train", 1, at_ms=1_001)
+    assert roles(*waiting, late, freed, now_ms=1_001, gang_size=2) == {
+        "b": "rollout",
+        "c": "rollout",
+    }
+
+
+def test_a_worker_whose_process_may_still_take_the_device_gets_no_other_role() -> None:
+    late = [
+        *joined_both("b"),
+        control.assigned("b", "rollout", 0, slot=0),
+        control.timed_out("b", "rollout", 0, at_ms=0),
+        control.batch_ready(),
+    ]
+
+    assert roles(*late, now_ms=0) == {}
+    assert roles(*late, control.acquired("b", assignment=0), now_ms=0) == {"b": "train"}
+    assert roles(*late, control.lost("b"), now_ms=0) == {"b": "train"}
 
 
 def test_a_worker_that_came_too_late_is_asked_again_after_a_while() -> None:
@@ -179,6 +212,7 @@ def test_a_worker_that_came_too_late_is_asked_again_after_a_while() -> None:
         control.batch_ready(),
         control.assigned("b", "train", 0, gang_epoch=1),
         control.timed_out("b", "train", 0, at_ms=0),
+        control.released("b", "train", 0),
         *holds("b", "rollout", 1),
     ]
 
@@ -197,7 +231,6 @@ def test_a_gang_waits_for_a_member_that_is_just_taking_the_other_role() -> None:
 
     assert roles(*on_its_way) == {}
     assert roles(*on_its_way, control.acquired("c", assignment=1)) == {"b": "train", "c": "train"}
-    assert roles(*on_its_way, control.timed_out("c", "rollout", 1)) == {"b": "train", "c": "train"}
 
 
 def test_a_worker_that_is_just_taking_training_is_not_called_back() -> None:

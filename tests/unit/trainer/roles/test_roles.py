@@ -90,9 +90,11 @@ def test_decisions_of_a_deposed_scheduler_are_ignored() -> None:
     assert fed(claim, assigned()).due() is None
 
 
-def test_an_assignment_that_timed_out_is_forgotten() -> None:
+def test_an_assignment_that_timed_out_is_forgotten_and_the_device_released_for_others() -> None:
     late = control.timed_out(assignment=1)
     roles = fed(ROLLOUT_ACQUIRED, assigned(), late, ROLLOUT_RELEASED)
+    assert roles.due() == "release"
+    roles.released()
     assert roles.due() is None
 
 
