@@ -65,7 +65,10 @@ class Occupation:
                 self._gangs[record.policy] = record.workers
                 for worker in record.workers:
                     self._enter(worker, TRAINING, record.at_ms)
-            case r.StepCompleted() | r.StepSkipped():
+            case r.StepCompleted():
+                publish_ms = round(1000 * record.metrics.get("publish_s", 0.0))
+                self._end_step(record.policy, record.at_ms, publish_ms)
+            case r.StepSkipped():
                 self._end_step(record.policy, record.at_ms)
 
     def close(self, at_ms: int) -> list[Interval]:
@@ -97,9 +100,12 @@ class Occupation:
         elif self._served_by(record.worker) == record.process:
             self._enter(record.worker, WAITING, record.at_ms)
 
-    def _end_step(self, policy: str, at_ms: int) -> None:
+    def _end_step(self, policy: str, at_ms: int, publish_ms: int = 0) -> None:
+        """End the policy's step; at its end the weights were written for so long."""
         for worker in self._gangs.pop(policy, ()):
             if self._state(worker) == TRAINING:
+                if publish_ms > 0:
+                    self._enter(worker, LOADING, at_ms - publish_ms)
                 self._enter(worker, WAITING, at_ms)
 
     def _state(self, worker: str) -> str | None:

@@ -68,6 +68,18 @@ def test_loading_weights_is_a_pause() -> None:
     ]
 
 
+def test_writing_the_weights_of_a_step_is_no_training() -> None:
+    wrote = control.completed(at_ms=200, metrics={"publish_s": 0.03})
+
+    assert spans(*RUN[:7], wrote, control.ready(at_ms=210))[-3:] == [
+        (TRAINING, 115, 170),
+        (LOADING, 170, 200),
+        (WAITING, 200, 210),
+    ]
+    long = control.completed(at_ms=200, metrics={"publish_s": 9.0})
+    assert spans(*RUN[:7], long)[-1] == (LOADING, 115, 200)
+
+
 def test_a_lost_worker_does_nothing() -> None:
     lost = control.lost("w", at_ms=50)
 
