@@ -14,6 +14,7 @@ from scheduler.state.accounts.device_time import (
     WAITING,
     Interval,
 )
+from scheduler.state.workers import device_count
 from schemas import records as r
 from schemas.records import Record
 
@@ -82,7 +83,7 @@ class Occupation:
             self._enter(record.worker, WAITING, record.at_ms)
         present = self._present[record.worker]
         present.processes[record.process] = record.incarnation
-        devices = max(1, len(record.devices))
+        devices = device_count(record)
         if devices != present.devices:
             self._end_interval(record.worker, present, record.at_ms)
             present.devices = devices
