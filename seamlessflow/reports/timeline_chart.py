@@ -44,7 +44,7 @@ LABELS = {
     TRAINING: "training",
     RECOMPUTING: "recomputing",
     SWITCHING: "switching role",
-    LOADING: "loading weights",
+    LOADING: "loading or writing weights",
     UNDER_FILLED: "under-filled",
     WAITING: "waiting",
 }
