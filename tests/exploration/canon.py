@@ -1,0 +1,189 @@
+"""Canonical forms: what future behaviour depends on, without accidental numbers.
+
+Assignment numbers, gang epochs and times matter only by their order, and times also by whether they
+are longer ago than a limit. So a form is a hash of all else and a list of such marked numbers, and
+`canonical` renumbers them. Two worlds with one canonical form go on alike.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from producers.rollout.roles.roles import RolloutRoles
+from scheduler.state.steps import Gang
+from scheduler.state.workers import RoleFailures
+from schemas import records as r
+from schemas.records import Record
+
+PAUSE_MS = 61_000
+"""A time that passes every retry and dwell, and is shorter than every deadline."""
+
+_SHIFT = 56
+_NUMBER, _GANG, _AGE, _ORDER = (kind << _SHIFT for kind in range(1, 5))
+_MIDDLE = 1 << 55
+"""Added to marked values, so that negative ones stay within their kind."""
+
+_KINDS = {
+    "assignment": _NUMBER,
+    "number": _NUMBER,
+    "newest_assignment": _NUMBER,
+    "gang_epoch": _GANG,
+    "started_epoch": _GANG,
+    "acquired_ms": _AGE,
+    "deadline_ms": _AGE,
+}
+_IGNORED = {
+    # Figures that steer only optional moves of runs with tasks, and words for people.
+    *("costs", "ledger", "warned", "stalled", "figures", "hardware", "phases_ms", "metrics"),
+    *("reason", "release", "took_ms", "waited_ms", "free_bytes", "handed_back", "count"),
+    # Times that only reports use, or that `of_record` judges.
+    *("claimed_ms", "ready_ms", "started_ms", "ended_ms", "assigned_ms", "at_ms"),
+    # The same in all worlds, or a figure of another field.
+    *("directory", "manifest_sha256", "tags", "devices"),
+}
+_MOST_RECORDS = 300_000
+_fields_of: dict[type[Any], tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The hash of what does not change by renumbering, and the marked numbers in order."""
+
+    fixed: int
+    marks: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Collector:
+    """The parts of a form under way."""
+
+    found: list[Any] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+
+    def add(self, *values: Any) -> None:
+        """Add plain values."""
+        self.found += values
+
+    def join(self, *forms: Form) -> None:
+        """Add forms."""
+        for form in forms:
+            self.found.append(form.fixed)
+            self.marks += form.marks
+
+    def mark(self, kind: int, value: int | None) -> None:
+        """Add a number that is to be renumbered, or None."""
+        self.found.append(value is None)
+        if value is not None:
+            self.marks.append(kind + _MIDDLE + value)
+
+    def number(self, assignment: int) -> None:
+        """Add the number of an assignment."""
+        self.mark(_NUMBER, assignment)
+
+    def order(self, worker: str, at_ms: int) -> None:
+        """Add a time that is compared with others of the same worker."""
+        self.mark(_ORDER + (ord(worker) - ord("a") << _SHIFT), at_ms)
+
+    def value(self, value: Any, name: str = "") -> None:
+        """Add a fold, a record or a plain value; `name` is that of its field."""
+        if name in _KINDS and (value is None or isinstance(value, int)):
+            self.mark(_KINDS[name], value)
+        elif isinstance(value, Record):
+            self.join(of_record(value))
+        elif isinstance(value, Mapping):
+            self.found.append(len(value))
+            for key in sorted(value):
+                self.found.append(key)
+                self.value(value[key], "number" if name == "members" else "")
+        elif is_dataclass(value):
+            self.found.append(type(value).__name__)
+            self._fields(value)
+        else:
+            self.found.append(value)
+
+    def form(self) -> Form:
+        """Return the form."""
+        return Form(hash(tuple(self.found)), tuple(self.marks))
+
+    def _fields(self, value: Any) -> None:
+        for name in _names(type(value)):
+            self.value(getattr(value, name), name)
+        match value:
+            case Gang():
+                self.mark(_GANG, value.epoch)
+            case RoleFailures():
+                self.mark(_AGE, value.at_ms)
+            case RolloutRoles():
+                self.order(value.worker, value.trainer[0])
+                self.add(value.trainer[1])
+        if hasattr(value, "obeyed"):
+            self.add(value.obeyed[0])
+            self.number(value.obeyed[1])
+
+
+def form_of(value: Any) -> Form:
+    """Return the form of a fold."""
+    collector = Collector()
+    collector.value(value)
+    return collector.form()
+
+
+_known: dict[int, tuple[Record, Form]] = {}
+
+
+def of_record(record: Record) -> Form:
+    """Return the form of a record; each record is taken apart once."""
+    known = _known.get(id(record))
+    if known is None:
+        if len(_known) > _MOST_RECORDS:
+            _known.clear()
+        collector = Collector([type(record).__name__])
+        for name in _names(type(record)):
+            collector.value(getattr(record, name), name)
+        _times(record, collector)
+        known = _known[id(record)] = (record, collector.form())
+    return known[1]
+
+
+def canonical(now_ms: int, forms: Iterable[Form]) -> int:
+    """Return the hash of forms whose marked numbers are renumbered."""
+    collector = Collector()
+    collector.join(*forms)
+    ranks: dict[int, int] = {}
+    rank, before = 0, 0
+    for mark in sorted(set(collector.marks)):
+        kind = mark >> _SHIFT << _SHIFT
+        if kind == _AGE:
+            waited_ms = now_ms - (mark - kind - _MIDDLE)
+            ranks[mark] = max(-1, min(1, waited_ms // PAUSE_MS))
+            continue
+        # A process counts as silent after a while.
+        rank += 1000 if kind >= _ORDER and mark - before >= PAUSE_MS else 1
+        ranks[mark], before = rank, mark
+    return hash((tuple(collector.found), tuple([ranks[mark] for mark in collector.marks])))
+
+
+def _times(record: Record, collector: Collector) -> None:
+    match record:
+        case r.RoleAcquired() | r.RoleReleased() | r.AssignmentTimedOut():
+            collector.mark(_AGE, record.at_ms)
+    match record:
+        # By their times a rollout process orders what it knows of its trainer process.
+        case (
+            r.RoleAcquired(role="train")
+            | r.RoleReleased(role="train")
+            | r.WorkerLost(process="train")
+            | r.WorkerHeartbeat(process="train")
+        ):
+            collector.order(record.worker, record.at_ms)
+
+
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a class that matter as they are."""
+    known = _fields_of.get(kind)
+    if known is None:
+        special = {Gang: "epoch", RolloutRoles: "trainer"}.get(kind)
+        left_out = {*_IGNORED, special, "obeyed"}
+        names = tuple(of.name for of in fields(kind) if of.name not in left_out)
+        known = _fields_of[kind] = names
+    return known

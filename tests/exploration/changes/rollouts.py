@@ -1,0 +1,116 @@
+"""Transitions of rollout processes: they read, begin moves, finish them, crash and start again."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from producers.rollout.roles.moves import Acquire, Load, Preload, Rejoin, Release
+from producers.rollout.roles.roles import RolloutRoles
+from schemas import records as r
+from tests.builders.records import control, fleet
+from tests.exploration.actors import Letter, RolloutActor
+from tests.exploration.world import Broken, World, of_rollout
+
+
+def usual(world: World) -> Iterator[tuple[str, Any]]:
+    """Yield what may happen without a fault."""
+    for name, actor in world.rollouts.items():
+        if actor.roles is None:
+            yield f"rollout {name} starts", partial(start, name=name)
+            continue
+        for topic in ("control", "fleet"):
+            unread: tuple[Letter, ...] = getattr(actor, topic)
+            if unread:
+                record = type(unread[0].record).__name__
+                yield f"rollout {name} reads {record}", partial(_read, name=name, topic=topic)
+        if (move := actor.roles.under_way) is not None:
+            yield f"rollout {name} finishes {type(move).__name__}", partial(_finish, name=name)
+        elif (move := actor.roles.next_move()) is not None:
+            yield f"rollout {name} begins {type(move).__name__}", partial(_begin, name=name)
+
+
+def faults(world: World) -> Iterator[tuple[str, Any]]:
+    """Yield the crashes."""
+    if world.left.crashes:
+        for name, actor in world.rollouts.items():
+            if actor.roles is not None:
+                yield f"fault: rollout {name} crashes", partial(_crash, name=name)
+
+
+def start(world: World, name: str) -> None:
+    """Start a process: it reads `control` from now on, and `fleet` as compaction left it."""
+    lives = world.rollouts[name].lives + 1
+    roles = RolloutRoles(name, f"{name}-rollout-{lives}", policy="policy", loads_asleep=True)
+    actor = RolloutActor(worker=name, lives=lives, roles=roles)
+    for record in world.compacted.values():
+        if of_rollout(record, actor):
+            roles.apply(record)
+    world.rollouts[name] = RolloutActor(worker=name, lives=lives, roles=roles)
+    _beat(world, roles)
+
+
+def _beat(world: World, roles: RolloutRoles) -> None:
+    tags = ("rollout", "train") if world.bounds.trains(roles.worker) else ("rollout",)
+    record = fleet.heartbeat(
+        roles.worker, "rollout", tags, roles.incarnation, at_ms=world.tick(), state="starting"
+    )
+    world.to_fleet(record, roles.worker)
+
+
+def _read(world: World, name: str, topic: str) -> None:
+    """Read a record, and those behind it as long as nothing can be begun in between."""
+    actor = world.rollouts[name]
+    unread: tuple[Letter, ...] = getattr(actor, topic)
+    roles = replace(cast(RolloutRoles, actor.roles))
+    read = 0
+    while read == 0 or (read < len(unread) and not roles.busy and roles.next_move() is None):
+        obeyed = roles.obeyed
+        roles.apply(unread[read].record)
+        if roles.obeyed != obeyed and roles.obeyed[0] < unread[read].epoch:
+            raise Broken(f"rollout {name} obeys epoch {roles.obeyed[0]} behind a newer claim")
+        read += 1
+    world.rollouts[name] = actor.with_changes(roles=roles, **{topic: unread[read:]})
+
+
+def _begin(world: World, name: str) -> None:
+    actor = world.rollouts[name]
+    roles = replace(cast(RolloutRoles, actor.roles))
+    move = roles.next_move()
+    if isinstance(move, Rejoin):
+        roles.renew(f"{name}-rollout-{actor.lives + 1}")
+        world.rollouts[name] = actor.with_changes(roles=roles, lives=actor.lives + 1, doubted=False)
+        _beat(world, roles)
+        return
+    if move is not None:
+        roles.begin(move)
+    memory = actor.memory or isinstance(move, Acquire)
+    world.rollouts[name] = actor.with_changes(roles=roles, memory=memory)
+
+
+def _finish(world: World, name: str) -> None:
+    actor = world.rollouts[name]
+    roles = replace(cast(RolloutRoles, actor.roles))
+    move, memory = roles.under_way, actor.memory
+    origin = {"incarnation": roles.incarnation, "at_ms": world.tick()}
+    written: r.RoleAcquired | r.RoleReleased | None = None
+    match move:
+        case Acquire():
+            if roles.acquired(move):
+                written = control.acquired(
+                    name, "rollout", move.assignment, slot=move.slot, **origin
+                )
+        case Load() | Preload():
+            roles.loaded_weights(move)
+        case Release():
+            written = control.released(name, "rollout", move.assignment, **origin)
+            roles.released()
+            memory = False
+    world.rollouts[name] = actor.with_changes(roles=roles, memory=memory)
+    if written is not None:
+        world.to_control(written, name)
+
+
+def _crash(world: World, name: str) -> None:
+    world.left = world.left.less("crashes")
+    world.rollouts[name] = RolloutActor(worker=name, lives=world.rollouts[name].lives, roles=None)

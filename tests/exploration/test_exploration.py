@@ -1,0 +1,48 @@
+"""The assignment protocol, explored: each state holds, and each leads on to its goal.
+
+`scripts/explore` explores larger bounds.
+"""
+
+import pytest
+
+from scheduler.decisions.snapshot import Snapshot
+from scheduler.decisions.strategies import Wanted
+from tests.exploration.bounds import Bounds
+from tests.exploration.explorer import Counterexample, explore
+
+MOST_STATES = 15_000
+"""Bounds of a few seconds each; the larger ones are explored this far."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        Bounds(),
+        Bounds(strategy="multiplexed", crashes=1),
+        Bounds(strategy="multiplexed", takeovers=1),
+        Bounds(strategy="multiplexed", silences=1),
+        Bounds(strategy="multiplexed", deadlines=1),
+    ],
+    ids=["no fault", "crash", "takeover", "silence", "deadline"],
+)
+def test_no_worker_holds_two_roles_and_every_state_leads_on(
+    bounds: Bounds, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = explore(bounds, MOST_STATES)
+    with capsys.disabled():
+        print(f"\n{graph.states} states, {graph.transitions} transitions, {graph.open} left open")
+    assert graph.goals or graph.open
+
+
+def never_trains(snapshot: Snapshot) -> list[Wanted]:
+    return [
+        Wanted(worker=worker.name, role="rollout", reason="always")
+        for worker in snapshot.workers
+        if "rollout" in worker.able
+    ]
+
+
+def test_a_strategy_under_which_a_batch_waits_for_ever_is_noticed() -> None:
+    with pytest.raises(Counterexample, match="lead nowhere, after\n"):
+        explore(Bounds(strategy=f"{__name__}:never_trains"))

@@ -1,0 +1,170 @@
+"""A world: the logs of `control` and `fleet`, and all participants, at one moment.
+
+Of the logs it keeps what participants have not read, the fold behind the last record and what
+compaction keeps. Transitions (`changes`) change a copy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from scheduler.state import state as fold
+from scheduler.state.state import State
+from schemas import records as r
+from schemas.records import Record
+from schemas.topics import fleet_key
+from tests.exploration import canon
+from tests.exploration.actors import Letter, Log, RolloutActor, SchedulerActor, TrainerActor
+from tests.exploration.bounds import Bounds
+from tests.exploration.canon import Collector, Form
+from trainer.roles.roles import TrainerRoles
+
+
+class Broken(AssertionError):
+    """A property that does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of training: the step it is at, and whether its batch is announced."""
+
+    step: int = 0
+    announced: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class World:
+    """One state of the exploration. Its participants are immutable; `copied` shares them."""
+
+    bounds: Bounds
+    left: Bounds
+    """Faults that may still happen."""
+    clock: int = 0
+    rollouts: dict[str, RolloutActor] = field(default_factory=dict)
+    trainers: dict[str, TrainerActor] = field(default_factory=dict)
+    fresh: dict[str, tuple[TrainerRoles, Form]] = field(default_factory=dict)
+    """The roles that a trainer process has after it read all of `control`, and
+    their form."""
+    schedulers: tuple[SchedulerActor, ...] = ()
+    log: Log = field(default_factory=lambda: Log.of(State()))
+    compacted: dict[str, Record] = field(default_factory=dict)
+    """The newest record of `fleet` for each key."""
+    leader: Leader = Leader()
+
+    @property
+    def first_rank(self) -> str:
+        """Return the worker whose trainer process leads."""
+        return min(self.trainers)
+
+    def copied(self) -> "World":
+        """Return a world that may be changed."""
+        return replace(
+            self,
+            rollouts=dict(self.rollouts),
+            trainers=dict(self.trainers),
+            fresh=dict(self.fresh),
+            compacted=dict(self.compacted),
+        )
+
+    def key(self) -> int:
+        """Return the hash of all that the future depends on."""
+        head = Collector([self.left, self.leader, len(self.schedulers)])
+        forms = [head.form(), self.log.form, *(form for _, form in self.fresh.values())]
+        forms += [one.form for one in self.rollouts.values()]
+        forms += [one.form for one in self.trainers.values()]
+        forms += [one.form for one in self.schedulers]
+        forms += [canon.of_record(record) for record in self.compacted.values()]
+        return canon.canonical(self.clock, forms)
+
+    def tick(self) -> int:
+        """Let a millisecond pass; return the time."""
+        self.clock += 1
+        return self.clock
+
+    def to_control(self, record: Record, writer: str) -> None:
+        """Append to `control`."""
+        before = self.log.state
+        self.log = Log.of(fold.apply(before, record), record)
+        letter = Letter(record, writer, self.log, before.epoch)
+        self.schedulers = tuple(
+            replace(one, control=(*one.control, letter)) for one in self.schedulers
+        )
+        for name, rollout in self.rollouts.items():
+            if rollout.roles is not None and of_rollout(record, rollout):
+                self.rollouts[name] = rollout.with_changes(control=(*rollout.control, letter))
+        for name, trainer in self.trainers.items():
+            if not of_trainer(record, name):
+                continue
+            if not isinstance(record, r.StepStarted):
+                roles = copied_roles(self.fresh[name][0])
+                roles.apply(record)
+                roles.broken_by = ""
+                self.fresh[name] = (roles, canon.form_of(roles))
+            if trainer.roles is not None:
+                self.trainers[name] = trainer.with_changes(control=(*trainer.control, letter))
+
+    def to_fleet(self, record: Record, writer: str) -> None:
+        """Append to `fleet`."""
+        key = fleet_key(record)
+        self.compacted.pop(key, None)
+        self.compacted[key] = record
+        letter = Letter(record, writer, self.log, self.log.state.epoch)
+        if isinstance(record, r.WorkerHeartbeat):
+            self.schedulers = tuple(
+                replace(one, unread_fleet=(*one.unread_fleet, letter)) if one.lacks(record) else one
+                for one in self.schedulers
+            )
+        for name, rollout in self.rollouts.items():
+            if rollout.roles is not None and of_rollout(record, rollout):
+                self.rollouts[name] = rollout.with_changes(fleet=(*rollout.fleet, letter))
+
+
+def of_rollout(record: Record, process: RolloutActor) -> bool:
+    """Return True if the record may change something in a rollout process."""
+    roles = process.roles
+    match record:
+        case r.SchedulerClaimed():
+            return True
+        case r.SchedulerSnapshot():
+            return roles is None or record.epoch > roles.epoch
+        case r.WorkerAssignment(worker=process.worker):
+            return roles is None or record.epoch > roles.epoch
+        case r.WorkerHeartbeat(worker=process.worker):
+            mine = roles is not None and record.incarnation == roles.incarnation
+            return record.process == "train" or (mine and roles is not None and not roles.joined)
+        case r.RoleAcquired() | r.RoleReleased():
+            return record.worker == process.worker and record.role == "train"
+        case r.RoleAssigned() | r.WorkerLost() | r.AssignmentTimedOut():
+            return record.worker == process.worker
+        case r.WeightsPublished() | r.PolicyWeights():
+            return True
+    return False
+
+
+def of_trainer(record: Record, worker: str) -> bool:
+    """Return True if the record may change something in the worker's trainer process."""
+    match record:
+        case r.SchedulerClaimed():
+            return True
+        case r.RoleAssigned():
+            return record.worker == worker or record.role == "train"
+        case r.WorkerLost():
+            return record.worker == worker or record.process == "train"
+        case r.RoleAcquired() | r.RoleReleased():
+            return record.worker == worker and record.role == "rollout"
+        case r.AssignmentTimedOut():
+            return record.worker == worker
+        case r.StepStarted():
+            return worker in record.workers
+    return False
+
+
+def copied_roles(roles: TrainerRoles) -> TrainerRoles:
+    """Return roles that may be changed."""
+    return replace(roles, gang=dict(roles.gang))
+
+
+def heartbeats(world: World) -> Iterable[r.WorkerHeartbeat]:
+    """Yield the newest heartbeats."""
+    for record in world.compacted.values():
+        if isinstance(record, r.WorkerHeartbeat):
+            yield record
