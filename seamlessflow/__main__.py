@@ -18,6 +18,7 @@ from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.show import show
+from seamlessflow.commands.simulate import simulate
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
 from seamlessflow.processes.stopping import Interrupted
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command(name="eval")(evaluate)
+app.command()(simulate)
 app.command()(show)
 app.command()(trace)
 app.command()(audit)

@@ -19,6 +19,7 @@ from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
+from scheduler.simulation.settings import SimulationSection
 from trainer.settings import PolicySection, TrainerSection
 
 
@@ -134,6 +135,10 @@ class RunConfig(BaseSettings):
     restarts: RestartsSection = Field(
         default_factory=RestartsSection,
         description="When a process that ended by itself, or stands still, is started again",
+    )
+    simulation: SimulationSection = Field(
+        default_factory=SimulationSection,
+        description="The modelled cluster of `seamlessflow simulate`; no run reads it",
     )
     start_timeout_s: float = Field(
         180, gt=0, description="Seconds after which all processes must be ready"

@@ -71,7 +71,7 @@ def load(path: Path, check: Check | None = None) -> RunConfig:
     Relative paths in it are relative to the working directory. Raises `FileRejected`, or
     `ConfigRejected` with all that is wrong.
     """
-    return parse(_values(path), path, check)
+    return parse(sections_of(path), path, check)
 
 
 def parse(
@@ -139,14 +139,15 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return {**under, **over, **{name: _merged(under[name], over[name]) for name in both}}
 
 
-def _values(path: Path) -> Mapping[str, Any]:
+def sections_of(path: Path) -> Mapping[str, Any]:
+    """Return the sections of a YAML or TOML file as they stand there. Raises `FileRejected`."""
     try:
         text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        found = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
     except OSError as error:
         raise FileRejected(path, error.strerror or str(error)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise FileRejected(path, str(error)) from error
-    if not isinstance(values, dict):
+    if not isinstance(found, dict):
         raise FileRejected(path, "it is not a mapping of sections")
-    return values
+    return found

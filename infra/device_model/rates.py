@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from infra.device_model.hardware import Hardware
 from infra.device_model.models import ModelSize
+from infra.errors import SeamlessFlowError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,19 @@ class Efficiency:
     """Latency of one all-reduce; a pass on several devices needs two for each layer."""
 
 
+class ModelTooLarge(SeamlessFlowError):
+    """The weights of a model do not fit into the memory of a worker's devices."""
+
+    def __init__(self, model: ModelSize, hardware: Hardware, devices: int) -> None:
+        self.model = model
+        self.hardware = hardware
+        self.devices = devices
+        super().__init__(
+            f"{model.name} needs {model.weight_bytes / 1e9:.0f} GB, "
+            f"{devices} {hardware.name} have {devices * hardware.memory_bytes / 1e9:.0f} GB"
+        )
+
+
 def rates_of(
     hardware: Hardware,
     model: ModelSize,
@@ -100,15 +114,12 @@ def rates_of(
 ) -> Rates:
     """Return the modelled rates of a worker of so many devices.
 
-    Raises `ValueError` if the weights do not fit into their memory.
+    Raises `ModelTooLarge`.
     """
     share = efficiency or Efficiency()
     free = devices * hardware.memory_bytes * share.memory - model.weight_bytes
     if free <= 0:
-        raise ValueError(
-            f"{model.name} needs {model.weight_bytes / 1e9:.0f} GB, "
-            f"{devices} {hardware.name} have {devices * hardware.memory_bytes / 1e9:.0f} GB"
-        )
+        raise ModelTooLarge(model, hardware, devices)
     bandwidth = devices * hardware.bandwidth * share.bandwidth
     prompt_flops = devices * hardware.peak_flops * share.prompt_flops
     train_flops = devices * hardware.peak_flops * share.train_flops

@@ -27,7 +27,7 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     # A group whose first attempts have timed out may come too late for the last steps: one more
     # group is admitted for each.
     late = sum(
-        not group.ready and now_ms - group.admitted_ms >= _attempt_ms(settings)
+        not group.ready and now_ms - group.admitted_ms >= attempt_ms(settings)
         for group in ledger.training.values()
     )
     needed = wanted - ledger.ready - ledger.running + late
@@ -141,7 +141,7 @@ def _may_be_due(
     """Return True if a sample of the group may be due: a cheap test that excludes most groups."""
     if group.ready or group.expired:
         return False
-    first_time = now_ms - group.admitted_ms < _attempt_ms(settings)
+    first_time = now_ms - group.admitted_ms < attempt_ms(settings)
     return not (issued and first_time and not group.failures)
 
 
@@ -151,11 +151,12 @@ def due_attempt(group: AdmittedGroup, sample: int, settings: SchedulerSettings, 
     if failure is not None and failure.final:
         return failure.attempt
     after_failure = 0 if failure is None else failure.attempt + 1
-    by_time = (now_ms - group.admitted_ms) // _attempt_ms(settings)
+    by_time = (now_ms - group.admitted_ms) // attempt_ms(settings)
     return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
 
 
-def _attempt_ms(settings: SchedulerSettings) -> int:
+def attempt_ms(settings: SchedulerSettings) -> int:
+    """Return the time of one attempt at a sample, its grace included."""
     return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
@@ -197,7 +198,7 @@ def _task(
     evaluates = group.purpose == EVAL
     failure = group.failures.get(sample)
     # Computed from the log alone, never from the clock: a repeat has to be the same record.
-    issued_ms = group.admitted_ms + attempt * _attempt_ms(settings)
+    issued_ms = group.admitted_ms + attempt * attempt_ms(settings)
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = min(issued_ms, failure.at_ms)
     deadline_ms = issued_ms + milliseconds(settings.pacing.task_timeout_s)

@@ -8,6 +8,7 @@ most from and rollout misses least. Called by `scheduler/decisions/snapshot.py`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 PEAK = "peak_flops"
 """Key of `WorkerHeartbeat.hardware`: dense matrix operations a second, in flop."""
@@ -29,7 +30,11 @@ class Speeds:
 
 def attainable(hardware: Mapping[str, float], role: str) -> float:
     """Return the flop/s that the device can reach in the role, or 1 if its figures are unknown."""
-    peak, bandwidth = hardware.get(PEAK), hardware.get(BANDWIDTH)
+    return _attainable(hardware.get(PEAK), hardware.get(BANDWIDTH), role)
+
+
+@cache
+def _attainable(peak: float | None, bandwidth: float | None, role: str) -> float:
     bound = None if bandwidth is None else INTENSITY[role] * bandwidth
     known = [value for value in (peak, bound) if value is not None and value > 0]
     return min(known) if known else 1.0

@@ -14,6 +14,7 @@ from scheduler.state.workers import NO_ROLE, RoleFailures, Worker
 
 FIRST_RETRY_MS = 1_000
 LAST_RETRY_MS = 60_000
+ROLES = ("train", "rollout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +125,11 @@ def retry_ms(failures: RoleFailures | None) -> int:
 
 
 def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -> WorkerView:
-    given = worker.assignment
+    given, tags = worker.assignment, worker.tags
     able = {
         role
         for role in worker.processes
-        if role in worker.tags
+        if role in tags
         and retry_ms(worker.failures.get(role)) <= now_ms
         # Rollout without weights could not be acquired and would only time out.
         and (weights or role != "rollout")
@@ -137,7 +138,7 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
     }
     return WorkerView(
         name=name,
-        tags=worker.tags,
+        tags=tags,
         able=frozenset(able),
         role=worker.role,
         acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
@@ -159,13 +160,13 @@ def _gang(state: State) -> frozenset[str]:
 
 
 def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
+    measured = {role: state.costs.speed_means(role) for role in ROLES}
     speeds = {}
     for name, worker in state.workers.items():
         hardware = fleet.hardware(name)
-        measured = {role: state.costs.speed_mean(role, name) for role in ("train", "rollout")}
         speeds[name] = roofline.Speeds(
-            {role: roofline.attainable(hardware, role) for role in ("train", "rollout")},
-            {of: speed / worker.devices for of, speed in measured.items() if speed is not None},
+            {role: roofline.attainable(hardware, role) for role in ROLES},
+            {role: of[name] / worker.devices for role, of in measured.items() if name in of},
         )
     return roofline.ratios(speeds)
 

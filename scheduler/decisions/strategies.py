@@ -132,12 +132,16 @@ def _enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
     without another order.
     """
     gang: list[WorkerView] = []
+    size = 0
     for worker in best:
-        if _devices(gang) + worker.devices <= least:
+        if size + worker.devices <= least:
             gang.append(worker)
+            size += worker.devices
+    chosen = {worker.name for worker in gang}
     for worker in best:
-        if _devices(gang) < least and worker not in gang:
+        if size < least and worker.name not in chosen:
             gang.append(worker)
+            size += worker.devices
     return gang
 
 
@@ -145,9 +149,9 @@ def _with_helpers(
     snapshot: Snapshot, gang: list[WorkerView], best: Sequence[WorkerView], most: int
 ) -> list[WorkerView]:
     """Return the gang and the further workers that are worth their switches."""
-    size = _devices(gang)
+    size, chosen = _devices(gang), {worker.name for worker in gang}
     for worker in best:
-        fits = worker not in gang and size + worker.devices <= most
+        fits = size + worker.devices <= most and worker.name not in chosen
         if fits and gates.helper_pays(snapshot, size, worker.devices):
             gang, size = [*gang, worker], size + worker.devices
     return gang

@@ -117,7 +117,7 @@ def _unfit(
     if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
         return []
     tags = [worker.tags for worker in snapshot.workers]
-    able = [worker.name for worker in snapshot.workers if "train" in worker.tags]
+    able = {worker.name for worker in snapshot.workers if "train" in worker.tags}
     trainers, needed = _devices(snapshot, able), snapshot.gang_size or 1
     found = []
     if trainers < needed and _training_waits(state, snapshot, settings):

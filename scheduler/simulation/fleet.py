@@ -1,176 +1,241 @@
-"""The workers of the simulator: they take the assigned roles and serve one sample at a time.
+"""The workers of a simulation: they take the assigned roles, load weights and train.
 
-Driven by `scheduler/simulation/simulator.py`, which also keeps the time.
+A change of role has two halves, as in a real worker: the process that has the role leaves the
+devices, then the other one takes them.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from random import Random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from infra.worker.activity import Activity, ActivityAccount
+from scheduler.simulation.agenda import Agenda
+from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
+from scheduler.simulation.router import Router
 from scheduler.state.workers import NO_ROLE
 from schemas import records as r
 from schemas.records import Record
 
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterModel:
-    """The workers of a cluster with their tags, and its costs. Times in milliseconds."""
-
-    workers: Mapping[str, tuple[str, ...]]
-    sample_ms: float = 100
-    """Worker time of one sample's rollout."""
-    spread: float = 0.0
-    """Standard deviation of the logarithm of that time."""
-    train_ms: float = 1000
-    """Worker time of an optimizer step, divided by the size of the gang."""
-    switch_ms: float = 0
-    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False
-    """Returns True for an attempt (group, sample, attempt) that never ends."""
-    filtered: Callable[[str], bool] = lambda group: False
-    """Returns True for a group that the trainer drops."""
-    seed: int = 0
+ROLLOUT, TRAIN = "rollout", "train"
 
 
-class RunningSimulation(Protocol):
-    """The methods of `Simulation` that its workers and its trainer use."""
-
-    @property
-    def now(self) -> float:
-        """Milliseconds since the start."""
-
-    def after(self, delay: float, happen: Callable[[], None]) -> None:
-        """Call `happen` after `delay` milliseconds."""
+class ControlLog(Protocol):
+    """The method of `Simulation` that its workers and its trainer use."""
 
     def append(self, record: Record) -> None:
         """Append a record to `control`."""
 
 
-@dataclass
-class BusySpan:
-    """A time in which a worker was busy, with its kind: rollout, train or switch."""
-
-    kind: str
-    start: float
-    end: float
-
-    def within(self, start: float, end: float) -> float:
-        """Return how much of it lies between `start` and `end`."""
-        return max(0.0, min(end, self.end) - max(start, self.start))
-
-
-@dataclass
-class SimulatedSample:
-    """A sample that waits or is being served."""
-
-    group: str
-    number: int
-    left: float
-    """Worker time still needed."""
-
-
-@dataclass
+@dataclass(eq=False)
 class SimulatedWorker:
-    """A worker: its role, the sample it serves, and the times in which it was busy."""
+    """A worker: its role, its engine, and what its processes did since their last reports."""
 
+    name: str
+    model: ModelledWorker
+    engine: SimulatedEngine
+    rollout: ActivityAccount
+    train: ActivityAccount
     role: str = NO_ROLE
     assignment: int = -1
-    sample: SimulatedSample | None = None
-    since: float = 0.0
-    spans: list[BusySpan] = field(default_factory=list)
+    loading: bool = False
+    reported: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Tokens, full-batch time and recomputing time of the engine at the last report."""
+
+    def account(self, role: str) -> ActivityAccount:
+        """Return the account of the process that serves the role."""
+        return self.rollout if role == ROLLOUT else self.train
 
 
 class SimulatedFleet:
-    """All workers, and the queue of samples that they share."""
+    """All workers."""
 
-    def __init__(self, cluster: ClusterModel, simulation: RunningSimulation) -> None:
-        self.workers = {name: SimulatedWorker() for name in cluster.workers}
-        self.on_sample: Callable[[SimulatedSample], None] = lambda sample: None
-        """Called with each sample that ends."""
-        self._cluster = cluster
-        self._simulation = simulation
-        self._queue: deque[SimulatedSample] = deque()
-        self._random = Random(cluster.seed)  # nosec B311 # repeatable draws
-
-    def issue(self, task: r.Task) -> None:
-        """Queue a sample, unless the cluster says that this attempt never ends."""
-        factor = self._random.lognormvariate(0, self._cluster.spread)
-        if not self._cluster.hangs(task.group_id, task.sample, task.attempt):
-            self._queue.append(
-                SimulatedSample(task.group_id, task.sample, self._cluster.sample_ms * factor)
-            )
+    def __init__(
+        self,
+        cluster: ModelledCluster,
+        agenda: Agenda,
+        router: Router,
+        control: ControlLog,
+        on_turn: Callable[[SimulatedTurn], None],
+        policy: str,
+    ) -> None:
+        self._agenda = agenda
+        self._router = router
+        self._control = control
+        self._policy = policy
+        self._version = 0
+        self.workers = {
+            name: self._worker(name, model, on_turn) for name, model in cluster.workers.items()
+        }
 
     def assign(self, given: r.RoleAssigned) -> None:
-        """Interrupt the worker and let it acquire the role after the switch."""
+        """Let the worker leave its role, if it has one, and take the assigned one."""
         worker = self.workers[given.worker]
-        self._interrupt(worker)
         left, worker.role, worker.assignment = worker.role, NO_ROLE, given.assignment
-        self._busy(worker, "switch", self._cluster.switch_ms)
-        self._simulation.after(self._cluster.switch_ms, lambda: self._acquire(given, left))
-
-    def train(self, workers: tuple[str, ...], done: Callable[[float], None]) -> None:
-        """Let a gang make an optimizer step, then call `done` with the time it took."""
-        took = self._cluster.train_ms / len(workers)
-        for name in workers:
-            self._busy(self.workers[name], "train", took)
-        self._simulation.after(took, lambda: done(took))
-
-    def serve(self) -> None:
-        """Give the next samples to free workers."""
-        for worker in self.workers.values():
-            if worker.role == "rollout" and worker.sample is None and self._queue:
-                self._begin(worker, self._queue.popleft())
-
-    def _begin(self, worker: SimulatedWorker, sample: SimulatedSample) -> None:
-        worker.sample, worker.since = sample, self._simulation.now
-
-        def finish() -> None:
-            if worker.sample is sample:  # else it was interrupted before
-                self._interrupt(worker, requeue=False)
-                self.on_sample(sample)
-
-        self._simulation.after(sample.left, finish)
-
-    def _interrupt(self, worker: SimulatedWorker, requeue: bool = True) -> None:
-        """End the worker's sample; the next free worker serves what is left of it."""
-        if worker.sample is None:
+        worker.loading = False
+        if left == NO_ROLE:
+            self._take(worker, given)
             return
-        spent = self._simulation.now - worker.since
-        worker.spans.append(BusySpan("rollout", worker.since, self._simulation.now))
-        if requeue:
-            left = max(0.0, worker.sample.left - spent)
-            self._queue.appendleft(SimulatedSample(worker.sample.group, worker.sample.number, left))
-        worker.sample = None
+        turns: Sequence[SimulatedTurn] = ()
+        if left == ROLLOUT:
+            self._router.remove(worker.engine)
+            turns = worker.engine.drain()
+        worker.account(left).enter("loading", self._agenda.now_ms)
+        leave_s = worker.model.rates.leave_s
+        self._agenda.after(leave_s, self._left, worker, given, left, len(turns))
+        for turn in turns:
+            self._router.submit(turn)
 
-    def _busy(self, worker: SimulatedWorker, kind: str, lasting: float) -> None:
-        worker.spans.append(BusySpan(kind, self._simulation.now, self._simulation.now + lasting))
+    def publish(self, version: int) -> None:
+        """Let all workers that roll out load new weights."""
+        self._version = version
+        for worker in self.workers.values():
+            if worker.role == ROLLOUT and not worker.loading:
+                self._load(worker)
 
-    def _acquire(self, given: r.RoleAssigned, left: str) -> None:
-        worker = self.workers[given.worker]
+    def train(self, names: Sequence[str], took_s: float, done: Callable[[], None]) -> None:
+        """Let a gang train for so long, then call `done`."""
+        for name in names:
+            self.workers[name].train.enter("training", self._agenda.now_ms)
+        self._agenda.after(took_s, self._trained, names, done)
+
+    def add_trained(self, names: Sequence[str], tokens: float) -> None:
+        """Count tokens that a gang trained, each worker an equal part."""
+        for name in names:
+            self.workers[name].train.add_tokens(round(tokens / len(names)))
+
+    def report(self) -> list[r.WorkerUsage]:
+        """Return what the processes did since their last reports."""
+        reports = []
+        for worker in self.workers.values():
+            usage = self._usage(worker)
+            trained = worker.train.report(worker.name, self._agenda.now_ms)
+            reports += [one for one in (usage, trained) if one is not None]
+        return reports
+
+    def _usage(self, worker: SimulatedWorker) -> r.WorkerUsage | None:
+        engine = worker.engine
+        engine.settle()
+        now = (engine.clock.tokens, engine.clock.full_batch_s, engine.recomputing_s)
+        tokens, full_s, again_s = (new - old for new, old in zip(now, worker.reported, strict=True))
+        worker.rollout.add_tokens(round(tokens))
+        usage = worker.rollout.report(worker.name, self._agenda.now_ms)
+        if usage is None:
+            return None
+        worker.reported = now
+        return replace(
+            usage, full_batch_ms=round(1000 * full_s), recomputing_ms=round(1000 * again_s)
+        )
+
+    def _worker(
+        self, name: str, model: ModelledWorker, on_turn: Callable[[SimulatedTurn], None]
+    ) -> SimulatedWorker:
+        engine = SimulatedEngine(
+            name, model.rates, self._agenda, on_turn, lambda: self._note(self.workers[name])
+        )
+        return SimulatedWorker(
+            name,
+            model,
+            engine,
+            ActivityAccount(name, "rollout", self._agenda.now_ms),
+            ActivityAccount(name, "train", self._agenda.now_ms),
+        )
+
+    def _note(self, worker: SimulatedWorker) -> None:
+        """Count the time from now on by what the engine does."""
+        activity: Activity = "decoding" if worker.engine.decoding else "idle"
+        worker.rollout.enter(activity, self._agenda.now_ms)
+
+    def _left(
+        self, worker: SimulatedWorker, given: r.RoleAssigned, left: str, handed_back: int
+    ) -> None:
+        worker.account(left).enter("none", self._agenda.now_ms)
+        self._control.append(
+            r.RoleReleased(
+                at_ms=self._agenda.now_ms,
+                worker=worker.name,
+                incarnation=given.incarnation,
+                role=left,
+                assignment=given.assignment,
+                free_bytes=0,
+                handed_back=handed_back,
+                took_ms=round(1000 * worker.model.rates.leave_s),
+            )
+        )
+        self._take(worker, given)
+
+    def _take(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
+        worker.account(given.role).enter("loading", self._agenda.now_ms)
+        self._agenda.after(worker.model.rates.take_s, self._taken, worker, given)
+
+    def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
         if worker.assignment != given.assignment:  # assigned anew during the switch
+            worker.account(given.role).enter("none", self._agenda.now_ms)
             return
         worker.role = given.role
-        at_ms, half = round(self._simulation.now), round(self._cluster.switch_ms / 2)
-        if left != NO_ROLE:
-            self._simulation.append(
-                r.RoleReleased(
-                    at_ms=at_ms,
-                    worker=given.worker,
-                    incarnation=given.incarnation,
-                    role=left,
-                    assignment=given.assignment,
-                    free_bytes=0,
-                    took_ms=half,
-                )
-            )
-        self._simulation.append(
+        rolls_out = given.role == ROLLOUT
+        worker.account(given.role).enter("idle", self._agenda.now_ms)
+        self._control.append(
             r.RoleAcquired(
-                at_ms=at_ms,
-                worker=given.worker,
+                at_ms=self._agenda.now_ms,
+                worker=worker.name,
                 incarnation=given.incarnation,
                 role=given.role,
                 assignment=given.assignment,
-                took_ms=half,
+                slot=given.slot,
+                version=self._version if rolls_out else None,
+                took_ms=round(1000 * worker.model.rates.take_s),
+                policy=self._policy if rolls_out else "",
             )
         )
+        if rolls_out:
+            worker.engine.start(self._version)
+            self._router.add(worker.engine)
+
+    def _load(self, worker: SimulatedWorker) -> None:
+        worker.loading = True
+        paused = r.GenerationPaused(
+            at_ms=self._agenda.now_ms,
+            worker=worker.name,
+            incarnation=worker.name,
+            mode="keep",
+            running=worker.engine.pause(),
+            reason="weights",
+        )
+        worker.rollout.enter("loading", self._agenda.now_ms)
+        self._control.append(paused)
+        load_s = worker.model.rates.load_s
+        self._agenda.after(load_s, self._loaded, worker, worker.assignment, self._version)
+
+    def _loaded(self, worker: SimulatedWorker, assignment: int, version: int) -> None:
+        if worker.assignment != assignment:
+            return  # it left its role meanwhile
+        worker.loading = False
+        took_ms, at_ms = round(1000 * worker.model.rates.load_s), self._agenda.now_ms
+        self._control.append(
+            r.WeightsLoaded(
+                at_ms=at_ms,
+                policy=self._policy,
+                version=version,
+                worker=worker.name,
+                incarnation=worker.name,
+                took_ms=took_ms,
+            )
+        )
+        self._control.append(
+            r.GenerationResumed(
+                at_ms=at_ms,
+                worker=worker.name,
+                incarnation=worker.name,
+                version=version,
+                paused_ms=took_ms,
+            )
+        )
+        worker.engine.resume(version)
+        if version != self._version:
+            self._load(worker)
+
+    def _trained(self, names: Sequence[str], done: Callable[[], None]) -> None:
+        for name in names:
+            self.workers[name].train.enter("idle", self._agenda.now_ms)
+        done()

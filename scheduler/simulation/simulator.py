@@ -1,185 +1,199 @@
 """The simulator: a discrete-event model of workers, agents and trainer around the real `decide`.
 
-`simulate` returns the `control` log of a run on a modelled cluster, and what each worker did. Only
-costs are modelled; every decision is made by `scheduler.decisions.decide` over the folds of that
-log, as in the scheduler process. Times in milliseconds. Called by
-`scheduler/simulation/__main__.py` and tests.
+`simulate` returns the `control` log of a run on a modelled cluster. Only what takes time is
+modelled; every decision is made by `scheduler.decisions.decide` over the folds of that log, as in
+the scheduler process: after each record that changes them, and when a time comes that decisions
+depend on (`scheduler/simulation/due.py`). Called by `seamlessflow simulate` and tests.
 """
 
-import heapq
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
 
 from scheduler.decisions import strategies
 from scheduler.decisions.decide import Rules, View, decide, finished
 from scheduler.settings import SchedulerSettings
-from scheduler.simulation.fleet import ClusterModel, SimulatedFleet, SimulatedWorker
+from scheduler.simulation.agenda import Agenda
+from scheduler.simulation.agents import SimulatedAgents
+from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from scheduler.simulation.due import next_due_ms
+from scheduler.simulation.engine import SimulatedTurn
+from scheduler.simulation.fleet import SimulatedFleet
+from scheduler.simulation.router import Router
 from scheduler.simulation.trainer import SimulatedTrainer, published
+from scheduler.simulation.workload import Workload
 from scheduler.state import fleet, state
 from scheduler.tasks.source import TaskRow, listed
 from schemas import records as r
 from schemas.records import Record
 
-TICK_MS = 100
+LONGEST_S = 1e7
+_QUIET = 100
+"""A run ends when this many due times have passed since anything happened: it waits in vain."""
 TASKS = 64
 
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """The log and the workers of a simulated run."""
+    """The log of a simulated run, and what it does not hold."""
 
     control: list[Record]
-    workers: Mapping[str, SimulatedWorker]
     staleness: list[int]
-    """Age in optimizer steps of each group's oldest sample, when it was trained."""
+    """Age in optimizer steps of each trained session's first token."""
+    tokens: list[float]
+    """Tokens trained in each step, prompts included."""
     view: View
-    ended_ms: float
-
-    def step_ends(self) -> list[int]:
-        """Return the times at which the optimizer steps ended."""
-        return [record.at_ms for record in self.control if isinstance(record, r.StepCompleted)]
-
-    def idle_share(self, after_step: int = 2) -> float:
-        """Return the idle share of worker time, from the end of a step to the end of the last."""
-        ends = self.step_ends()
-        start, end = ends[after_step], ends[-1]
-        spans = [span for worker in self.workers.values() for span in worker.spans]
-        used = sum(span.within(start, end) for span in spans)
-        return 1 - used / (len(self.workers) * (end - start))
-
-    def count(self, kind: type[Record]) -> int:
-        """Return the number of records of a kind on `control`."""
-        return sum(isinstance(record, kind) for record in self.control)
+    ended_s: float
+    decisions: int
+    """Calls of `decide`."""
 
 
 def simulate(
     settings: SchedulerSettings,
-    cluster: ClusterModel,
-    longest_ms: float = 10_000_000,
+    cluster: ModelledCluster,
+    workload: Workload,
+    longest_s: float = LONGEST_S,
     on_step: Callable[[int], None] = lambda steps: None,
 ) -> SimulatedRun:
-    """Return a run simulated to its last step, or to `longest_ms`.
+    """Return a run simulated to its last step, or to `longest_s`.
 
     Calls `on_step` with the number of steps after each. Raises `UnknownStrategy`.
     """
-    return Simulation(settings, cluster, longest_ms, on_step).run()
+    return Simulation(settings, cluster, workload, on_step).run(longest_s)
 
 
-@dataclass(eq=False)
 class Simulation:
     """One run: an agenda of coming events, and the log that they leave."""
 
-    _settings: SchedulerSettings
-    _cluster: ClusterModel
-    _longest_ms: float
-    _on_step: Callable[[int], None]
-    now: float = 0.0
-    _order: Iterator[int] = field(default_factory=count)
-    _view: View = field(default_factory=View)
-    _log: list[Record] = field(default_factory=list)
-    _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._rules = simulated_rules(self._settings, self._longest_ms)
-        self._fleet = SimulatedFleet(self._cluster, self)
-        self._trainer = SimulatedTrainer(self._settings.run, self._cluster, self, self._fleet)
-
-    def after(self, delay: float, happen: Callable[[], None]) -> None:
-        """Call `happen` after `delay` milliseconds."""
-        heapq.heappush(self._agenda, (self.now + delay, next(self._order), happen))
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        cluster: ModelledCluster,
+        workload: Workload,
+        on_step: Callable[[int], None],
+    ) -> None:
+        self._rules = simulated_rules(settings, len(cluster.workers))
+        self._cluster = cluster
+        self._on_step = on_step
+        self._view = View()
+        self._log: list[Record] = []
+        self._changed = False
+        self._decisions = 0
+        self._agenda = Agenda()
+        router = Router(self._agenda)
+        self._fleet = SimulatedFleet(
+            cluster, self._agenda, router, self, self._answered, settings.run.policy
+        )
+        self._trainer = SimulatedTrainer(
+            settings.run, cluster, workload, self._agenda, self, self._fleet
+        )
+        self._agents = SimulatedAgents(workload, self._agenda, router, self._trainer.collect)
 
     def append(self, record: Record) -> None:
         """Append a record to `control`; scheduler, workers and trainer read it at once."""
-        # Costs are folded at the step, so usage comes first.
-        if isinstance(record, r.StepCompleted):
-            self._append_usage(record.at_ms)
         self._log.append(record)
-        self._view = replace(self._view, state=state.apply(self._view.state, record))
-        if isinstance(record, r.RoleAssigned):
-            self._fleet.assign(record)
+        after = state.apply(self._view.state, record)
+        if after is not self._view.state:
+            self._view = replace(self._view, state=after)
+            self._changed = True
+        match record:
+            case r.RoleAssigned():
+                self._fleet.assign(record)
+            case r.WeightsPublished():
+                self._fleet.publish(record.version)
+            case r.StepCompleted():
+                self._on_step(record.step + 1)
         self._trainer.react(record)
-        if isinstance(record, r.StepCompleted):
-            self._on_step(record.step + 1)
 
-    def run(self) -> SimulatedRun:
-        """Return the run after its last step, or after `longest_ms`."""
+    def run(self, longest_s: float) -> SimulatedRun:
+        """Return the run after its last step, or after `longest_s`."""
         self._begin()
-        while self.now < self._longest_ms:
-            self._decide()
-            self._fleet.serve()
-            if finished(self._view.state, self._rules.settings):
-                break
-            # The order of insertion breaks ties, so that equal runs give equal logs.
-            self.now, _, happen = heapq.heappop(self._agenda)
-            happen()
-        workers, staleness = self._fleet.workers, self._trainer.staleness
-        return SimulatedRun(self._log, workers, staleness, self._view, self.now)
+        agenda, due_s, quiet = self._agenda, 0.0, 0
+        while agenda.now_s < longest_s and quiet < _QUIET:
+            if self._changed or agenda.now_s >= due_s:
+                known = len(self._log)
+                self._decide()
+                happened = agenda.next_s < inf or len(self._log) > known
+                quiet = 0 if happened else quiet + 1
+                if finished(self._view.state, self._rules.settings):
+                    break
+                due_ms = next_due_ms(self._view, self._rules, agenda.now_ms)
+                due_s = longest_s if due_ms is None else due_ms / 1000
+            agenda.run_until(min(agenda.next_s, due_s, longest_s))
+        for usage in self._fleet.report():
+            self.append(usage)
+        return SimulatedRun(
+            self._log,
+            self._trainer.staleness,
+            self._trainer.tokens,
+            self._view,
+            agenda.now_s,
+            self._decisions,
+        )
 
     def _begin(self) -> None:
         self.append(r.SchedulerClaimed(epoch=1, scheduler="simulated", at_ms=0))
         self.append(published(self._rules.settings.run.policy, 0, 0))
         known = self._view.fleet
-        for name, tags in self._cluster.workers.items():
-            for process in tags:
-                known = fleet.apply(known, _heartbeat(name, process, tags), 0)
+        for name, worker in self._cluster.workers.items():
+            for process in worker.tags:
+                known = fleet.apply(known, _heartbeat(name, process, worker), 0)
         self._view = replace(self._view, fleet=known)
-        self._tick()
 
-    def _tick(self) -> None:
-        """Keep the agenda from running empty: the scheduler also acts on the time alone."""
-        self.after(TICK_MS, self._tick)
+    def _answered(self, turn: SimulatedTurn) -> None:
+        self._agents.answered(turn)
 
     def _decide(self) -> None:
         # As the process does: decide again until nothing follows from what was just written.
-        while decided := decide(self._view, self._rules, round(self.now)):
-            for _, record in decided:
+        self._changed = True
+        while self._changed:
+            self._changed = False
+            self._decisions += 1
+            tasks = []
+            for _, record in decide(self._view, self._rules, self._agenda.now_ms):
                 if isinstance(record, r.Task):
-                    self._issue(record)
+                    tasks.append(record)
                 elif not isinstance(record, r.WorkerAssignment):
                     self.append(record)
+            self._issue(tasks)
 
-    def _issue(self, task: r.Task) -> None:
-        samples = {**self._view.issued.get(task.group_id, {}), task.sample: task.attempt}
-        issued = {**self._view.issued, task.group_id: samples}
+    def _issue(self, tasks: list[r.Task]) -> None:
+        if not tasks:
+            return
+        groups = self._view.state.ledger.groups
+        issued: dict[str, Mapping[int, int]] = {
+            name: samples for name, samples in self._view.issued.items() if name in groups
+        }
+        for task in tasks:
+            issued[task.group_id] = {**issued.get(task.group_id, {}), task.sample: task.attempt}
         self._view = replace(self._view, issued=issued)
-        self._fleet.issue(task)
-
-    def _append_usage(self, until_ms: int) -> None:
-        since_ms = self._view.state.steps.ended_ms
-        for name, worker in self._fleet.workers.items():
-            spans = [span for span in worker.spans if span.kind == "rollout"]
-            usage = r.WorkerUsage(
-                at_ms=until_ms,
-                worker=name,
-                incarnation=name,
-                process="rollout",
-                from_ms=since_ms,
-                decoding_ms=round(sum(span.within(since_ms, until_ms) for span in spans)),
-            )
-            self.append(usage)
+        for task in tasks:
+            self._agents.play(task)
 
 
-def simulated_rules(settings: SchedulerSettings, longest_ms: float) -> Rules:
-    """Return rules with made-up tasks and heartbeats that never time out."""
+def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
+    """Return rules with made-up tasks and workers that are never lost."""
     section = settings.scheduler
-    limits = section.model_copy(update={"heartbeat_timeout_s": longest_ms / 1000})
+    limits = section.model_copy(update={"heartbeat_timeout_s": LONGEST_S})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
     return Rules(
         settings.model_copy(update={"scheduler": limits}),
         strategies.named(section.policy),
         {"train": listed(rows)},
+        slots,
     )
 
 
-def _heartbeat(worker: str, process: str, tags: tuple[str, ...]) -> r.WorkerHeartbeat:
+def _heartbeat(name: str, process: str, worker: ModelledWorker) -> r.WorkerHeartbeat:
     return r.WorkerHeartbeat(
-        worker=worker,
-        incarnation=worker,
+        worker=name,
+        incarnation=name,
         process=process,
-        tags=tags,
+        tags=worker.tags,
         role="none",
         assignment=-1,
         state="ready",
+        hardware=worker.hardware,
+        devices=tuple(range(worker.devices)),
         at_ms=0,
     )

@@ -1,141 +1,197 @@
-"""The trainer of the simulator: it makes groups of samples, batches of groups, steps of batches.
+"""The trainer of a simulation: it makes groups of sessions, batches of groups, steps of batches.
 
-Driven by `scheduler/simulation/simulator.py`.
+Driven by `scheduler/simulation/simulator.py`; writes the same records as the real one.
 """
 
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 
 from scheduler.settings import RunSection
-from scheduler.simulation.fleet import (
-    ClusterModel,
-    RunningSimulation,
-    SimulatedFleet,
-    SimulatedSample,
-)
+from scheduler.simulation.agenda import Agenda
+from scheduler.simulation.cluster import ModelledCluster
+from scheduler.simulation.engine import SimulatedSession
+from scheduler.simulation.fleet import ControlLog, SimulatedFleet
+from scheduler.simulation.workload import Workload
 from schemas import records as r
 from schemas.records import Record
 
 
 @dataclass(eq=False)
 class SimulatedTrainer:
-    """A trainer that writes the same records to `control` as the real one."""
+    """The trainer and its dataloader."""
 
     _run: RunSection
-    _cluster: ClusterModel
-    _simulation: RunningSimulation
+    _cluster: ModelledCluster
+    _workload: Workload
+    _agenda: Agenda
+    _control: ControlLog
     _fleet: SimulatedFleet
     staleness: list[int] = field(default_factory=list)
-    """Age in optimizer steps of each group's oldest sample, when it was trained."""
+    """Age in optimizer steps of each trained session's first token."""
+    tokens: list[float] = field(default_factory=list)
+    """Tokens trained in each step, prompts included."""
     _version: int = 0
     _step: int = 0
     _skipped: int = 0
-    _samples: dict[str, set[int]] = field(default_factory=dict)
-    _born: dict[str, int] = field(default_factory=dict)
+    _groups: dict[str, dict[int, SimulatedSession]] = field(default_factory=dict)
     _ready: list[str] = field(default_factory=list)
     _batch: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._append = self._simulation.append
-        self._fleet.on_sample = self._sampled
 
     def react(self, record: Record) -> None:
         """React to a record of the scheduler."""
         match record:
             case r.GroupAdmitted():
-                self._samples[record.group_id] = set()
-                self._born[record.group_id] = self._version
+                self._groups[record.group_id] = {}
             case r.GroupExpired():
                 self._expire(record.group_id)
             case r.ProgressStalled(what="refill"):
                 self._train_or_skip(record.detail)
             case r.StepStarted():
-                self._fleet.train(record.workers, lambda took: self._commit(record.step, took))
+                self._train(record)
 
-    def _sampled(self, sample: SimulatedSample) -> None:
-        samples = self._samples.get(sample.group)
-        if samples is None:
+    def collect(self, session: SimulatedSession) -> None:
+        """Add a session that ended to its group; of a sample only the first one counts."""
+        sessions = self._groups.get(session.group)
+        if sessions is None or len(sessions) == self._run.group_size:
             return
-        samples.add(sample.number)
-        if len(samples) == self._run.group_size:
-            self._complete(sample.group)
+        sessions.setdefault(session.sample, session)
+        if len(sessions) == self._run.group_size:
+            self._complete(session.group)
 
     def _expire(self, group: str) -> None:
-        if len(self._samples.get(group, ())) >= self._run.min_group_size:
+        sessions = self._groups.get(group)
+        if sessions is None or len(sessions) == self._run.group_size:
+            return
+        if len(sessions) >= self._run.min_group_size:
             self._complete(group)
-        elif self._samples.pop(group, None) is not None:
+        else:
             self._drop(group, "expired")
 
     def _complete(self, group: str) -> None:
-        del self._samples[group]
-        if self._cluster.filtered(group):
+        rewards = [session.drawn.reward for session in self._groups[group].values()]
+        equal = self._workload.section.drop_equal and len(set(rewards)) == 1
+        if equal or self._workload.filtered(group):
             self._drop(group, "filtered")
             return
         self._ready.append(group)
-        self._append(
+        sessions = self._groups[group].values()
+        self._control.append(
             r.GroupReady(
-                at_ms=self._now, group_id=group, reward_mean=0, reward_std=0, trainable_tokens=1
+                at_ms=self._agenda.now_ms,
+                group_id=group,
+                reward_mean=fmean(rewards),
+                reward_std=pstdev(rewards),
+                version_min=min(session.version or 0 for session in sessions),
+                trainable_tokens=sum(_sampled(session) for session in sessions),
+                policy=self._run.policy,
             )
         )
         self._announce(self._run.groups_per_step)
 
     def _drop(self, group: str, reason: str) -> None:
-        self._append(r.GroupDropped(at_ms=self._now, group_id=group, reason=reason))
+        del self._groups[group]
+        self._control.append(
+            r.GroupDropped(
+                at_ms=self._agenda.now_ms, group_id=group, reason=reason, policy=self._run.policy
+            )
+        )
 
     def _train_or_skip(self, detail: str) -> None:
         if self._ready:
             self._announce(1)
-        else:
-            self._step += 1
-            self._skipped += 1
-            self._append(r.StepSkipped(at_ms=self._now, step=self._step - 1, reason=detail))
+            return
+        self._step += 1
+        self._skipped += 1
+        self._control.append(
+            r.StepSkipped(
+                at_ms=self._agenda.now_ms,
+                step=self._step - 1,
+                reason=detail,
+                policy=self._run.policy,
+            )
+        )
 
     def _announce(self, least: int) -> None:
         if self._batch or len(self._ready) < least:
             return
         size = self._run.groups_per_step
         self._batch, self._ready = self._ready[:size], self._ready[size:]
-        self._append(
+        self._control.append(
             r.BatchReady(
-                at_ms=self._now,
+                at_ms=self._agenda.now_ms,
                 step=self._step,
                 groups=tuple(self._batch),
-                trainable_tokens=len(self._batch),
+                trainable_tokens=sum(_sampled(session) for session in self._sessions()),
+                policy=self._run.policy,
             )
         )
 
-    def _commit(self, step: int, took: float) -> None:
+    def _train(self, started: r.StepStarted) -> None:
+        gang = [self._fleet.workers[name].model for name in started.workers]
+        # Each worker gets a part by its number of devices, and all wait for the slowest.
+        devices = sum(worker.devices for worker in gang)
+        sessions = self._sessions()
+        alone_s = max(
+            worker.devices * sum(worker.rates.training(session.context) for session in sessions)
+            for worker in gang
+        )
+        took_s = self._cluster.step_s + alone_s / devices + self._cluster.publish_s
+        tokens = sum(session.context for session in sessions)
+        self.tokens.append(tokens)
+        self._fleet.add_trained(started.workers, tokens)
+        self._fleet.train(started.workers, took_s, lambda: self._commit(started.step, took_s))
+
+    def _sessions(self) -> list[SimulatedSession]:
+        return [session for group in self._batch for session in self._groups[group].values()]
+
+    def _commit(self, step: int, took_s: float) -> None:
+        self.staleness += [self._version - (of.version or 0) for of in self._sessions()]
         batch, self._batch = self._batch, []
-        self.staleness += [self._version - self._born[group] for group in batch]
+        for group in batch:
+            del self._groups[group]
         self._version += 1
         self._step = step + 1
-        for record in self._step_records(step, batch, round(took)):
-            self._append(record)
+        self._append_step(step, batch, round(1000 * took_s))
         # The next batch may have become ready during the step.
         self._announce(self._run.groups_per_step)
-        self._end_run()
-
-    def _end_run(self) -> None:
         if self._step - self._skipped == self._run.steps:
-            self._append(r.RunFinished(at_ms=self._now, steps=self._run.steps, reason="steps"))
+            self._control.append(
+                r.RunFinished(
+                    at_ms=self._agenda.now_ms,
+                    steps=self._run.steps,
+                    reason="steps",
+                    policy=self._run.policy,
+                )
+            )
 
-    def _step_records(self, step: int, batch: list[str], took_ms: int) -> list[Record]:
-        at_ms, version = self._now, self._version
-        return [
+    def _append_step(self, step: int, batch: list[str], took_ms: int) -> None:
+        at_ms, version, policy = self._agenda.now_ms, self._version, self._run.policy
+        append = self._control.append
+        append(
             r.StepCommitted(
                 at_ms=at_ms,
                 step=step,
                 lineage="a",
                 version=version,
                 groups=tuple(r.StepGroup(group_id=group) for group in batch),
-            ),
-            *(r.GroupConsumed(at_ms=at_ms, group_id=group, step=step) for group in batch),
-            published(self._run.policy, version, at_ms),
-            r.StepCompleted(at_ms=at_ms, step=step, lineage="a", version=version, took_ms=took_ms),
-        ]
-
-    @property
-    def _now(self) -> int:
-        return round(self._simulation.now)
+                policy=policy,
+            )
+        )
+        for group in batch:
+            append(r.GroupConsumed(at_ms=at_ms, group_id=group, step=step, policy=policy))
+        append(published(policy, version, at_ms))
+        for usage in self._fleet.report():  # costs are folded at the step's end
+            append(usage)
+        append(
+            r.StepCompleted(
+                at_ms=at_ms,
+                step=step,
+                lineage="a",
+                version=version,
+                took_ms=took_ms,
+                policy=policy,
+            )
+        )
 
 
 def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
@@ -149,3 +205,7 @@ def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
         directory="",
         manifest_sha256="",
     )
+
+
+def _sampled(session: SimulatedSession) -> int:
+    return sum(sampled for _, sampled, _ in session.drawn.turns)

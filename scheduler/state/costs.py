@@ -62,9 +62,10 @@ class Costs:
         """Return the mean cost of a switch to the role, or None before the first."""
         return self.switch.get(role, Rolling()).mean
 
-    def speed_mean(self, role: str, worker: str) -> float | None:
-        """Return the mean speed of the worker in the role, or None before it was measured."""
-        return self.speed.get(role, {}).get(worker, Rolling()).mean
+    def speed_means(self, role: str) -> dict[str, float]:
+        """Return the mean speed in the role of each worker whose speed was measured."""
+        known = self.speed.get(role, {})
+        return {worker: sum(of.values) / len(of.values) for worker, of in known.items()}
 
 
 def apply(costs: Costs, record: Record) -> Costs:

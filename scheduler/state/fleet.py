@@ -36,8 +36,8 @@ class Fleet:
 
     def hardware(self, worker: str) -> Mapping[str, float]:
         """Return the figures of the worker's device that one of its processes sent last."""
-        sent = [one.heartbeat for (name, _), one in self.heartbeats.items() if name == worker]
-        known = [heartbeat for heartbeat in sent if heartbeat.hardware]
+        of_roles = (self.heartbeats.get((worker, role)) for role in ("rollout", "train"))
+        known = [one.heartbeat for one in of_roles if one is not None and one.heartbeat.hardware]
         return max(known, key=lambda heartbeat: heartbeat.at_ms).hardware if known else {}
 
 

@@ -68,9 +68,12 @@ class Ledger:
     @property
     def running(self) -> int:
         """Number of groups for training that are not ready."""
-        return sum(not group.ready for group in self.training.values())
+        return sum(not of.ready and of.purpose != EVAL for of in self.groups.values())
 
     @property
     def ready(self) -> int:
         """Number of groups for training that are ready and in no committed step."""
-        return sum(of.ready and of.trained_version is None for of in self.training.values())
+        return sum(
+            of.ready and of.trained_version is None and of.purpose != EVAL
+            for of in self.groups.values()
+        )

@@ -7,6 +7,7 @@ role of the same name. Only the newest assignment of a worker counts. Called by
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from schemas import records as r
 from schemas.records import Record
@@ -64,7 +65,7 @@ class Worker:
     @property
     def tags(self) -> frozenset[str]:
         """Roles that its processes were started for."""
-        return frozenset(tag for process in self.processes.values() for tag in process.tags)
+        return _union(tuple(process.tags for process in self.processes.values()))
 
     @property
     def role(self) -> str:
@@ -97,6 +98,12 @@ def apply(workers: Workers, record: Record) -> Workers:
         case r.AssignmentTimedOut():
             return _changed(workers, record.worker, lambda worker: _timed_out(worker, record))
     return workers
+
+
+@cache
+def _union(tags: tuple[tuple[str, ...], ...]) -> frozenset[str]:
+    """Return all tags; cached, since decisions ask for those of each worker again and again."""
+    return frozenset().union(*tags)
 
 
 def device_count(record: r.WorkerJoined | r.WorkerHeartbeat) -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from infra.device_model.hardware import UnknownPreset, hardware_named
 from infra.device_model.models import model_named
-from infra.device_model.rates import Efficiency, Rates, rates_of
+from infra.device_model.rates import Efficiency, ModelTooLarge, Rates, rates_of
 
 PERFECT = Efficiency(
     bandwidth=1, prompt_flops=1, train_flops=1, memory=1, load_bytes=1e9, all_reduce_s=0
@@ -47,7 +47,7 @@ def test_a_prompt_behind_others_costs_their_attention_too() -> None:
 
 
 def test_a_model_that_does_not_fit_and_unknown_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Qwen2.5-72B needs 145 GB, 1 H100 have 80 GB"):
+    with pytest.raises(ModelTooLarge, match=r"Qwen2.5-72B needs 145 GB, 1 H100 have 80 GB"):
         rates_of(hardware_named("H100"), model_named("Qwen2.5-72B"))
     with pytest.raises(UnknownPreset, match="no device 'H1000' is known; known are H20, H100"):
         hardware_named("H1000")

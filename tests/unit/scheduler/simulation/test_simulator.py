@@ -1,36 +1,62 @@
 """Whole runs on modelled clusters: bubbles, thrashing, leaks, hung groups."""
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from scheduler.decisions.strategies import STRATEGIES
 from scheduler.decisions.waste import predicted_idle
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
-from scheduler.simulation.fleet import ClusterModel
 from scheduler.simulation.simulator import SimulatedRun, simulate
+from scheduler.simulation.workload import Workload
+from scheduler.state.accounts.device_time import together
+from scheduler.state.timeline import timeline
 from schemas import records as r
+from schemas.records import Record
+from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
 B, SIZE = 4, 4
 ROLLOUT, TRAIN = ("rollout",), ("train",)
+SAMPLE_MS = 100.0
+ROLLOUT_MS = B * SIZE * SAMPLE_MS
+"""Device time of a step's rollout."""
 
 
 def run(
     strategy: str,
     lag: int,
-    cluster: ClusterModel,
+    workers: Mapping[str, tuple[str, ...]],
+    train_ms: float = 1000,
+    switch_ms: float = 0,
     steps: int = 12,
     pacing: PacingSection | None = None,
+    sessions: Workload | None = None,
 ) -> SimulatedRun:
+    sessions = sessions or workload()
+    turns = sessions.section.turns
     return simulate(
         scheduler_settings(
             RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
             SchedulerSection(policy=strategy, min_dwell_s=0),
             pacing or PacingSection(tasks=Path("made up")),
         ),
-        cluster,
+        cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=turns),
+        sessions,
     )
+
+
+def count(outcome: SimulatedRun, kind: type[Record]) -> int:
+    return sum(isinstance(record, kind) for record in outcome.control)
+
+
+def idle_share(outcome: SimulatedRun) -> float:
+    """Return the idle share between the ends of the second step and of the last."""
+    of = timeline(outcome.control)
+    window = (of.steps[2].at_ms, of.steps[-1].at_ms)
+    return together(of.device_time(window).values()).idle_share
 
 
 def fleet(trainers: int, others: int, tags: tuple[str, ...] = BOTH) -> dict[str, tuple[str, ...]]:
@@ -38,63 +64,57 @@ def fleet(trainers: int, others: int, tags: tuple[str, ...] = BOTH) -> dict[str,
     return {**names, **{f"r{number}": ROLLOUT for number in range(others)}}
 
 
-ROLLOUT_MS = B * SIZE * 100.0
-"""Worker time of a step's rollout in these clusters."""
-
-
-@pytest.mark.parametrize("lag", [1, 2])
-def test_multiplexed_has_no_bubble_when_enough_workers_train(lag: int) -> None:
-    outcome = run("multiplexed", lag, ClusterModel(workers=fleet(2, 2), train_ms=800))
-
-    assert outcome.idle_share() < 0.05
-    assert max(outcome.staleness) <= lag
-
-
 def test_multiplexed_has_the_predicted_bubble_when_too_few_train() -> None:
-    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 3), train_ms=3200))
+    outcome = run("multiplexed", 1, fleet(1, 3), train_ms=3200)
 
     predicted = predicted_idle("multiplexed", 4, 1, ROLLOUT_MS, 3200, 1)
     assert predicted > 0.5
-    assert outcome.idle_share() == pytest.approx(predicted, abs=0.05)
-    assert outcome.count(r.PlanWarning) >= 1
+    assert idle_share(outcome) == pytest.approx(predicted, abs=0.05)
+    assert count(outcome, r.PlanWarning) >= 1
 
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_disaggregated_overlaps_rollout_and_training_only_with_lag(lag: int) -> None:
-    outcome = run("disaggregated", lag, ClusterModel(workers=fleet(2, 2, TRAIN), train_ms=1600))
+    outcome = run("disaggregated", lag, fleet(2, 2, TRAIN), train_ms=1600)
 
     predicted = predicted_idle("disaggregated", 4, 2, ROLLOUT_MS, 1600, lag)
-    assert outcome.idle_share() == pytest.approx(predicted, abs=0.08)
+    assert idle_share(outcome) == pytest.approx(predicted, abs=0.08)
     assert max(outcome.staleness) <= lag
 
 
 def test_colocated_is_always_on_policy_without_lag() -> None:
-    outcome = run("colocated", 0, ClusterModel(workers=fleet(4, 0), train_ms=800))
+    outcome = run("colocated", 0, fleet(4, 0), train_ms=800)
 
     assert max(outcome.staleness) == 0
-    assert outcome.idle_share() < 0.05
+    assert idle_share(outcome) < 0.05
 
 
 def test_a_worker_goes_to_training_and_back_once_a_step() -> None:
-    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 3), train_ms=100, switch_ms=10))
+    outcome = run("multiplexed", 1, fleet(1, 3), train_ms=100, switch_ms=10)
 
-    assert outcome.count(r.RoleAssigned) <= 4 + 2 * 12
+    assert count(outcome, r.RoleAssigned) <= 4 + 2 * 12
 
 
 def test_a_worker_stays_in_training_when_switching_takes_longer_than_the_pause() -> None:
-    dear = ClusterModel(workers=fleet(2, 6), train_ms=600, switch_ms=2_000, spread=0.2)
-    outcome = run("multiplexed", 1, dear, steps=20)
+    outcome = run(
+        "multiplexed",
+        1,
+        fleet(2, 6),
+        train_ms=600,
+        switch_ms=2_000,
+        steps=20,
+        sessions=workload(spread=0.2),
+    )
 
-    assert outcome.count(r.RoleAssigned) < 8 + 2 * 20
-    assert outcome.count(r.StepCompleted) == 20
+    assert count(outcome, r.RoleAssigned) < 8 + 2 * 20
+    assert count(outcome, r.StepCompleted) == 20
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2])
 def test_groups_begun_stop_at_the_credits_of_a_slow_trainer_and_go_on_with_each_step(
     lag: int,
 ) -> None:
-    slow = ClusterModel(workers=fleet(1, 3), train_ms=8 * ROLLOUT_MS)
-    outcome = run("multiplexed", lag, slow, steps=5)
+    outcome = run("multiplexed", lag, fleet(1, 3), train_ms=8 * ROLLOUT_MS, steps=5)
 
     begun, trained, most = 0, 0, 0
     for record in outcome.control:
@@ -102,13 +122,13 @@ def test_groups_begun_stop_at_the_credits_of_a_slow_trainer_and_go_on_with_each_
         trained += B * isinstance(record, r.StepCompleted)
         most = max(most, begun - trained)
     assert most == (lag + 1) * B
-    assert (begun, outcome.count(r.StepCompleted)) == (5 * B, 5)
+    assert (begun, count(outcome, r.StepCompleted)) == (5 * B, 5)
     assert max(outcome.staleness) <= lag
 
 
 def test_no_credit_leaks_when_groups_are_filtered() -> None:
-    third = ClusterModel(workers=fleet(2, 2), filtered=lambda group: int(group[4:]) % 3 == 0)
-    outcome = run("multiplexed", 1, third, steps=20)
+    third = workload(filtered=lambda group: int(group[4:]) % 3 == 0)
+    outcome = run("multiplexed", 1, fleet(2, 2), steps=20, sessions=third)
 
     ledger = outcome.view.state.ledger
     assert ledger.trained == 20 * B
@@ -119,13 +139,14 @@ def test_when_all_groups_are_filtered_steps_are_left_out_and_the_refill_holds() 
     outcome = run(
         "multiplexed",
         1,
-        ClusterModel(workers=fleet(1, 1), filtered=lambda group: int(group[4:]) < 40),
+        fleet(1, 1),
+        sessions=workload(filtered=lambda group: int(group[4:]) < 40),
     )
 
-    skipped = outcome.count(r.StepSkipped)
+    skipped = count(outcome, r.StepSkipped)
     assert skipped >= 1
-    assert outcome.count(r.GroupDropped) == 40
-    assert outcome.count(r.StepCompleted) == 12, "a skipped step does not shorten the run"
+    assert count(outcome, r.GroupDropped) == 40
+    assert count(outcome, r.StepCompleted) == 12, "a skipped step does not shorten the run"
 
 
 HANGS = PacingSection(
@@ -137,10 +158,10 @@ def test_a_sample_that_hangs_once_is_tried_again() -> None:
     def hangs(group: str, sample: int, attempt: int) -> bool:
         return (group, sample, attempt) == ("run-2", 0, 0)
 
-    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
+    outcome = run("multiplexed", 1, fleet(1, 1), pacing=HANGS, sessions=workload(hangs=hangs))
 
-    assert outcome.count(r.GroupExpired) == 0
-    assert outcome.count(r.StepCompleted) == 12
+    assert count(outcome, r.GroupExpired) == 0
+    assert count(outcome, r.StepCompleted) == 12
 
 
 def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
@@ -149,7 +170,7 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
     def hangs(group: str, sample: int, attempt: int) -> bool:
         return group == "run-2"
 
-    outcome = run("multiplexed", 1, ClusterModel(workers=fleet(1, 1), hangs=hangs), pacing=HANGS)
+    outcome = run("multiplexed", 1, fleet(1, 1), pacing=HANGS, sessions=workload(hangs=hangs))
 
     ends = [record.at_ms for record in outcome.control if isinstance(record, r.StepCompleted)]
     assert max(after - before for before, after in itertools.pairwise(ends)) < 5_000
@@ -157,6 +178,26 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
 
 
 def test_the_same_run_is_the_same_log() -> None:
-    cluster = ClusterModel(workers=fleet(1, 2), spread=0.5, seed=7)
+    outcomes = [
+        run("multiplexed", 1, fleet(1, 2), sessions=workload(turns=3, spread=0.5, seed=7))
+        for _ in range(2)
+    ]
 
-    assert run("multiplexed", 1, cluster).control == run("multiplexed", 1, cluster).control
+    assert outcomes[0].control == outcomes[1].control
+
+
+def test_no_worker_gets_a_role_outside_its_tags() -> None:
+    for strategy in STRATEGIES:
+        outcome = run(strategy, 1, {**fleet(2, 2), "t9": TRAIN}, switch_ms=10)
+
+        given = {
+            (record.worker[0], record.role)
+            for record in outcome.control
+            if isinstance(record, r.RoleAcquired)
+        }
+        assert given <= {("t", "train"), ("t", "rollout"), ("r", "rollout")}
+        assert ("t9", "rollout") not in {
+            (record.worker, record.role)
+            for record in outcome.control
+            if isinstance(record, r.RoleAcquired)
+        }

@@ -60,5 +60,5 @@ def test_the_time_of_a_worker_counts_for_each_of_its_devices() -> None:
 def test_the_speed_of_a_role_is_tokens_over_the_time_at_work() -> None:
     costs = fold(control.usage("a", decoding_ms=500, idle_ms=9_000, tokens=100)).costs
 
-    assert costs.speed_mean("rollout", "a") == pytest.approx(200)
-    assert costs.speed_mean("train", "a") is None
+    assert costs.speed_means("rollout") == {"a": pytest.approx(200)}
+    assert costs.speed_means("train") == {}

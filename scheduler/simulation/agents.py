@@ -1,0 +1,51 @@
+"""The agents of a simulation: they play a session for each task, turn by turn."""
+
+from collections.abc import Callable
+
+from scheduler.simulation.agenda import Agenda
+from scheduler.simulation.engine import SimulatedSession, SimulatedTurn
+from scheduler.simulation.router import Router
+from scheduler.simulation.workload import Workload
+from schemas.records import Task
+
+
+class SimulatedAgents:
+    """All agents; one more for each task."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        agenda: Agenda,
+        router: Router,
+        on_session: Callable[[SimulatedSession], None],
+    ) -> None:
+        """`on_session` is called with each session that ends in time."""
+        self._workload = workload
+        self._agenda = agenda
+        self._router = router
+        self._on_session = on_session
+
+    def play(self, task: Task) -> None:
+        """Begin a session, unless the workload says that this attempt never ends."""
+        if self._workload.hangs(task.group_id, task.sample, task.attempt):
+            return
+        drawn = self._workload.draw(task.group_id, task.sample, task.attempt)
+        session = SimulatedSession(task.group_id, task.sample, task.deadline_ms, drawn)
+        self._agenda.after(self._workload.section.start_s, self._ask, session)
+
+    def answered(self, turn: SimulatedTurn) -> None:
+        """Go on with the session of a turn that ended."""
+        session = turn.session
+        session.context = turn.context + turn.left
+        wait_s = session.drawn.turns[session.turn][2]
+        session.turn += 1
+        if self._agenda.now_ms > session.deadline_ms:
+            return  # its agent was stopped
+        if session.turn == len(session.drawn.turns):
+            self._on_session(session)
+        else:
+            self._agenda.after(wait_s, self._ask, session)
+
+    def _ask(self, session: SimulatedSession) -> None:
+        added, sampled, _ = session.drawn.turns[session.turn]
+        self._router.submit(SimulatedTurn(session, session.context + added, float(sampled)))

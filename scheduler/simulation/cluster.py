@@ -1,0 +1,59 @@
+"""The workers of a simulated cluster, with their tags, devices and rates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from infra.device_model.hardware import hardware_named
+from infra.device_model.models import model_named
+from infra.device_model.rates import Rates, rates_of
+from infra.errors import SettingsRejected
+from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelledWorker:
+    """One worker."""
+
+    tags: tuple[str, ...]
+    rates: Rates
+    devices: int = 1
+    hardware: Mapping[str, float] = field(default_factory=dict)
+    """Figures of its devices, as its heartbeats have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelledCluster:
+    """The workers by name, and the costs that belong to none of them."""
+
+    workers: Mapping[str, ModelledWorker]
+    step_s: float = 0.0
+    """Fixed part of an optimizer step."""
+    publish_s: float = 0.0
+    """Time from the end of a step's training to its published weights."""
+
+
+def modelled(section: SimulationSection) -> ModelledCluster:
+    """Return the cluster that the settings describe.
+
+    Raises `UnknownPreset`, `ModelTooLarge` or `SettingsRejected`.
+    """
+    workers: dict[str, ModelledWorker] = {}
+    for lot in section.workers:
+        one = _worker(section, lot)
+        first = len(workers)
+        workers |= {f"w{number}": one for number in range(first, first + lot.count)}
+    return ModelledCluster(workers=workers, step_s=section.step_s, publish_s=section.publish_s)
+
+
+def _worker(section: SimulationSection, lot: SimulatedWorkersSection) -> ModelledWorker:
+    hardware = hardware_named(lot.hardware or section.hardware)
+    measured: dict[str, Any] = section.rates
+    rates = rates_of(hardware, model_named(section.model), lot.devices, rows=section.rows)
+    try:
+        rates = replace(rates, **measured)
+    except ValueError as error:
+        raise SettingsRejected("simulation.rates", str(error)) from error
+    return ModelledWorker(
+        tags=lot.tags, rates=rates, devices=lot.devices, hardware=hardware.figures
+    )

@@ -1,0 +1,51 @@
+"""Figures of a simulated run, from its `control` log alone but for staleness and trained tokens."""
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from scheduler.settings import SchedulerSettings
+from scheduler.simulation.simulator import SimulatedRun
+from scheduler.state.accounts.device_time import DeviceTime, together
+from scheduler.state.accounts.ideal_step import ideal_step
+from scheduler.state.timeline import timeline
+
+WARM_UP_STEPS = 2
+"""Steps that no figure covers: the first ones wait for the first rollouts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFigures:
+    """Means over the steps after the first ones."""
+
+    step_s: float
+    ideal_s: float
+    """Ideal step for the work of the run (`scheduler/state/accounts/ideal_step.py`)."""
+    tokens_s: float
+    """Trained tokens a second, prompts included."""
+    spent: DeviceTime
+    staleness: float
+    """Mean over trained sessions."""
+    most_staleness: int
+    switches: float
+    """Changes from one role to the other, a step."""
+
+
+def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures | None:
+    """Return the figures, or None if the run did not make all its steps, or too few."""
+    of = timeline(run.control)
+    steps = len(of.steps) - WARM_UP_STEPS
+    if steps < 1 or len(run.tokens) < settings.run.steps:
+        return None
+    window = (of.steps[WARM_UP_STEPS - 1].at_ms, of.steps[-1].at_ms)
+    length_ms = window[1] - window[0]
+    spent = together(of.device_time(window).values())
+    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms or 0.0, settings.run.lag)
+    return SimulatedFigures(
+        step_s=length_ms / steps / 1000,
+        ideal_s=ideal.ms / 1000,
+        tokens_s=1000 * sum(run.tokens[WARM_UP_STEPS:]) / length_ms,
+        spent=spent,
+        staleness=fmean(run.staleness),
+        most_staleness=max(run.staleness),
+        switches=of.switches / len(of.steps),
+    )

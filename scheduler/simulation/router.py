@@ -1,0 +1,55 @@
+"""The choice of an engine for each turn, by the rule of the trajectory manager.
+
+A turn goes to the engine that has its prefix, unless that one is much busier than the least loaded
+one (`RolloutFleet.choose` in `consumers/trajectories/decisions/fleet.py`). Without an engine it
+waits for one; engines that begin at the same moment share what waits.
+"""
+
+from collections import deque
+
+from scheduler.simulation.agenda import Agenda
+from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
+
+
+class Router:
+    """The engines that serve now, and the turns that wait for one."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._engines: dict[str, SimulatedEngine] = {}
+        self._waiting: deque[SimulatedTurn] = deque()
+
+    def add(self, engine: SimulatedEngine) -> None:
+        """Send turns to an engine from now on."""
+        self._engines[engine.worker] = engine
+        if self._waiting:
+            self._agenda.after(0, self._give_out)
+
+    def remove(self, engine: SimulatedEngine) -> None:
+        """Send no more turns to an engine."""
+        self._engines.pop(engine.worker, None)
+
+    def submit(self, turn: SimulatedTurn) -> None:
+        """Send a turn to an engine, or let it wait for one."""
+        if not self._engines:
+            self._waiting.append(turn)
+            return
+        chosen = self._choose(turn.session.engine)
+        turn.session.engine = chosen.worker
+        chosen.submit(turn)
+
+    def _give_out(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for turn in waiting:
+            self.submit(turn)
+
+    def _choose(self, affinity: str) -> SimulatedEngine:
+        cached = self._engines.get(affinity)
+        if cached is not None and cached.load <= 4:
+            return cached
+        least = min(self._engines.values(), key=_load)
+        return cached if cached is not None and cached.load <= 2 * least.load + 4 else least
+
+
+def _load(engine: SimulatedEngine) -> int:
+    return engine.load

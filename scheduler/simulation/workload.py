@@ -1,0 +1,86 @@
+"""The sessions of a simulated run: their turns, tokens, waits for tools, and rewards.
+
+Every draw follows from the seed and the names of group, sample and attempt, never from the order of
+events: strategies that are compared get the same sessions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, sqrt
+from random import Random
+
+from pydantic import Field
+
+from infra.settings import Section
+
+
+class WorkloadSection(Section):
+    """The work of the agents: turns, tokens, tools, rewards."""
+
+    turns: int = Field(4, ge=1, description="Mean turns of a session")
+    turns_spread: float = Field(
+        0, ge=0, description="Standard deviation of the logarithm of the turns"
+    )
+    prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
+    tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
+    turn_tokens: float = Field(500, gt=0, description="Mean tokens sampled in a turn")
+    spread: float = Field(
+        0.8, ge=0, description="Standard deviation of the logarithm of a turn's sampled tokens"
+    )
+    prompt_effect: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of that variance which is the task's, the same for its whole group",
+    )
+    most_tokens: int = Field(32_768, ge=1, description="Most tokens sampled in a turn")
+    start_s: float = Field(0, ge=0, description="Seconds from a task to its first turn")
+    tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
+    tool_spread: float = Field(
+        0.8, ge=0, description="Standard deviation of the logarithm of these seconds"
+    )
+    success: float = Field(0.5, ge=0, le=1, description="Share of sessions with reward 1")
+    drop_equal: bool = Field(
+        False, description="Drop groups whose rewards are all equal, as the trainer's filter does"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDraw:
+    """A session that was drawn: tokens added, tokens sampled and the wait behind it, by turn."""
+
+    turns: tuple[tuple[int, int, float], ...]
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The sessions by group, sample and attempt."""
+
+    section: WorkloadSection
+    seed: int = 0
+    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False
+    """Returns True for an attempt (group, sample, attempt) that never ends."""
+    filtered: Callable[[str], bool] = lambda group: False
+    """Returns True for a group that the trainer drops."""
+
+    def draw(self, group: str, sample: int, attempt: int) -> SessionDraw:
+        """Return the session of an attempt."""
+        of = self.section
+        task = Random(f"{self.seed}/{group}")  # nosec B311 # repeatable draws
+        draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311
+        shared = task.gauss()
+        count = max(1, round(_log_normal(of.turns, of.turns_spread, draws.gauss())))
+        turns = []
+        for number in range(count):
+            mixed = sqrt(of.prompt_effect) * shared + sqrt(1 - of.prompt_effect) * draws.gauss()
+            sampled = min(of.most_tokens, _log_normal(of.turn_tokens, of.spread, mixed))
+            wait_s = _log_normal(of.tool_s, of.tool_spread, draws.gauss())
+            added = of.tool_tokens if number else of.prompt_tokens
+            turns.append((added, max(1, round(sampled)), wait_s))
+        return SessionDraw(tuple(turns), float(draws.random() < of.success))
+
+
+def _log_normal(mean: float, spread: float, normal: float) -> float:
+    """Return a log-normal draw of this mean from a standard normal one."""
+    return mean * exp(spread * normal - spread * spread / 2)

@@ -1,0 +1,140 @@
+"""The command `seamlessflow simulate`: strategies compared on a modelled cluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from scheduler.settings import SchedulerSettings
+    from scheduler.simulation.cluster import ModelledCluster
+    from scheduler.simulation.figures import SimulatedFigures
+    from scheduler.simulation.settings import SimulationSection
+    from seamlessflow.config import RunConfig
+
+_COLUMNS = (
+    *("strategy", "step s", "ideal s", "tokens/s", "idle", "under-filled", "waiting"),
+    *("switching", "loading", "recomputing", "staleness", "switches"),
+)
+
+
+def simulate(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Run configuration; its sections simulation, run, scheduler, pacing."),
+    ] = None,
+    rollout: Annotated[
+        int | None, typer.Option(min=0, help="Workers with the tag rollout alone.")
+    ] = None,
+    train: Annotated[
+        int | None, typer.Option(min=0, help="Workers with the tag train alone.")
+    ] = None,
+    both: Annotated[int | None, typer.Option(min=0, help="Workers with both tags.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Devices of each of these workers.")] = 8,
+    hardware: Annotated[str | None, typer.Option(help="Device, such as H100 or H20.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model, such as Qwen3-32B.")] = None,
+    strategy: Annotated[
+        list[str] | None, typer.Option(help="Strategy, or module:function; repeat.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=3, help="Optimizer steps.")] = None,
+    lag: Annotated[int | None, typer.Option(min=0, help="As run.lag.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all draws.")] = None,
+) -> None:
+    """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
+
+    Needs neither Kafka nor a device. Options count over the file; `seamlessflow train --settings`
+    explains its section simulation.
+    """
+    lots = {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}
+    workers = [
+        {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
+    ]
+    named = {"hardware": hardware, "model": model, "strategies": strategy, "seed": seed}
+    loaded = _loaded(
+        config,
+        {**named, "workers": workers or None},
+        {"steps": steps, "lag": lag},
+    )
+    cluster, compared = _checked(loaded)
+    typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
+    for settings in compared:
+        typer.echo(_line(settings, cluster, loaded.simulation))
+
+
+def _loaded(config: Path | None, simulation: dict[str, Any], run: dict[str, Any]) -> "RunConfig":
+    from seamlessflow.config_file import parse, sections_of
+
+    given = dict(sections_of(config)) if config is not None else {}
+    for section, options in (("simulation", simulation), ("run", run)):
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if chosen:
+            given[section] = {**given.get(section, {}), **chosen}
+    return parse(given, config)
+
+
+def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSettings]]":
+    """Return the cluster and the settings with each strategy, before the first is simulated."""
+    from scheduler.decisions.strategies import named
+    from scheduler.settings import SchedulerSettings
+    from scheduler.simulation.cluster import modelled
+
+    for name in config.simulation.strategies:
+        named(name)
+    return modelled(config.simulation), [
+        SchedulerSettings(
+            run=config.run,
+            scheduler=config.scheduler.model_copy(update={"policy": name}),
+            # Tasks are made up, but only a scheduler that has a file of tasks admits groups.
+            pacing=config.pacing.model_copy(update={"tasks": Path("simulated"), "forks": None}),
+        )
+        for name in config.simulation.strategies
+    ]
+
+
+def _line(
+    settings: "SchedulerSettings", cluster: "ModelledCluster", section: "SimulationSection"
+) -> str:
+    from scheduler.simulation.figures import figures
+    from scheduler.simulation.simulator import simulate as simulated
+    from scheduler.simulation.workload import Workload
+
+    name, steps = settings.scheduler.policy, settings.run.steps
+    workload = Workload(section.workload, section.seed)
+    run = simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
+    found = figures(run, settings)
+    if found is None:
+        made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
+        return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
+    return _cells(name, found)
+
+
+def _cells(strategy: str, of: "SimulatedFigures") -> str:
+    shares = of.spent.shares()
+    cells = (
+        strategy,
+        f"{of.step_s:.2f}",
+        f"{of.ideal_s:.2f}",
+        f"{of.tokens_s:,.0f}",
+        f"{of.spent.idle_share:.1%}",
+        *(
+            f"{shares[name]:.1%}"
+            for name in ("under_filled", "waiting", "switching", "loading", "recomputing")
+        ),
+        f"{of.staleness:.2f}",
+        f"{of.switches:.1f}",
+    )
+    named = zip(_COLUMNS, cells, strict=True)
+    return "  ".join(f"{cell:>{_width(name)}}" for name, cell in named)
+
+
+def _width(column: str) -> int:
+    return 13 if column == _COLUMNS[0] else max(8, len(column))
+
+
+def _show(strategy: str, done: int, steps: int) -> None:
+    """Show the number of steps on a terminal, in one line that the figures replace."""
+    import sys
+
+    if sys.stderr.isatty():
+        end = "\r" if done < steps else "\r\x1b[K"
+        print(f"{strategy}: step {done} of {steps}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,55 @@
+"""Modelled clusters whose costs are given directly, as device time."""
+
+from collections.abc import Callable, Mapping
+
+from infra.device_model.rates import Rates
+from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
+from scheduler.simulation.workload import Workload, WorkloadSection
+
+TOKENS = 10
+"""Tokens of each turn."""
+
+
+def cluster(
+    workers: Mapping[str, tuple[str, ...]],
+    sample_ms: float,
+    train_ms: float,
+    samples: int,
+    *,
+    switch_ms: float = 0,
+    turns: int = 1,
+) -> ModelledCluster:
+    """Return workers of one device that need `sample_ms` for a sample, whatever else they sample,
+    and together `train_ms` for a step of so many samples.
+    """
+    tokens = turns * TOKENS
+    rates = Rates(
+        row_s=sample_ms / 1000 / tokens,
+        train_s=train_ms / 1000 / samples / (tokens + 1),  # and one token of the prompt
+        leave_s=switch_ms / 2000,
+        take_s=switch_ms / 2000,
+        rows=1,
+    )
+    return ModelledCluster(
+        workers={name: ModelledWorker(tags=tags, rates=rates) for name, tags in workers.items()}
+    )
+
+
+def workload(
+    turns: int = 1,
+    spread: float = 0,
+    seed: int = 0,
+    hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False,
+    filtered: Callable[[str], bool] = lambda group: False,
+) -> Workload:
+    """Return sessions of equal turns without waits in between."""
+    section = WorkloadSection(
+        turns=turns,
+        prompt_tokens=1,
+        tool_tokens=0,
+        turn_tokens=TOKENS,
+        spread=spread,
+        prompt_effect=0,
+        tool_s=0,
+    )
+    return Workload(section, seed, hangs, filtered)

@@ -1,0 +1,54 @@
+"""Step times that follow from device time alone: no variance, no costs of roles and weights.
+
+A step takes R seconds of device time to roll out and T to train on 64 devices. Colocated:
+(R + T) / 64. Disaggregated: R / rollout devices + T / train devices, one step off the larger of the
+two. Multiplexed with lag: (R + T) / 64, but at least T / train devices.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.settings import PacingSection, RunSection, SchedulerSection
+from scheduler.simulation.figures import figures
+from scheduler.simulation.simulator import simulate
+from tests.builders.scheduler.cluster import cluster, workload
+from tests.builders.scheduler.inputs import BOTH, scheduler_settings
+
+B, SIZE, DEVICES, STEPS = 64, 8, 64, 11
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lag", "rollout_s", "train_s", "train", "tags", "turns", "step_s"),
+    [
+        ("colocated", 0, 900, 300, 64, BOTH, 1, 18.75),
+        ("disaggregated", 0, 900, 300, 32, ("train",), 1, 37.5),
+        ("disaggregated", 1, 900, 300, 32, ("train",), 1, 28.125),
+        # Only at the end of a turn can work move to workers that come back from training.
+        ("multiplexed", 1, 900, 300, 32, BOTH, 8, 18.75),
+        ("multiplexed", 1, 600, 100, 8, BOTH, 1, 12.5),
+    ],
+)
+def test_a_step_takes_what_the_device_time_says(
+    strategy: str,
+    lag: int,
+    rollout_s: float,
+    train_s: float,
+    train: int,
+    tags: tuple[str, ...],
+    turns: int,
+    step_s: float,
+) -> None:
+    settings = scheduler_settings(
+        RunSection(steps=STEPS, groups_per_step=B, group_size=SIZE, lag=lag),
+        SchedulerSection(policy=strategy, min_dwell_s=0),
+        PacingSection(tasks=Path("made up")),
+    )
+    workers = {f"w{n}": tags if n < train else ("rollout",) for n in range(DEVICES)}
+    samples = B * SIZE
+    modelled = cluster(workers, 1000 * rollout_s / samples, 1000 * train_s, samples, turns=turns)
+
+    found = figures(simulate(settings, modelled, workload(turns)), settings)
+
+    assert found is not None
+    assert found.step_s == pytest.approx(step_s, rel=0.02)

@@ -1,0 +1,74 @@
+"""The command `seamlessflow simulate`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from seamlessflow.__main__ import app
+
+FILE = """
+run: {steps: 5, groups_per_step: 4, group_size: 4}
+simulation:
+  workload: {turns: 2, turn_tokens: 100}
+  rates: {leave_s: 0, take_s: 0}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "run.yaml"
+    file.write_text(FILE)
+    return file
+
+
+def test_each_strategy_is_one_line_of_figures(config: Path) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
+
+    head, *lines = done.stdout.splitlines()
+    assert head.split()[:4] == ["strategy", "step", "s", "ideal"]
+    table = {line.split()[0]: line.split()[1:] for line in lines}
+    assert list(table) == ["colocated", "disaggregated", "multiplexed"]
+    assert float(table["disaggregated"][-1]) == 0, "its workers never change their roles"
+    assert float(table["colocated"][-1]) > 0
+
+
+def test_options_count_over_the_file(config: Path) -> None:
+    options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    (_, line) = done.stdout.splitlines()
+    assert line.split()[0] == "colocated"
+
+
+def test_a_strategy_that_cannot_finish_the_run_has_no_figures(config: Path) -> None:
+    options = ["--rollout", "2", "--strategy", "multiplexed"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert "no figures: 0 of 5 steps" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--model", "none"], "no model 'none' is known"),
+        (["--hardware", "none"], "no device 'none' is known"),
+        (["--strategy", "none"], "no strategy 'none'"),
+        (["--model", "Qwen2.5-72B", "--both", "1", "--devices", "1"], "needs 145 GB"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_before_the_table(
+    config: Path, options: list[str], reason: str
+) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert done.stdout == ""
+    assert reason in str(done.exception)
+
+
+def test_an_unknown_rate_is_refused(config: Path) -> None:
+    config.write_text("simulation: {rates: {speed: 1}}")
+
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
+
+    assert "no rate is named speed" in str(done.exception)
