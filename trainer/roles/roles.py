@@ -36,7 +36,7 @@ class TrainerRoles(WorkerRoles):
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAssigned() if record.worker == self.worker:
                 self._assign(record)
-            case r.AssignmentTimedOut() if self.wanted is not None:
+            case r.AssignmentTimedOut() if self.wanted and record.epoch >= self.epoch:
                 if record.assignment == self.wanted.assignment:
                     # No other process gets the device before the release is on `control`.
                     self.wanted, self.leaving = None, True
@@ -105,7 +105,8 @@ class TrainerRoles(WorkerRoles):
                     self.gang, self.gang_epoch = {}, record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
                     self.gang[record.worker] = record.incarnation
-            case r.WorkerLost() if record.process == "train" and record.worker != self.worker:
+            case r.WorkerLost(process="train") if record.worker != self.worker:
+                known = self.gang.get(record.worker)
                 # The loss of an earlier life of that process broke an earlier gang.
-                if self.gang.get(record.worker) == record.incarnation:
+                if known == record.incarnation and record.epoch >= self.epoch:
                     self.broken_by = record.worker

@@ -65,10 +65,11 @@ def _read(world: World, name: str, topic: str) -> None:
     roles = replace(cast(RolloutRoles, actor.roles))
     read = 0
     while read == 0 or (read < len(unread) and not roles.busy and roles.next_move() is None):
-        obeyed = roles.obeyed
-        roles.apply(unread[read].record)
-        if roles.obeyed != obeyed and roles.obeyed[0] < unread[read].epoch:
-            raise Broken(f"rollout {name} obeys epoch {roles.obeyed[0]} behind a newer claim")
+        letter, before = unread[read], (roles.wanted, roles.lost)
+        roles.apply(letter.record)
+        epoch = getattr(letter.record, "epoch", letter.epoch)
+        if (roles.wanted, roles.lost) != before and epoch < letter.epoch:
+            raise Broken(f"rollout {name} obeys epoch {epoch} behind a newer claim")
         read += 1
     world.rollouts[name] = actor.with_changes(roles=roles, **{topic: unread[read:]})
 

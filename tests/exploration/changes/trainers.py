@@ -88,14 +88,20 @@ def _read(world: World, name: str, waiting: bool = True) -> None:
         waiting = False
         letter, started = actor.control[0], actor.started
         roles = copied_roles(cast(TrainerRoles, actor.roles))
-        obeyed = roles.obeyed
+        before = _obeyed(roles)
         roles.apply(letter.record)
-        if roles.obeyed != obeyed and roles.obeyed[0] < letter.epoch:
-            raise Broken(f"trainer {name} obeys epoch {roles.obeyed[0]} behind a newer claim")
+        epoch = getattr(letter.record, "epoch", letter.epoch)
+        if _obeyed(roles) != before and epoch < letter.epoch:
+            raise Broken(f"trainer {name} obeys epoch {epoch} behind a newer claim")
         if isinstance(letter.record, r.StepStarted):
             started = letter.record
         actor = actor.with_changes(roles=roles, control=actor.control[1:], started=started)
     world.trainers[name] = actor
+
+
+def _obeyed(roles: TrainerRoles) -> tuple[object, ...]:
+    """Return what decisions of the scheduler change in a process."""
+    return roles.wanted, roles.leaving, roles.lost, roles.rollout_holds, roles.broken_by
 
 
 def _may_begin(actor: TrainerActor) -> bool:
