@@ -21,15 +21,14 @@ from schemas import records as r
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     """Return how many groups may be admitted now."""
     run, ledger = settings.run, state.ledger
-    free = (run.lag + 1) * run.groups_per_step - len(ledger.training)
+    training = ledger.training
+    free = (run.lag + 1) * run.groups_per_step - len(training)
     left = run.steps + len(state.steps.skipped) - state.steps.committed
     wanted = left * run.groups_per_step
     # A group whose first attempts have timed out may come too late for the last steps: one more
     # group is admitted for each.
-    late = sum(
-        not group.ready and now_ms - group.admitted_ms >= attempt_ms(settings)
-        for group in ledger.training.values()
-    )
+    begun_ms = now_ms - attempt_ms(settings)
+    late = sum(not group.ready and group.admitted_ms <= begun_ms for group in training.values())
     needed = wanted - ledger.ready - ledger.running + late
     return max(0, min(free - withheld(state, settings, now_ms), needed))
 
@@ -123,11 +122,12 @@ def tasks(
     `issued` is the newest attempt by group and sample. The same attempt is always the same record,
     so a scheduler that restarted may issue it again: the manager refuses a session that exists.
     """
+    first_ms = now_ms - attempt_ms(settings)
     return [
         _task(name, group, sample, attempt, settings, row)
         for name, group in ledger.groups.items()
-        if (source := sources.get(group.purpose))
-        and _may_be_due(group, name in issued, settings, now_ms)
+        if _may_be_due(group, name in issued, group.admitted_ms > first_ms)
+        and (source := sources.get(group.purpose))
         if (row := source.find(group.task_id))
         for sample in range(_size(group, settings, row))
         if (attempt := due_attempt(group, sample, settings, now_ms))
@@ -135,14 +135,11 @@ def tasks(
     ]
 
 
-def _may_be_due(
-    group: AdmittedGroup, issued: bool, settings: SchedulerSettings, now_ms: int
-) -> bool:
+def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool:
     """Return True if a sample of the group may be due: a cheap test that excludes most groups."""
     if group.ready or group.expired:
         return False
-    first_time = now_ms - group.admitted_ms < attempt_ms(settings)
-    return not (issued and first_time and not group.failures)
+    return not (issued and first_attempt and not group.failures)
 
 
 def due_attempt(group: AdmittedGroup, sample: int, settings: SchedulerSettings, now_ms: int) -> int:

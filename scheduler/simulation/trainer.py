@@ -132,8 +132,8 @@ class SimulatedTrainer:
         devices = sum(worker.devices for worker in gang)
         sessions = self._sessions()
         alone_s = max(
-            worker.devices * sum(worker.rates.training(session.context) for session in sessions)
-            for worker in gang
+            of * sum(rates.training(session.context) for session in sessions)
+            for rates, of in {(worker.rates, worker.devices) for worker in gang}
         )
         took_s = self._cluster.step_s + alone_s / devices + self._cluster.publish_s
         tokens = sum(session.context for session in sessions)

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from scheduler.state import costs, groups, steps, workers
 from scheduler.state.costs import Costs
-from scheduler.state.ledger import Ledger
+from scheduler.state.ledger import EVAL, Ledger
 from scheduler.state.steps import TrainingProgress
 from scheduler.state.workers import Worker
 from schemas import records as r
@@ -58,18 +58,19 @@ class State:
 
 
 def apply(state: State, record: Record) -> State:
-    """Return the state after the next record of `control`."""
+    """Return the state after the next record of `control`: the same one if nothing changes."""
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
-    return replace(
-        _own_fields(state, record),
-        workers=workers.apply(state.workers, record),
-        ledger=groups.apply(state.ledger, record),
-        steps=steps.apply(state.steps, record),
-        costs=costs.apply(state.costs, record)
-        if _measures_training(state, record)
-        else state.costs,
-    )
+    own = _own_fields(state, record)
+    measures = _measures_training(state, record)
+    parts = {
+        "workers": workers.apply(state.workers, record),
+        "ledger": groups.apply(state.ledger, record),
+        "steps": steps.apply(state.steps, record),
+        "costs": costs.apply(state.costs, record) if measures else state.costs,
+    }
+    changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
+    return replace(own, **changed) if changed else own  # type: ignore[arg-type]
 
 
 def _measures_training(state: State, record: Record) -> bool:
@@ -77,7 +78,10 @@ def _measures_training(state: State, record: Record) -> bool:
 
     Evaluations and groups from elsewhere would distort the rate at which groups get ready.
     """
-    return not isinstance(record, r.GroupReady) or record.group_id in state.ledger.training
+    if not isinstance(record, r.GroupReady):
+        return True
+    group = state.ledger.groups.get(record.group_id)
+    return group is not None and group.purpose != EVAL
 
 
 def to_json(state: State) -> bytes:
