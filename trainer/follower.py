@@ -51,7 +51,7 @@ class Follower:
     def _apply(self, record: Record) -> None:
         self.process.roles.apply(record)
         match record:
-            case r.StepStarted():
+            case r.StepStarted() if self.process.roles.counts(record):
                 self.started = record
             case r.RunFinished() if record.steps >= self.process.settings.run.steps:
                 self.finished = True

@@ -68,12 +68,15 @@ class TrainerRoles(WorkerRoles):
         """Go on as a new incarnation, which the scheduler does not know as lost."""
         self.incarnation, self.lost, self.wanted = incarnation, False, None
 
+    def counts(self, started: r.StepStarted) -> bool:
+        """Return whether a start that is read now counts; a claim behind it leaves it valid."""
+        return started.epoch >= self.epoch
+
     def may_start(self, started: r.StepStarted, step: int) -> bool:
         """Return whether `started` is for `step` and for the assignment that is held."""
         return (
             self.held is not None
             and not self.leaving
-            and started.epoch >= self.epoch
             and started.step == step
             and started.gang_epoch == self.held.gang_epoch
             and self.worker in started.workers

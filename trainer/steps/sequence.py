@@ -78,7 +78,7 @@ class StepSequence:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
         own = self._resume.lineage
         match record:
-            case r.StepStarted():
+            case r.StepStarted() if self._process.roles.counts(record):
                 self._started = record
             case r.StepCommitted() if record.lineage != own:
                 self._runner.fence()

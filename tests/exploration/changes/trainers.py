@@ -93,7 +93,7 @@ def _read(world: World, name: str, waiting: bool = True) -> None:
         epoch = getattr(letter.record, "epoch", letter.epoch)
         if _obeyed(roles) != before and epoch < letter.epoch:
             raise Broken(f"trainer {name} obeys epoch {epoch} behind a newer claim")
-        if isinstance(letter.record, r.StepStarted):
+        if isinstance(letter.record, r.StepStarted) and roles.counts(letter.record):
             started = letter.record
         actor = actor.with_changes(roles=roles, control=actor.control[1:], started=started)
     world.trainers[name] = actor

@@ -107,8 +107,15 @@ def test_a_step_starts_only_for_the_gang_and_the_batch_at_hand() -> None:
     assert roles.may_start(started(), 0)
     assert not roles.may_start(started(step=1), 0)
     assert not roles.may_start(started(gang_epoch=6), 0)
-    assert not roles.may_start(started(epoch=0), 0)
     assert not fed(assigned()).may_start(started(), 0)
+
+
+def test_a_start_counts_if_no_newer_scheduler_had_claimed_when_it_was_read() -> None:
+    roles = holding()
+    assert roles.counts(started()) and not roles.counts(started(epoch=0))
+    roles.apply(control.claimed(2))
+    assert roles.may_start(started(), 0)
+    assert not roles.counts(started())
 
 
 def test_a_process_that_was_given_up_comes_back_as_another_incarnation() -> None:
