@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.children import Children, cpu_s
+from benchmarks.load.children import Children, cpu_s
 from infra.broker.broker import Broker
 from infra.clock import now_ms
 from infra.kafka.producer import Producer

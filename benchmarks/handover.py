@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
 
-from benchmarks.children import Children, cpu_s
+from benchmarks.load.children import Children, cpu_s
 from benchmarks.manager import recorded
 from benchmarks.recorded.demo_policy import renderer
 from benchmarks.recorded.sessions import Shape, interleaved

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.children import Children, cpu_s
+from benchmarks.load.children import Children, cpu_s
 from infra.broker.broker import Broker
 from infra.kafka.client import BEGINNING
 from infra.kafka.producer import Producer

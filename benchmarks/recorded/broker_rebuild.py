@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.children import Children, cpu_s, peak_mb
+from benchmarks.load.children import Children, cpu_s, peak_mb
 from consumers.trajectories.sessions.partition import PartitionProgress
 from infra.broker.broker import Broker
 from infra.clock import now_ms

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from infra.errors import SeamlessFlowError, SettingsRejected
+from infra.process import collect_seldom
 from infra.weights.manifest import verify
 from producers.rollout.engine.contract import Engine
 from producers.rollout.roles.device import EngineFactory
@@ -56,7 +57,11 @@ class TorchEngines:
             threads=torch.threads,
             deadline_s=ENGINE_DEADLINE_S,
         )
-        return TorchEngine.from_directory(Path(weights.directory), settings, weights.version)
+        engine = TorchEngine.from_directory(Path(weights.directory), settings, weights.version)
+        # Half a million objects of its libraries: a collection of all of them would stop sampling
+        # and every move for half a second.
+        collect_seldom()
+        return engine
 
 
 class VllmEngines:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _STOP_TIMEOUT_S = 20
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 

@@ -1,0 +1,50 @@
+"""Switches of a worker, read from a log."""
+
+from benchmarks.recorded.switches import switches
+from schemas.records import Record
+from tests.builders.records import control, sessions
+from tests.builders.records.content import ids
+
+TRAINS = (
+    control.assigned("w", "train", at_ms=1_000),
+    control.released("w", "rollout", at_ms=1_010, took_ms=4, phases_ms={"pause": 3.0}),
+    control.acquired("w", "train", at_ms=1_030, took_ms=20),
+    control.started(["w"], at_ms=1_034),
+    control.committed(at_ms=1_200),
+    control.completed(metrics={"train_s": 0.16}, at_ms=1_300),
+)
+ROLLS_OUT = (
+    control.assigned("w", "rollout", at_ms=2_000),
+    control.released("w", "train", at_ms=2_050, took_ms=50),
+    control.acquired("w", "rollout", at_ms=2_070, took_ms=15),
+    control.assigned("w", "train", at_ms=3_000),
+)
+
+
+def test_a_switch_to_training_ends_where_the_work_of_the_step_begins() -> None:
+    (switch,) = switches("w", TRAINS, [])["train"]
+    assert switch.phases_ms == {"released": 10, "acquired": 20, "started": 4, "training": 6}
+    assert switch.inside_ms["released: noticed"] == 6
+    assert switch.inside_ms["released: pause"] == 3
+
+
+def test_a_switch_to_rollout_ends_with_the_first_token_of_a_turn_that_came_after_it() -> None:
+    log = (
+        sessions.progressed(ids(1), at_ms=2_075),
+        sessions.dispatched(1, worker="another", at_ms=2_080),
+        sessions.dispatched(1, worker="w", at_ms=2_090),
+        sessions.progressed(ids(1), at_ms=2_120),
+    )
+    (switch,) = switches("w", ROLLS_OUT, log)["rollout"]
+    assert switch.phases_ms["dispatched"] == 20
+    assert switch.phases_ms["first token"] == 30
+    assert switch.total_ms == 120
+
+
+def test_what_is_not_whole_is_no_switch() -> None:
+    late: list[Record] = [
+        sessions.dispatched(1, worker="w", at_ms=2_090),
+        sessions.progressed(ids(1), at_ms=3_001),
+    ]
+    assert switches("w", TRAINS[:-1], [])["train"] == []
+    assert switches("w", ROLLS_OUT, late)["rollout"] == []
