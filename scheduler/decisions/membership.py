@@ -36,7 +36,7 @@ def lost(
 
 def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerJoined]:
     """Return the live processes that are not members yet."""
-    members = {(name, process) for name, of in state.workers.items() for process in of.processes}
+    workers = state.workers
     # A replaced incarnation is lost first; the new one joins once that was read back.
     return [
         WorkerJoined(
@@ -49,7 +49,8 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
             devices=latest.heartbeat.devices,
         )
         for (name, process), latest in fleet.heartbeats.items()
-        if (name, process) not in members and latest.alive(now_ms, timeout_ms)
+        if (name not in workers or process not in workers[name].processes)
+        and latest.alive(now_ms, timeout_ms)
     ]
 
 

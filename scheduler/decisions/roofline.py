@@ -28,16 +28,19 @@ class Speeds:
     measured: Mapping[str, float]
 
 
-def attainable(hardware: Mapping[str, float], role: str) -> float:
-    """Return the flop/s that the device can reach in the role, or 1 if its figures are unknown."""
-    return _attainable(hardware.get(PEAK), hardware.get(BANDWIDTH), role)
+def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the flop/s that the device can reach in each role, or 1 if its figures are unknown."""
+    return _attainable(hardware.get(PEAK), hardware.get(BANDWIDTH))
 
 
 @cache
-def _attainable(peak: float | None, bandwidth: float | None, role: str) -> float:
-    bound = None if bandwidth is None else INTENSITY[role] * bandwidth
-    known = [value for value in (peak, bound) if value is not None and value > 0]
-    return min(known) if known else 1.0
+def _attainable(peak: float | None, bandwidth: float | None) -> Mapping[str, float]:
+    found = {}
+    for role, intensity in INTENSITY.items():
+        bound = None if bandwidth is None else intensity * bandwidth
+        known = [value for value in (peak, bound) if value is not None and value > 0]
+        found[role] = min(known) if known else 1.0
+    return found
 
 
 def ratios(workers: Mapping[str, Speeds]) -> dict[str, float]:

@@ -163,9 +163,8 @@ def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
     measured = {role: state.costs.speed_means(role) for role in ROLES}
     speeds = {}
     for name, worker in state.workers.items():
-        hardware = fleet.hardware(name)
         speeds[name] = roofline.Speeds(
-            {role: roofline.attainable(hardware, role) for role in ROLES},
+            roofline.attainable(fleet.hardware(name)),
             {role: of[name] / worker.devices for role, of in measured.items() if name in of},
         )
     return roofline.ratios(speeds)

@@ -36,9 +36,13 @@ class Fleet:
 
     def hardware(self, worker: str) -> Mapping[str, float]:
         """Return the figures of the worker's device that one of its processes sent last."""
-        of_roles = (self.heartbeats.get((worker, role)) for role in ("rollout", "train"))
-        known = [one.heartbeat for one in of_roles if one is not None and one.heartbeat.hardware]
-        return max(known, key=lambda heartbeat: heartbeat.at_ms).hardware if known else {}
+        newest: WorkerHeartbeat | None = None
+        for role in ("rollout", "train"):
+            one = self.heartbeats.get((worker, role))
+            if one is not None and one.heartbeat.hardware:
+                sent = one.heartbeat
+                newest = sent if newest is None or sent.at_ms > newest.at_ms else newest
+        return newest.hardware if newest is not None else {}
 
 
 def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:

@@ -65,7 +65,7 @@ class Worker:
     @property
     def tags(self) -> frozenset[str]:
         """Roles that its processes were started for."""
-        return _union(tuple(process.tags for process in self.processes.values()))
+        return _union(tuple([process.tags for process in self.processes.values()]))
 
     @property
     def role(self) -> str:

@@ -8,18 +8,18 @@ from scheduler.decisions.roofline import BANDWIDTH, PEAK, Speeds, attainable, ra
 def test_decoding_is_bound_by_bandwidth_and_training_by_the_peak() -> None:
     device = {PEAK: 1e15, BANDWIDTH: 4e12}
 
-    assert attainable(device, "train") == 1e15
-    assert attainable(device, "rollout") == 16 * 4e12
+    assert attainable(device)["train"] == 1e15
+    assert attainable(device)["rollout"] == 16 * 4e12
 
 
 def test_a_device_with_unknown_figures_is_as_good_at_both() -> None:
-    assert attainable({}, "train") == attainable({}, "rollout") == 1
+    assert attainable({}) == {"train": 1, "rollout": 1}
 
 
 def test_compute_heavy_devices_train_and_bandwidth_heavy_ones_roll_out() -> None:
     def speeds(peak: float, bandwidth: float) -> Speeds:
         device = {PEAK: peak, BANDWIDTH: bandwidth}
-        return Speeds({role: attainable(device, role) for role in ("train", "rollout")}, {})
+        return Speeds(attainable(device), {})
 
     found = ratios({"compute": speeds(2e15, 2e12), "bandwidth": speeds(1e15, 4e12)})
     assert found["compute"] > found["bandwidth"]
