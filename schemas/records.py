@@ -847,6 +847,7 @@ class StepStarted(Record):
     gang_epoch: int
     workers: tuple[str, ...] = ()
     policy: str = ""
+    devices: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

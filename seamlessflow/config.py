@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeInt, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from consumers.trajectories.settings import ManagerSection
@@ -24,7 +24,9 @@ from trainer.settings import PolicySection, TrainerSection
 
 
 class WorkerSection(Section):
-    """A worker of the run: a rollout process, a trainer process, or both on the same device."""
+    """A worker of the run: a set of devices of this machine, with a rollout process, a training
+    process, or both.
+    """
 
     id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
     tags: tuple[Literal["rollout", "train"], ...] = Field(
@@ -35,10 +37,27 @@ class WorkerSection(Section):
         description="Device of both its processes, such as cuda:1 or auto; if not set, those of "
         "rollout.torch and trainer",
     )
+    devices: tuple[NonNegativeInt, ...] = Field(
+        (),
+        description="Numbers of its devices, if it is several: [0, 1, 2, 3]; device then names "
+        "only their kind. A vLLM engine shares each pass among them; each is a rank of the gang",
+    )
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="More environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
     )
+
+    @field_validator("devices")
+    @classmethod
+    def _each_once(cls, devices: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(devices)) < len(devices):
+            raise ValueError("names a device twice")
+        return devices
+
+    @property
+    def device_count(self) -> int:
+        """Number of its devices."""
+        return max(1, len(self.devices))
 
 
 class BrokerSection(Section):

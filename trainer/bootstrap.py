@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Never
 
 from infra.clock import now_ms
 from infra.inbox import Inbox
@@ -21,12 +20,10 @@ from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
-from infra.worker.activity import ActivityAccount
-from infra.worker.roles import new_incarnation
+from schemas.records import TrainerHeartbeat
+from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.follower import Follower
+from trainer.link.gang_backend import GangBackend
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
 from trainer.recording.survey import source_kafka, surveyed
@@ -36,10 +33,9 @@ from trainer.recovery.control_log import read_recorded
 from trainer.recovery.lineage import lineage_started
 from trainer.recovery.low_water import check_kept
 from trainer.recovery.resume import Resume, resume_from
-from trainer.roles.device import TrainerDevice
+from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from trainer.roles.process import TrainerProcess
-from trainer.roles.roles import TrainerRoles
+from trainer.roles.parts import ProcessParts, Wake
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import BatchLimits, Dataloader
 from trainer.steps.first_weights import announce, first_weights
@@ -50,13 +46,15 @@ from trainer.steps.reports import Reports
 from trainer.steps.sequence import StepSequence
 from trainer.work import Work
 
+_JOIN_S = 600.0
+"""Time for the first rank to load the model and connect."""
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop | Follower]:
+def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
     """Yield a trainer whose traces and metrics go where the settings say."""
-    name = settings.trainer.worker
+    name = settings.run.policy
     prefix, metrics = settings.kafka.topic_prefix, Metrics()
     traces = telemetry(settings.telemetry, "trainer", name, prefix)
     output = MetricsOutput(settings, metrics, "trainer", name)
@@ -69,31 +67,38 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop | F
 
 def build(
     settings: TrainerSettings, traces: Telemetry, metrics: Metrics, stopping: Stopping = never
-) -> Loop | Follower:
-    """Return a trainer that has read what is recorded, loaded its weights and announced them.
+) -> Loop:
+    """Return a trainer that has read what is recorded, and announced the weights that its gang has
+    loaded.
 
-    Settings that cannot work are refused before anything is announced.
+    Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """
     rules, publication = batch_rules(settings), Publication(settings)
     publication.check_rendering()
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
-    if settings.trainer.rank > 0:
-        return _follower(settings, log, traces, metrics, stopping)
     found = _newest(settings, log, stopping)
     left = _left(settings, publication, found, stopping)
-    process = _process(settings, found, traces, metrics, stopping)
+    instance = uuid.uuid4().hex[:12]
+    gang = GangBackend(settings.trainer.host, instance)
+    process = _process(settings, found, gang, instance, (traces, metrics), stopping)
     control_state = found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
-    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[settings.trainer.backend]
-    backend = kind(settings.policy.model, settings.trainer)
-    backend.load(found.directory, found.origin.version)
-    first = first_weights(publication, settings.weights_dir, control_state, resume, backend)
-    lineage = lineage_started(settings, first.resume, backend.machine, now_ms())
-    announce(first, publication, process.producer, now_ms(), lineage, stopping)
-    # Followers return from `follow` now, and no rank keeps its device before it has the role.
-    backend.rest()
-    backend.release()
+    try:
+        gang.connect(_JOIN_S, stopping)
+        gang.load(found.directory, found.origin.version)
+        first = first_weights(publication, settings.weights_dir, control_state, resume, gang)
+        lineage = lineage_started(settings, first.resume, gang.machine, now_ms())
+        announce(first, publication, process.producer, now_ms(), lineage, stopping)
+        # The ranks return from `follow` now: none keeps its device before it has the role.
+        gang.rest()
+    except BaseException:
+        gang.close()
+        process.status.state = "failed"
+        process.heartbeat.close()
+        process.producer.close()
+        raise
+    process.status.state = "ready"
     dataloader = Dataloader(
         first.resume,
         control_state,
@@ -104,14 +109,14 @@ def build(
         left=left,
         follow=settings.trainer.follow,
     )
-    runner = StepRunner(settings, backend, publication, process.producer, traces, now_ms)
+    runner = StepRunner(settings, gang, publication, process.producer, traces, now_ms)
     reports = Reports(settings.trainer, open_sinks(settings, metrics))
     return Loop(
         process=process,
         sessions=_sessions_thread(process, found.first_offsets, metrics, stopping),
         control_state=control_state,
         dataloader=dataloader,
-        device=TrainerDevice(process, backend),
+        gang=gang,
         steps=StepSequence(process, found, first.resume, dataloader, runner, reports),
         reports=reports,
     )
@@ -155,7 +160,7 @@ def _left(
 
 
 def _sessions_thread(
-    process: TrainerProcess, offsets: Mapping[int, int], metrics: Metrics, stopping: Stopping
+    process: ProcessParts, offsets: Mapping[int, int], metrics: Metrics, stopping: Stopping
 ) -> ReaderThread:
     """Return the thread that will read `trajectories` from `offsets` (by partition)."""
     settings, inbox = process.settings, process.inbox
@@ -167,60 +172,72 @@ def _sessions_thread(
     return ReaderThread("trainer sessions", sessions, inbox.put, inbox.fail)
 
 
-def _follower(
-    settings: TrainerSettings, log: str, traces: Telemetry, metrics: Metrics, stopping: Stopping
-) -> Follower:
-    initial = checkpoint.initial(settings.run.policy, log)
-    process = _process(settings, initial, traces, metrics, stopping)
-    backend = FsdpBackend(settings.policy.model, settings.trainer)
-    # Take part in the leader's `load` and, if it writes the first weights, in that.
-    backend.follow()
-    backend.release()
-    return Follower(process=process, device=TrainerDevice(process, backend), backend=backend)
-
-
 def _process(
     settings: TrainerSettings,
     found: Checkpoint,
-    traces: Telemetry,
-    metrics: Metrics,
+    gang: GangBackend,
+    instance: str,
+    observers: tuple[Telemetry, Metrics],
     stopping: Stopping,
-) -> TrainerProcess:
-    """Start the heartbeat, then fold all that `control` holds into the state of `found`."""
+) -> ProcessParts:
+    """Start the heartbeat, by which ranks find the gang's address, then fold all that `control`
+    holds into the state of `found`.
+    """
+    traces, metrics = observers
     producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
-    roles = TrainerRoles(settings.trainer.worker, new_incarnation())
-    found.restore_roles(roles)
-    status, activity = TrainerStatus(), ActivityAccount(settings.trainer.worker, "train", now_ms())
-    heartbeat = Heartbeat(settings, producer, roles, status, activity, now_ms)
+    watch, status = GangWatch(epoch=found.epoch), TrainerStatus()
+    heartbeat = Heartbeat(
+        settings.trainer,
+        producer,
+        lambda: _heartbeat(settings, gang, instance, status),
+        lambda: None,
+        now_ms,
+    )
     heartbeat.start()
     name = f"{_client_id(settings)}-control"
     control = Reader(settings.kafka, name, folds=True, stopping=stopping)
     metrics.watch(control)
-    inbox = Inbox[Never]()
+    inbox = Inbox[Wake]()
     try:
-        read_recorded(settings.kafka, control, found.control_state, roles, stopping)
+        read_recorded(settings.kafka, control, found.control_state, watch, stopping)
     except BaseException:
+        gang.close()
         heartbeat.close()
         producer.close()
         raise
     # A gang that broke before this process began is not the one it will belong to.
-    roles.broken_by = ""
-    return TrainerProcess(
+    watch.broken_by = ""
+    return ProcessParts(
         settings=settings,
         producer=producer,
-        roles=roles,
+        gang=watch,
         status=status,
-        activity=activity,
         heartbeat=heartbeat,
         control=ReaderThread("trainer control", control, inbox.post, inbox.fail),
         inbox=inbox,
-        work=Work(),
+        work=Work(lambda: inbox.post(Wake())),
         now_ms=now_ms,
     )
 
 
+def _heartbeat(
+    settings: TrainerSettings, gang: GangBackend, instance: str, status: TrainerStatus
+) -> TrainerHeartbeat:
+    return TrainerHeartbeat(
+        policy=settings.run.policy,
+        trainer=instance,
+        address=gang.address,
+        token=gang.token,
+        state=status.state,
+        step=status.step,
+        at_ms=now_ms(),
+        release=this_release().version,
+        ending=status.ending,
+    )
+
+
 def _client_id(settings: TrainerSettings) -> str:
-    return f"trainer-{settings.trainer.worker}"
+    return f"trainer-{settings.run.policy}"
 
 
 def _log_resume(resume: Resume) -> None:

@@ -1,7 +1,8 @@
-"""The loop of the trainer process that leads: it reads sessions, announces batches and trains.
+"""The loop of the trainer: it reads sessions, announces batches and lets the gang train them.
 
-One thread decides. Readers, the heartbeat and long work (a step, a checkpoint, moving memory) have
-threads of their own, so records are also read while a step is trained. Made by
+It has no device: the gang's first rank computes (`trainer/link/gang_backend.py`). One thread
+decides. Readers, the heartbeat and long work (a step, a checkpoint) have threads of their own, so
+records are also read while a step is trained. Made by
 `trainer/bootstrap.py`.
 """
 
@@ -15,45 +16,52 @@ from infra.kafka.reader_thread import ReaderThread
 from infra.process import ready
 from schemas.records import Trajectory
 from schemas.topics import TRAJECTORIES
+from trainer.link.gang_backend import GangBackend
 from trainer.recovery.control_state import ControlState
-from trainer.roles.device import TrainerDevice
-from trainer.roles.process import TrainerProcess
+from trainer.roles.gang_errors import GangBroken
+from trainer.roles.parts import ProcessParts, Wake
 from trainer.steps.dataloader import Dataloader
 from trainer.steps.reports import Reports
 from trainer.steps.sequence import StepSequence
 
 _log = logging.getLogger(__name__)
-_WAIT_S = 0.05
-"""Longest time until finished work is noticed."""
+_WAIT_S = 0.2
+"""Longest time until groups expire, an evaluation is over or a signal to stop is noticed; all else
+wakes the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """The loop and the parts it drives."""
 
-    process: TrainerProcess
+    process: ProcessParts
     sessions: ReaderThread
     """Reads `trajectories` into the inbox."""
     control_state: ControlState
     dataloader: Dataloader
-    device: TrainerDevice
+    gang: GangBackend
     steps: StepSequence
     reports: Reports
 
     def run(self, stop: threading.Event) -> None:
         """Run until the last step is done or `stop` is set. Raise the error of any part."""
-        work, worker = self.process.work, self.process.roles.worker
-        with closing(self.reports), self.process.running(self.sessions):
+        work, policy = self.process.work, self.process.settings.run.policy
+        with closing(self.reports), self.process.running(self.sessions, end=self.gang.close):
             step, version = self.steps.origin.step, self.process.status.version
-            ready(_log, "trainer %s is ready at step %d, version %s", worker, step, version)
+            ready(_log, "trainer of %s is ready at step %d, version %s", policy, step, version)
             while not (stop.is_set() or (work.idle and self.steps.over)):
                 self._receive()
                 self._advance()
             self.steps.finish()
-            self.device.leave()
+            if self.steps.over:
+                # The end of the run is on the log before the ranks leave their roles.
+                self.process.producer.settle(stop.is_set)
+            self.gang.end(finished=self.steps.over)
+            self.process.status.ending = True
 
     def _receive(self) -> None:
-        for received in chain.from_iterable(self.process.inbox.take(_WAIT_S)):
+        items = self.process.inbox.take(_WAIT_S)
+        for received in chain.from_iterable(of for of in items if not isinstance(of, Wake)):
             record, now_ms = received.record, self.process.now_ms()
             if received.topic == TRAJECTORIES.name:
                 if isinstance(record, Trajectory):
@@ -61,16 +69,16 @@ class Loop:
                     self.process.send(*self.dataloader.add(record, *place, now_ms, trace))
             else:
                 self.control_state.apply(record, received.offset)
-                self.process.roles.apply(record)
+                self.process.gang.apply(record)
                 self.dataloader.apply(record, now_ms)
                 self.steps.apply(record)
 
     def _advance(self) -> None:
         """Collect finished work and begin what is due."""
-        self.process.check_gang()
+        self.process.gang.check(self.process.settings.trainer.ranks)
+        if self.gang.lost:
+            raise GangBroken(self.gang.worker, self.gang.lost)
         self.process.send(*self.dataloader.expirations(self.process.now_ms()))
-        # A change of role comes before the next step: the device may no longer be this worker's.
-        self.device.advance()
-        if self.process.work.idle:
+        if self.process.work.collect():
             self.steps.advance()
         self.process.inbox.hold(not self.dataloader.wants_more(self.steps.origin.step))

@@ -131,16 +131,29 @@ class TrainerSection(Section):
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,
-        description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
-        "memory (bytes)",
+        description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
+        "second), memory (bytes)",
+    )
+    host: str = Field(
+        "127.0.0.1",
+        description="Address on which the trainer waits for the first rank of its gang, which must "
+        "reach it under this name",
+    )
+    devices: tuple[int, ...] = Field(
+        (),
+        description="fsdp2: numbers of the worker's devices on its node, a rank each; none: the "
+        "one of device",
     )
     backend: Literal["torch", "fsdp2"] = Field(
         "torch", description="torch: one device; fsdp2: the model sharded over all ranks"
     )
     rank: int = Field(
-        0, ge=0, description="fsdp2: rank of this process; 0 leads: it reads, commits and writes"
+        0,
+        ge=0,
+        description="fsdp2: rank of the worker's first device; 0: the trainer calls it, and it "
+        "writes weights and checkpoints",
     )
-    ranks: int = Field(1, ge=1, description="fsdp2: trainer processes, one per worker of the gang")
+    ranks: int = Field(1, ge=1, description="fsdp2: devices of all workers of the gang")
     rendezvous: str = Field(
         "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
     )
@@ -173,7 +186,9 @@ class TrainerSection(Section):
         None, description="Element type of published weights, if not dtype"
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
-    threads: int | None = Field(None, ge=1, description="CPU threads of torch; none: its default")
+    threads: int | None = Field(
+        None, ge=1, description="CPU threads of torch in each rank; none: its default"
+    )
     layout: Literal["padded", "packed"] = Field(
         "padded",
         description="padded: one chain per row; packed: many chains in one row, for long chains of "
@@ -260,8 +275,12 @@ class TrainerSettings(ProcessSettings):
         window = self.trainer.window
         if window is not None and window < self.run.groups_per_step:
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
-        if self.trainer.rank >= self.trainer.ranks:
-            raise ValueError("trainer.rank must be smaller than trainer.ranks")
+        own = max(1, len(self.trainer.devices))
+        if self.trainer.rank + own > self.trainer.ranks:
+            raise ValueError(
+                f"trainer.ranks must be at least {self.trainer.rank + own}: this worker has the "
+                f"ranks from {self.trainer.rank} on, one for each of its {own} devices"
+            )
         if self.trainer.ranks > 1 and self.trainer.backend != "fsdp2":
             raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2")
         if "train" not in self.trainer.tags:

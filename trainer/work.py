@@ -14,7 +14,9 @@ class Work:
     loop's thread, in `collect` and `finish`, so that state is changed by one thread alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, finished: Callable[[], None] = lambda: None) -> None:
+        """`finished` is called from the work thread after each piece."""
+        self._finished = finished
         self._pool = ThreadPoolExecutor(1, "trainer work")
         self._pending: tuple[Future[Any], Callable[[Any], None]] | None = None
 
@@ -26,6 +28,7 @@ class Work:
     def begin(self, work: Callable[[], T], after: Callable[[T], None]) -> None:
         """Run `work` in the work thread; `collect` or `finish` call `after` with its result."""
         self._pending = self._pool.submit(work), after
+        self._pending[0].add_done_callback(lambda _: self._finished())
 
     def collect(self) -> bool:
         """Collect a finished piece; return whether none is under way then. Raise its error."""

@@ -70,7 +70,7 @@ def build(
     roles = RolloutRoles(
         mine.worker, new_incarnation(), policy=mine.policy, loads_asleep=engines.loads_asleep
     )
-    facts = Facts(mine.tags, mine.capacity, mine.hardware)
+    facts = Facts(mine.tags, mine.capacity, mine.hardware, mine.devices)
 
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
         inbox.post(Undelivered(live, error))

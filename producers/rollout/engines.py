@@ -11,7 +11,7 @@ from producers.rollout.roles.device import EngineFactory
 from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.engine import ScriptedEngine
 from producers.rollout.scripted_engine.script import Script
-from producers.rollout.settings import RolloutSection
+from producers.rollout.settings import RolloutSection, VllmSection
 from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.vllm_engine.engine import VllmEngine
 
@@ -86,7 +86,8 @@ class VllmEngines:
         """Start a server and wait for it. Raises `VllmNotStarted`, `WeightsRejected`."""
         settings, directory = self._settings, Path(weights.directory)
         log_file = self._log_dir / f"vllm-{settings.worker}.log"
-        return VllmEngine(settings.vllm, settings.capacity, directory, weights.version, log_file)
+        vllm = _over_devices(settings)
+        return VllmEngine(vllm, settings.capacity, directory, weights.version, log_file)
 
 
 class ScriptedEngines:
@@ -127,3 +128,12 @@ def verify_full(weights: PublishedWeights) -> None:
     manifest = verify(Path(weights.directory), weights.manifest_sha256)
     if manifest.version != weights.version:
         raise WeightsUnsupported(weights, f"the manifest says version {manifest.version}")
+
+
+def _over_devices(settings: RolloutSection) -> VllmSection:
+    """Return the settings of a server that shares each pass among the worker's devices."""
+    if len(settings.devices) < 2:
+        return settings.vllm
+    # First, so that arguments of the configuration win.
+    arguments = ("--tensor-parallel-size", str(len(settings.devices)), *settings.vllm.arguments)
+    return settings.vllm.model_copy(update={"arguments": arguments})

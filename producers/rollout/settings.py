@@ -115,7 +115,7 @@ class RolloutSection(Section):
     worker: str = Field(
         "worker-0",
         min_length=1,
-        description="Id of the worker; the trainer process on the same device has the same",
+        description="Id of the worker; the training process on the same devices has the same",
     )
     tags: tuple[Literal["rollout", "train"], ...] = Field(
         ("rollout",), min_length=1, description="Roles the worker can take, over all its processes"
@@ -129,8 +129,13 @@ class RolloutSection(Section):
     capacity: int = Field(32, ge=1, description="Most turns sampled at once")
     hardware: dict[str, float] = Field(
         default_factory=dict,
-        description="Facts for the scheduler, such as peak_flops, bandwidth (bytes a second) and "
-        "memory (bytes)",
+        description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
+        "second), memory (bytes)",
+    )
+    devices: tuple[int, ...] = Field(
+        (),
+        description="vllm: numbers of the worker's devices on its node, which share each pass "
+        "(tensor parallel); none: one device",
     )
     probe_deadline_s: float = Field(
         120,

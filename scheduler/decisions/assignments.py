@@ -126,6 +126,7 @@ def started(
             gang_epoch=gang.epoch,
             workers=tuple(sorted(gang.members)),
             policy=policy,
+            devices=sum(snapshot.present[name].devices for name in gang.members),
         )
     ]
 

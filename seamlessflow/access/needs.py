@@ -27,6 +27,7 @@ ROLLOUT = "rollout"
 AGENTS = "agents"
 SCHEDULER = "scheduler"
 TRAINER = "trainer"
+TRAINING = "training"
 OBSERVER = "observer"
 
 _LOOKUPS = ("bounds", "reading")
@@ -90,6 +91,7 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             buries=(TRAJECTORIES,),
             names=("trainer-",),
         ),
+        TRAINING: Access(reads=(CONTROL, FLEET), writes=(CONTROL, FLEET), names=("trainer-",)),
         OBSERVER: Access(
             inspects=tuple(TOPICS.values()),
             looks_up=(manager_group, agents_group),

@@ -24,6 +24,7 @@ _SETTINGS: dict[str, type[ProcessSettings]] = {
     "producers.rollout": RolloutSettings,
     "scheduler": SchedulerSettings,
     "trainer": TrainerSettings,
+    "trainer.ranks": TrainerSettings,
 }
 
 
@@ -39,7 +40,7 @@ def _of_workers(config: RunConfig, made: ProcessSpecs, trainers: bool) -> Iterat
     """Yield faults of the processes of workers, whose own variables win over all settings."""
     for number, worker in enumerate(config.workers):
         specs = [made.rollout(worker)] if "rollout" in worker.tags else []
-        specs += [made.trainer(worker)] if trainers and "train" in worker.tags else []
+        specs += [made.training(worker)] if trainers and "train" in worker.tags else []
         own = ("workers", number, "environment")
         for line in misspelt(worker.environment, ENV_PREFIX):
             yield Fault(own, line.strip())

@@ -17,11 +17,14 @@ from producers.gateway.calls.keys import derived_admin_key
 from scheduler.settings import SchedulerSection
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.processes.child import ChildSpec
+from seamlessflow.processes.ranks import first_ranks, trains
+from trainer.settings import TrainerSection
 
 AGENTS = "agents"
 GATEWAY = "gateway"
 MANAGER = "manager"
 SCHEDULER = "scheduler"
+TRAINER = "trainer"
 _LONG_STOP_S = 30.0
 M = TypeVar("M", bound=BaseModel)
 
@@ -72,8 +75,13 @@ class ProcessSpecs:
         return [self.rollout(w) for w in self._config.workers if "rollout" in w.tags]
 
     def trainers(self) -> list[ChildSpec]:
-        """Return a trainer process for every worker that can train."""
-        return [self.trainer(w) for w in self._config.workers if "train" in w.tags]
+        """Return the trainer, then a training process for every worker that can train.
+
+        The trainer runs on the machine of the first rank.
+        """
+        ranks = first_ranks(self._config)
+        leads = [self.trainer()] if 0 in ranks.values() else []
+        return [*leads, *(self.training(worker) for worker in trains(self._config))]
 
     def scheduler(self) -> ChildSpec:
         """Return the scheduler of the training."""
@@ -125,28 +133,47 @@ class ProcessSpecs:
             tags=worker.tags,
             policy=self._config.run.policy,
             torch=torch,
+            devices=worker.devices,
         )
-        environment = {**_visible(template.engine, worker.device), **worker.environment}
+        environment = {**_visible(template.engine, worker), **worker.environment}
         return self._child(
             f"rollout-{worker.id}", "producers.rollout", environment, rollout=section
         )
 
-    def trainer(self, worker: WorkerSection) -> ChildSpec:
-        """Return the trainer process of a worker."""
-        section = _updated(self._config.trainer, worker=worker.id, tags=worker.tags)
+    def trainer(self) -> ChildSpec:
+        """Return the trainer, which has no device."""
+        return self._training(TRAINER, "trainer", {}, self._config.trainer)
+
+    def training(self, worker: WorkerSection) -> ChildSpec:
+        """Return the training process of a worker."""
+        section = _updated(
+            self._config.trainer,
+            worker=worker.id,
+            tags=worker.tags,
+            devices=worker.devices,
+            rank=first_ranks(self._config)[worker.id],
+        )
         if worker.device is not None:
             section = _updated(section, device=worker.device)
+        name = f"{TRAINER}-{worker.id}"
+        return self._training(name, "trainer.ranks", worker.environment, section)
+
+    def _training(
+        self, name: str, module: str, environment: Mapping[str, str], section: TrainerSection
+    ) -> ChildSpec:
+        config = self._config
         return self._child(
-            f"trainer-{worker.id}",
-            "trainer",
-            worker.environment,
+            name,
+            module,
+            environment,
             stop_s=_LONG_STOP_S,
             finite=True,
-            gang="trainers" if self._config.trainer.ranks > 1 else "",
-            run=self._config.run,
-            pacing=self._config.pacing,
-            evaluation=self._config.evaluation,
-            policy=self._config.policy,
+            # Without one of them the weights in the memory of the others are of no use.
+            gang="trainers",
+            run=config.run,
+            pacing=config.pacing,
+            evaluation=config.evaluation,
+            policy=config.policy,
             trainer=section,
         )
 
@@ -183,12 +210,11 @@ class ProcessSpecs:
         )
 
 
-def _visible(engine: str, device: str | None) -> Mapping[str, str]:
-    """Return the variables that show vLLM only its worker's GPU: it takes the first it sees."""
-    kind, _, number = (device or "").partition(":")
-    return (
-        {"CUDA_VISIBLE_DEVICES": number} if engine == "vllm" and kind == "cuda" and number else {}
-    )
+def _visible(engine: str, worker: WorkerSection) -> Mapping[str, str]:
+    """Return the variables that show vLLM only its worker's GPUs: it takes the first it sees."""
+    kind, _, number = (worker.device or "").partition(":")
+    named = ",".join(map(str, worker.devices)) or (number if kind == "cuda" else "")
+    return {"CUDA_VISIBLE_DEVICES": named} if engine == "vllm" and kind != "cpu" and named else {}
 
 
 def without_settings(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ from seamlessflow.processes.specs import (
     GATEWAY,
     MANAGER,
     SCHEDULER,
+    TRAINER,
     LaunchContext,
     ProcessSpecs,
 )
@@ -91,7 +92,7 @@ class System:
         return self._observer.poll()
 
     def start_trainers(self) -> None:
-        """Start a trainer process for every worker that can train."""
+        """Start the trainer, and a training process for every worker that can train."""
         for spec in self._specs.trainers():
             self._launcher.start(spec)
 
@@ -158,6 +159,6 @@ class System:
     def _stop_order(self) -> list[list[str]]:
         """Return names of processes: clients before the servers that they call."""
         names = list(self._launcher.running)
-        trainers = [name for name in names if name.startswith("trainer-")]
+        trainers = [name for name in names if name.partition("-")[0] == TRAINER]
         rollouts = [name for name in names if name.startswith("rollout-")]
         return [[AGENTS], [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]

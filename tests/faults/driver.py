@@ -10,7 +10,7 @@ import httpx
 from schemas import records as r
 from seamlessflow.auditing.audit import follow
 from seamlessflow.auditing.report import AuditReport
-from tests.faults.faults import AGENTS, BROKER, TRAINER, Fault, Kind
+from tests.faults.faults import AGENTS, BROKER, TRAINING, Fault, Kind
 from tests.faults.faulty_run import FREEZE_S, START_S, FaultyRun
 from tests.faults.tally import Tally
 
@@ -112,7 +112,7 @@ class Driver:
     def _await_lease(self, fault: Fault, mark: int, at_s: float) -> None:
         """Wait until what the frozen process held is no longer its own."""
         run, worker = self._run, fault.worker
-        family = "train" if fault.process == TRAINER else "rollout"
+        family = "train" if fault.process == TRAINING else "rollout"
 
         def lost(record: r.WorkerLost) -> bool:
             return record.worker == worker and record.process == family

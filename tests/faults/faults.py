@@ -15,7 +15,8 @@ class Kind(StrEnum):
 
 
 GATEWAY, MANAGER, WORKER, MOVING_WORKER = "gateway", "manager", "rollout-w0", "rollout-w1"
-SCHEDULER, TRAINER, AGENTS, BROKER = "scheduler", "trainer-w1", "agents", "broker"
+SCHEDULER, AGENTS, BROKER = "scheduler", "agents", "broker"
+TRAINER, TRAINING = "trainer", "trainer-w1"
 
 MOMENTS: dict[str, Sequence[type[Record]]] = {
     GATEWAY: (r.TurnStarted, r.TurnProgressed, r.SessionClosed),
@@ -23,6 +24,7 @@ MOMENTS: dict[str, Sequence[type[Record]]] = {
     WORKER: (r.TurnProgressed,),
     SCHEDULER: (r.BatchReady, r.GroupAdmitted, r.RoleAssigned, r.StepCommitted),
     TRAINER: (r.BatchReady, r.StepStarted, r.StepCommitted, r.WeightsPublished),
+    TRAINING: (r.StepStarted, r.StepCommitted),
     AGENTS: (r.SessionOpened, r.TurnProgressed, r.TurnCompleted),
     BROKER: (r.TurnProgressed, r.SessionClosed, r.StepCommitted, r.SessionFinalized),
 }
@@ -54,7 +56,7 @@ class Fault:
     def worker(self) -> str | None:
         """Id of the worker whose process this is; None for any other process."""
         family, _, worker = self.process.partition("-")
-        return worker if family in ("rollout", "trainer") else None
+        return worker if worker and family in ("rollout", "trainer") else None
 
 
 def fault(rng: random.Random, of: str, kind: Kind) -> Fault:

@@ -1,5 +1,6 @@
 """The interface between the steps and the holder of the weights: one device, or a gang of ranks.
 
+The trainer's own is `trainer/link/gang_backend.py`: it calls one of these in the gang's first rank.
 Does not import torch, so that the steps and their tests do not need it. Calls never overlap; they
 come from the work thread, or from the loop's thread while no work is under way. `train`,
 `write_weights`, `save` and `load` may take minutes.
@@ -49,6 +50,16 @@ class Machine:
     """Version of torch."""
 
 
+class DeviceMemory(Protocol):
+    """The memory of the devices that compute. Calls may take seconds."""
+
+    def acquire(self) -> None:
+        """Move weights and optimizer to the devices."""
+
+    def release(self) -> int:
+        """Move them to the host; return how many bytes of each device are free then, at least."""
+
+
 class Backend(Protocol):
     """The weights, the optimizer and their device."""
 
@@ -88,13 +99,11 @@ class Backend(Protocol):
         """
 
     def rest(self) -> None:
-        """Note that the calls of a step are over, until `acquire` or the next step.
+        """Note that the calls of a step are over, until the next step.
 
-        Ranks that follow return from `follow` here, so that their loops can give up the device.
+        Ranks return from `follow` here, so that their loops can give up the device.
         """
 
-    def acquire(self) -> None:
-        """Move weights and optimizer to the device."""
 
-    def release(self) -> int:
-        """Move them to the host; return how many bytes of the device are free then."""
+class LocalBackend(Backend, DeviceMemory, Protocol):
+    """A back end in this process."""

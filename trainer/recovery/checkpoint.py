@@ -22,7 +22,6 @@ from infra.weights.manifest import sha256
 from schemas.topics import TRAJECTORIES
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin
-from trainer.roles.roles import TrainerRoles
 
 STATE = "state.json"
 _PREFIX = "checkpoint-"
@@ -39,8 +38,6 @@ class Checkpoint:
     control_state: ControlState
     epoch: int
     """Epoch of the newest scheduler on `control`."""
-    rollout_holds: bool
-    """True if the worker's rollout process had the device."""
     log: str = ""
     """Cluster and topic prefix that the offsets belong to."""
     directory: Path | None = None
@@ -52,10 +49,6 @@ class Checkpoint:
     def first_offsets(self) -> dict[int, int]:
         """Return the offset of each partition of `trajectories` to begin reading at."""
         return {number: self.offsets.get(number, BEGINNING) for number in range(self.partitions)}
-
-    def restore_roles(self, roles: TrainerRoles) -> None:
-        """Put back the part of the roles' state that comes from `control`."""
-        roles.epoch, roles.rollout_holds = self.epoch, self.rollout_holds
 
 
 class CheckpointForeign(SeamlessFlowError):
@@ -73,7 +66,7 @@ class CheckpointForeign(SeamlessFlowError):
 
 def initial(policy: str, log: str) -> Checkpoint:
     """Return the checkpoint of a new run: the initial model and the start of the log."""
-    return Checkpoint(Origin(), {}, ControlState(policy), -1, False, log)
+    return Checkpoint(Origin(), {}, ControlState(policy), -1, log)
 
 
 def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep: int) -> Path:
@@ -123,7 +116,6 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "offsets": {str(partition): at for partition, at in checkpoint.offsets.items()},
         "history": checkpoint.control_state.to_json(),
         "epoch": checkpoint.epoch,
-        "rollout_holds": checkpoint.rollout_holds,
         "log": checkpoint.log,
     }
 
@@ -138,7 +130,6 @@ def _read(directory: Path) -> Checkpoint:
         {int(partition): at for partition, at in values["offsets"].items()},
         ControlState.from_json(values["history"]),
         values["epoch"],
-        values["rollout_holds"],
         values["log"],
         directory,
     )

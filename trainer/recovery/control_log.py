@@ -1,6 +1,6 @@
 """The first reading of `control`, up to its present end, when a trainer starts.
 
-The same reader then goes on in a thread of its own (`TrainerProcess.control`).
+The same reader then goes on in a thread of its own (`ProcessParts.control`).
 """
 
 from infra.errors import SeamlessFlowError
@@ -10,7 +10,7 @@ from infra.kafka.reader import Reader
 from infra.settings import KafkaSettings
 from schemas.topics import CONTROL
 from trainer.recovery.control_state import ControlState
-from trainer.roles.roles import TrainerRoles
+from trainer.roles.gang_watch import GangWatch
 
 _POLL_S = 0.2
 _CONTROL: Partition = (CONTROL.name, 0)
@@ -31,7 +31,7 @@ def read_recorded(
     kafka: KafkaSettings,
     reader: Reader,
     control_state: ControlState,
-    roles: TrainerRoles,
+    gang: GangWatch,
     stopping: Stopping,
 ) -> None:
     """Fold `control` from the checkpoint's offset to its present end into both states.
@@ -50,7 +50,7 @@ def read_recorded(
         received = reader.poll(_POLL_S)
         for item in received:
             control_state.apply(item.record, item.offset)
-            roles.apply(item.record)
+            gang.apply(item.record)
         if received and not stopping():
             outage = Outage(kafka, stopping)
         else:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from infra.kafka.client import Received
 from infra.weights.tensors import tensor_hashes, tensors_hash
-from trainer.backends.backend import Backend, StepInput
+from trainer.backends.backend import LocalBackend, StepInput
 from trainer.data.batch import Batch
 from trainer.replay.recorded_batches import RecordedBatches
 from trainer.replay.recorded_run import RecordedRun, RecordedStep
@@ -19,7 +19,7 @@ from trainer.settings import TrainerSettings
 from trainer.steps.inputs import step_input
 
 T = TypeVar("T")
-B = TypeVar("B", bound=Backend)
+B = TypeVar("B", bound=LocalBackend)
 
 
 @dataclass(frozen=True, slots=True)

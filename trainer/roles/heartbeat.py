@@ -1,4 +1,4 @@
-"""Heartbeats and activity records of a trainer process.
+"""Heartbeats and activity records of a trainer, and of a training process.
 
 A thread of its own sends them, because the main thread may wait for minutes: when it loads a model,
 or when it saves at the end.
@@ -9,12 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from infra.kafka.producer import Producer
-from infra.worker.activity import ActivityAccount
-from schemas.records import WorkerHeartbeat
-from schemas.releases import this_release
+from schemas.records import Record, WorkerUsage
 from schemas.topics import CONTROL, FLEET, fleet_key
-from trainer.roles.roles import TrainerRoles
-from trainer.settings import TrainerSettings
+from trainer.settings import TrainerSection
 
 _END_TIMEOUT_S = 10
 
@@ -27,17 +24,21 @@ class TrainerStatus:
     """`starting`, `ready`, `asleep`, `training` or `failed`."""
     version: int | None = None
     """Policy version in memory."""
+    step: int = 0
+    """Next optimizer step."""
+    ending: bool = False
+    """True once the process ends in order."""
 
 
 @dataclass(eq=False)
 class Heartbeat:
-    """The thread that sends `WorkerHeartbeat` to `fleet` and `WorkerUsage` to `control`."""
+    """The thread that sends what `record` returns to `fleet`, and `usage` to `control`."""
 
-    _settings: TrainerSettings
+    _settings: TrainerSection
     _producer: Producer
-    _roles: TrainerRoles
-    _status: TrainerStatus
-    _activity: ActivityAccount
+    _record: Callable[[], Record]
+    _usage: Callable[[], WorkerUsage | None]
+    """Returns the activity since its last call, None if there was no role in that time."""
     _now_ms: Callable[[], int]
     _ending: threading.Event = field(default_factory=threading.Event)
 
@@ -52,27 +53,13 @@ class Heartbeat:
 
     def send(self) -> None:
         """Send a heartbeat at once, from any thread."""
-        trainer, roles = self._settings.trainer, self._roles
-        record = WorkerHeartbeat(
-            worker=roles.worker,
-            incarnation=roles.incarnation,
-            process="train",
-            tags=trainer.tags,
-            role="train" if roles.held else "none",
-            assignment=roles.assignment,
-            state=self._status.state,
-            version=self._status.version,
-            policy=self._settings.run.policy,
-            hardware=trainer.hardware,
-            at_ms=self._now_ms(),
-            release=this_release().version,
-        )
+        record = self._record()
         self._producer.send(FLEET.name, record, key=fleet_key(record))
 
     def report_activity(self) -> None:
         """Send the activity since the last report, unless there was no role in that time."""
         self._reported_ms = self._now_ms()
-        if record := self._activity.report(self._roles.incarnation, self._reported_ms):
+        if record := self._usage():
             self._producer.send(CONTROL.name, record)
 
     def close(self) -> None:
@@ -83,8 +70,7 @@ class Heartbeat:
         self.report_activity()
 
     def _run(self) -> None:
-        trainer = self._settings.trainer
-        while not self._ending.wait(trainer.heartbeat_s):
+        while not self._ending.wait(self._settings.heartbeat_s):
             self.send()
-            if self._now_ms() - self._reported_ms >= trainer.usage_s * 1000:
+            if self._now_ms() - self._reported_ms >= self._settings.usage_s * 1000:
                 self.report_activity()

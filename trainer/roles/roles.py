@@ -1,4 +1,4 @@
-"""The role `train` of a worker's trainer process: which move is due, by the records of `control`.
+"""The role `train` of a worker's training process: which move is due, by `control` and `fleet`.
 
 Pure. `apply` folds the records in order, `due` returns the move to make, and `acquired`, `released`
 and `rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision
@@ -6,7 +6,7 @@ of an older scheduler. Any assignment of the worker concerns this process: one t
 role `train` away. The role is taken only after the worker's rollout process has given up its own.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.worker.roles import WorkerRoles
@@ -14,25 +14,26 @@ from schemas import records as r
 from schemas.records import Record
 
 Due = Literal["acquire", "release", "rejoin"]
+ROLLOUT_SILENT_MS = 15_000
+"""A rollout process whose last heartbeat is older than this does not hold the devices."""
 
 
 @dataclass(slots=True)
 class TrainerRoles(WorkerRoles):
-    """State of a trainer process as far as its role is concerned."""
+    """State of a training process as far as its role is concerned."""
 
-    rollout_holds: bool = False
-    """True if the worker's rollout process holds the device."""
-    gang: dict[str, str] = field(default_factory=dict)
-    """Incarnations of all trainer processes of the newest gang, by worker."""
-    gang_epoch: int = 0
-    broken_by: str = ""
-    """Worker of the gang whose trainer process was lost; empty if none was."""
+    rollout: tuple[int, bool] = (-1, False)
+    """Time of the rollout process's last record, and whether it held the devices then."""
+
+    @property
+    def rollout_holds(self) -> bool:
+        """Return whether the worker's rollout process holds the devices."""
+        return self.rollout[1]
 
     def apply(self, record: Record) -> None:
-        """Fold one record of `control`."""
-        self._follow_gang(record)
+        """Fold one record of `control` or `fleet`."""
         match record:
-            case r.SchedulerClaimed():
+            case r.SchedulerClaimed() | r.SchedulerSnapshot():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAssigned() if record.worker == self.worker:
                 self._assign(record)
@@ -42,9 +43,11 @@ class TrainerRoles(WorkerRoles):
                     self.wanted, self.leaving = None, True
             case r.RoleAcquired() | r.RoleReleased() if record.worker == self.worker:
                 if record.role == "rollout":
-                    self.rollout_holds = isinstance(record, r.RoleAcquired)
+                    self._note_rollout(record.at_ms, isinstance(record, r.RoleAcquired))
             case r.WorkerLost() if record.worker == self.worker:
                 self._lose(record)
+            case r.WorkerHeartbeat() if record.worker == self.worker:
+                self._heartbeat(record)
 
     def due(self) -> Due | None:
         """Return the move to make now, or None. Not to be asked while work is under way."""
@@ -97,19 +100,20 @@ class TrainerRoles(WorkerRoles):
         if record.epoch < self.epoch:
             return
         if record.process == "rollout":
-            self.rollout_holds = False
+            self._note_rollout(record.at_ms, False)
         elif record.incarnation == self.incarnation:
             self.lost = True
 
-    def _follow_gang(self, record: Record) -> None:
-        match record:
-            case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
-                if record.gang_epoch > self.gang_epoch:
-                    self.gang, self.gang_epoch = {}, record.gang_epoch
-                if record.gang_epoch == self.gang_epoch:
-                    self.gang[record.worker] = record.incarnation
-            case r.WorkerLost(process="train") if record.worker != self.worker:
-                known = self.gang.get(record.worker)
-                # The loss of an earlier life of that process broke an earlier gang.
-                if known == record.incarnation and record.epoch >= self.epoch:
-                    self.broken_by = record.worker
+    def _heartbeat(self, record: r.WorkerHeartbeat) -> None:
+        if record.process == "rollout":
+            self._note_rollout(record.at_ms, record.role == "rollout")
+        # `fleet` keeps the last heartbeat of a rollout process that was killed.
+        elif record.incarnation == self.incarnation and self._silent(record.at_ms):
+            self.rollout = (record.at_ms, False)
+
+    def _silent(self, now_ms: int) -> bool:
+        return now_ms - self.rollout[0] > ROLLOUT_SILENT_MS
+
+    def _note_rollout(self, at_ms: int, holds: bool) -> None:
+        if at_ms >= self.rollout[0]:  # `control` and `fleet` have no common order
+            self.rollout = (at_ms, holds)

@@ -15,7 +15,7 @@ from trainer.data.batch import Batch, facts
 from trainer.recovery.checkpoint import Checkpoint
 from trainer.recovery.resume import Origin, Resume
 from trainer.roles.gang_errors import AnotherTrainer
-from trainer.roles.process import TrainerProcess
+from trainer.roles.parts import ProcessParts
 from trainer.steps.barren import BarrenSteps, NothingToTrain, why
 from trainer.steps.dataloader import Dataloader, SkippedStep
 from trainer.steps.evaluations import Evaluations
@@ -38,7 +38,7 @@ class Announced:
 class StepSequence:
     """The steps of a run, from where this process resumes it."""
 
-    _process: TrainerProcess
+    _process: ProcessParts
     _checkpoint: Checkpoint
     """The checkpoint that this process began with; the loop keeps its control state up to date."""
     _resume: Resume
@@ -58,6 +58,7 @@ class StepSequence:
         self._evaluations = Evaluations(self._control_state, expected)
         self._saved = self.origin
         self._process.status.version = self.origin.version
+        self._process.status.step = self.origin.step
 
     @property
     def all_done(self) -> bool:
@@ -78,7 +79,7 @@ class StepSequence:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
         own = self._resume.lineage
         match record:
-            case r.StepStarted() if self._process.roles.counts(record):
+            case r.StepStarted() if self._process.gang.counts(record):
                 self._started = record
             case r.StepCommitted() if record.lineage != own:
                 self._runner.fence()
@@ -94,8 +95,9 @@ class StepSequence:
         announced, started = self._announced, self._started
         if announced is None or started is None:
             return
-        if self._process.roles.may_start(started, announced.batch.step):
-            self._process.check_gang(started)
+        process = self._process
+        if process.gang.may_start(started, announced.batch.step):
+            process.gang.check(process.settings.trainer.ranks, started)
             self._begin(announced)
 
     def finish(self) -> None:
@@ -179,7 +181,7 @@ class StepSequence:
             started_ms=now_ms,
         )
         self._started = None
-        self._process.enter("training", "training")
+        self._process.status.state = "training"
         self._process.work.begin(lambda: self._runner.run(order), self._done)
 
     def _done(self, done: StepDone) -> None:
@@ -187,10 +189,10 @@ class StepSequence:
         step = order.batch.step + 1
         self._dataloader.consumed(order.batch)
         self._control_state.steps_of[order.next_version] = step
-        process.activity.add_tokens(order.batch.trained())
         self.origin = Origin(step, order.next_version, order.lineage, self.origin.skipped)
         self._next_version, self._announced = order.next_version + 1, None
-        process.status.version = order.next_version
+        process.status.version, process.status.step = order.next_version, step
+        process.status.state = "ready"
         process.send(*self._reports.report_step(done))
         if step % process.settings.trainer.checkpoint_every == 0 or self.all_done:
             self._save()
@@ -206,11 +208,9 @@ class StepSequence:
             self._dataloader.low_water(self._checkpoint.first_offsets),
             # A copy: the loop goes on folding `control` while the checkpoint is written.
             copy.deepcopy(self._control_state),
-            process.roles.epoch,
-            process.roles.rollout_holds,
+            process.gang.epoch,
             self._checkpoint.log,
         )
-        process.activity.enter("loading", process.now_ms())
 
         def saved(directory: Path) -> None:
             self._saved = origin

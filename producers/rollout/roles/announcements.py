@@ -20,6 +20,7 @@ class Facts:
     tags: tuple[str, ...]
     capacity: int
     hardware: Mapping[str, float]
+    devices: tuple[int, ...] = ()
 
 
 def heartbeat(
@@ -44,6 +45,8 @@ def heartbeat(
         hardware=facts.hardware,
         at_ms=now_ms,
         release=this_release().version,
+        # One device needs no list, and an earlier release has no place for it.
+        devices=facts.devices if len(facts.devices) > 1 else (),
     )
 
 

@@ -1,38 +1,57 @@
-"""A trainer in a thread of a test."""
+"""A trainer and the training process of its only rank, in threads of a test."""
 
 import threading
+from collections.abc import Callable
 
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
 from tests.builders.trainer.scripted_scheduler import TIMEOUT_S
-from trainer.bootstrap import build
+from trainer import bootstrap
+from trainer.ranks import bootstrap as ranks
+from trainer.roles.gang_errors import GangBroken, TrainerGone
 from trainer.settings import TrainerSettings
 
 
 class RunningTrainer:
-    """A trainer in a thread of the test."""
+    """Both, with the settings of the environment."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         self._stop = threading.Event()
-        self.error: BaseException | None = None
+        self.errors: list[BaseException] = []
         self._settings = settings
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=[part], daemon=True)
+            for part in (self._trainer, self._rank)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def join(self) -> None:
-        self._thread.join(TIMEOUT_S)
-        if self.error is not None:
-            raise self.error
-        assert not self._thread.is_alive()
+        """Wait for both; raise the first error, but not that of the one that lost the other."""
+        for thread in self._threads:
+            thread.join(TIMEOUT_S)
+            assert self.errors or not thread.is_alive()
+        if self.errors:
+            own = [of for of in self.errors if not isinstance(of, GangBroken | TrainerGone)]
+            raise (own or self.errors)[0]
 
     def stop(self) -> None:
+        """Ask both to end, and wait."""
         self._stop.set()
         self.join()
 
-    def _run(self) -> None:
+    def _trainer(self) -> None:
+        traces = telemetry(TelemetrySettings(), "trainer", "w")
+        bootstrap.build(self._settings, traces, Metrics(), self._stop.is_set).run(self._stop)
+
+    def _rank(self) -> None:
+        ranks.build(self._settings, Metrics(), self._stop.is_set).run(self._stop)
+
+    def _run(self, part: Callable[[], None]) -> None:
         try:
-            traces = telemetry(TelemetrySettings(), "trainer", "w")
-            build(self._settings, traces, Metrics()).run(self._stop)
+            part()
         except BaseException as error:
-            self.error = error
+            self.errors.append(error)
+            # The other one may wait for this one.
+            self._stop.set()

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +35,7 @@ class ScriptedScheduler:
         self._workers = workers
         self._others = others
         self._incarnations: dict[str, str] = {}
+        self._devices = dict.fromkeys(others, 1)
         self._assignment = 0
         self._gang_epoch = 0
         self._acquired: set[int] = set()
@@ -69,7 +71,8 @@ class ScriptedScheduler:
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"read only {[type(one).__name__ for one in self.read]}")
+                read = Counter(type(one).__name__ for one in self.read)
+                raise TimeoutError(f"read only {dict(read)}")
             self._stop.wait(0.02)
 
     def wait_for_count(self, kind: type[Record], count: int) -> None:
@@ -91,6 +94,7 @@ class ScriptedScheduler:
         match record:
             case r.WorkerHeartbeat() if self._incarnations.get(record.worker) != record.incarnation:
                 self._incarnations[record.worker] = record.incarnation
+                self._devices[record.worker] = max(1, len(record.devices))
                 if len(self._incarnations) == len(self._workers):
                     self.assign()
             case r.RoleAcquired():
@@ -101,7 +105,10 @@ class ScriptedScheduler:
         if self._batch is not None and self._assignment and newest <= self._acquired:
             self.send(
                 control.started(
-                    (*self._workers, *self._others), self._batch.step, gang_epoch=self._gang_epoch
+                    (*self._workers, *self._others),
+                    self._batch.step,
+                    gang_epoch=self._gang_epoch,
+                    devices=sum(self._devices.values()),
                 )
             )
             self._batch = None

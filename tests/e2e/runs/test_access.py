@@ -32,6 +32,7 @@ from seamlessflow.access.needs import (
     ROLLOUT,
     SCHEDULER,
     TRAINER,
+    TRAINING,
     needs,
     permissions,
 )
@@ -117,7 +118,8 @@ def specs(secured: Secured, directory: Path) -> list[ChildSpec]:
         *of(ROLLOUT).rollouts(),
         of(AGENTS).agents(),
         of(SCHEDULER).scheduler(),
-        *of(TRAINER).trainers(),
+        of(TRAINER).trainer(),
+        *of(TRAINING).trainers()[1:],
     ]
 
 

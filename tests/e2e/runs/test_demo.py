@@ -98,7 +98,7 @@ def test_the_demo_leaves_figures_pictures_weights_and_the_log(demo: Path) -> Non
     assert told["eval_before"] is not None and told["eval_after"] is not None
     assert {"w0", "w1"} <= set(told["idle_share"])
     assert min(told["device_time"][name] for name in ("decoding", "training", "loading")) > 0
-    assert {"broker", "gateway", "manager", "trainer-w1"} <= set(told["peak_rss_mb"])
+    assert {"broker", "gateway", "manager", "trainer", "trainer-w1"} <= set(told["peak_rss_mb"])
     for name in ("reward.png", "timeline.png", "weights/final/model.safetensors", "kafka/log"):
         assert (demo / name).exists(), name
 

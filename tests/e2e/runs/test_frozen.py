@@ -30,7 +30,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 LIMIT_S = 300
 FROZEN_S = 6
 READY = {
-    "trainer-w0": "is ready at step",
+    "trainer": "is ready at step",
+    "trainer-w0": "training process w0 is ready",
     "gateway": "listens on",
     "manager": "is ready",
     "rollout-w0": "is ready",

@@ -36,7 +36,8 @@ KILLED = {
     "manager": "consumers.trajectories",
     "rollout-w0": "producers.rollout",
     "scheduler": "scheduler",
-    "trainer-w1": "trainer",
+    "trainer": "trainer",
+    "trainer-w1": "trainer.ranks",
     "agents": "producers.agents",
     "broker": "kafka.Kafka",
 }

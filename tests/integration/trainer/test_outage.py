@@ -20,6 +20,7 @@ from tests.builders.processes import SILENT
 from tests.builders.records import control
 from tests.builders.trainer.models import write_tiny
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.builders.trainer.trainer_processes import TrainerProcesses
 from tests.waiting import until
 
 END_S = 60.0
@@ -31,20 +32,14 @@ def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
         create_topics(broker.settings, small(CONTROL, FLEET, TRAJECTORIES))
         scheduler = ScriptedScheduler(broker.settings)
         settings = environment(broker.settings, write_tiny(tmp_path / "tiny"), tmp_path)
-        with subprocess.Popen(
-            [sys.executable, "-m", "trainer"], env=os.environ | settings, stderr=subprocess.PIPE
-        ) as process:
-            try:
-                scheduler.wait_for_count(r.RoleAcquired, 1)
-                scheduler.close()
-                broker.stop()
-                process.send_signal(signal.SIGTERM)
-                _, words = process.communicate(timeout=END_S)
-            finally:
-                process.kill()
-        assert process.returncode == ExitStatus.PASSING
-        assert b"ended before Kafka acknowledged all records" in words
-        assert b"Traceback" not in words
+        with TrainerProcesses(settings) as processes:
+            scheduler.wait_for_count(r.RoleAcquired, 1)
+            scheduler.close()
+            broker.stop()
+            for status, words in processes.ask_to_end():
+                assert status == ExitStatus.PASSING
+                assert "ended before Kafka acknowledged all records" in words
+                assert "Traceback" not in words
 
 
 @pytest.mark.slow

@@ -1,16 +1,13 @@
 """The trainer on a real broker: a recorded topic in, steps and weights out, also after kill -9."""
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from infra.errors import NewerRelease
+from infra.clock import now_ms
+from infra.errors import ExitStatus, NewerRelease
 from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
@@ -24,7 +21,8 @@ from tests.builders.records import control
 from tests.builders.trainer.models import bandit, bandit_return, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
-from tests.builders.trainer.scripted_scheduler import TIMEOUT_S, ScriptedScheduler, environment
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.builders.trainer.trainer_processes import TrainerProcesses
 from trainer.recovery.resume import surviving
 from trainer.roles.gang_errors import AnotherTrainer, GangMismatch
 from trainer.settings import TrainerSettings
@@ -134,14 +132,14 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
 ) -> None:
     record_sessions(log, sessions)
     more = {"TRAINER__CHECKPOINT_EVERY": 2}
-    env = os.environ | environment(log, model, tmp_path, **more)
-    command = [sys.executable, "-m", "trainer"]
-    for kill_after in (4, 7):
-        process = subprocess.Popen(command, env=env)
-        scheduler.wait_for_count(r.StepCommitted, kill_after)
-        process.send_signal(signal.SIGKILL)
-        process.wait(TIMEOUT_S)
-    assert subprocess.run(command, env=env, timeout=TIMEOUT_S).returncode == 0
+    env = environment(log, model, tmp_path, **more)
+    # First the trainer itself, then the process that has the weights: the other one ends too.
+    for number, kill_after in ((0, 4), (1, 7)):
+        with TrainerProcesses(env) as processes:
+            scheduler.wait_for_count(r.StepCommitted, kill_after)
+            assert processes.kill(number) == [ExitStatus.PASSING]
+    with TrainerProcesses(env) as processes:
+        assert processes.wait() == [0, 0]
     scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
     commits = scheduler.of(r.StepCommitted)
     assert len({one.version for one in commits}) == len(commits)
@@ -172,41 +170,41 @@ def test_the_device_goes_to_rollout_and_comes_back(
     caplog.set_level(logging.INFO)
     running = started(monkeypatch, log, model, tmp_path)
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleAcquired)))
-    assert "trainer w is ready at step 0, version 0" in caplog.text
+    assert "trainer of tiny is ready at step 0, version 0" in caplog.text
+    assert "training process w is ready, version 0" in caplog.text
     assert "role train acquired" in caplog.text
     scheduler.assign("rollout")
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
-    scheduler.send(control.acquired(incarnation="x", assignment=2))
+    scheduler.send(control.acquired(incarnation="x", assignment=2, at_ms=now_ms()))
     scheduler.assign()
     scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].assignment == 3)
     assert len(scheduler.of(r.RoleAcquired)) == 2
-    scheduler.send(control.released(incarnation="x", assignment=3))
+    scheduler.send(control.released(incarnation="x", assignment=3, at_ms=now_ms()))
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
     running.stop()
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
 
 
 @pytest.mark.slow
-def test_two_trainer_processes_train_as_a_gang(
+def test_workers_with_several_devices_train_as_a_gang(
     log: KafkaSettings, sessions: list[Trajectory], model: Path, tmp_path: Path
 ) -> None:
     record_sessions(log, sessions)
-    rendezvous = f"127.0.0.1:{free_port()}"
-    processes = []
-    for rank in range(2):
-        gang = {"BACKEND": "fsdp2", "RANK": rank, "RANKS": 2, "RENDEZVOUS": rendezvous}
-        more = {f"TRAINER__{name}": value for name, value in gang.items()}
-        more |= {"RUN__STEPS": 3, "TRAINER__WORKER": f"w{rank}"}
-        env = os.environ | environment(log, model, tmp_path, **more)
-        processes.append(subprocess.Popen([sys.executable, "-m", "trainer"], env=env))
+    gang = {"BACKEND": "fsdp2", "RANKS": 3, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
+    more = {f"TRAINER__{name}": value for name, value in gang.items()}
+    env = environment(log, model, tmp_path, RUN__STEPS=3, **more)
+    # Two devices and one.
+    workers = [
+        {"SEAMLESSFLOW_TRAINER__WORKER": "w0", "SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"},
+        {"SEAMLESSFLOW_TRAINER__WORKER": "w1", "SEAMLESSFLOW_TRAINER__RANK": "2"},
+    ]
     scheduler = ScriptedScheduler(log, ["w0", "w1"])
     try:
-        assert [process.wait(2 * TIMEOUT_S) for process in processes] == [0, 0]
+        with TrainerProcesses(env, workers) as processes:
+            assert processes.wait() == [0, 0, 0]
         scheduler.wait_for_count(r.RunFinished, 1)
     finally:
         scheduler.close()
-        for process in processes:
-            process.kill()
     completed = scheduler.of(r.StepCompleted)
     assert [one.version for one in completed] == [1, 2, 3]
     assert completed[0].metrics["mismatch_max"] < 1e-4

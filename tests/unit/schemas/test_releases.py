@@ -193,6 +193,7 @@ def test_droppable_fields_are_those_that_a_fold_can_do_without() -> None:
         "StepCommitted.policy",
         "StepCompleted.policy",
         "StepSkipped.policy",
+        "StepStarted.devices",
         "StepStarted.policy",
         "TrainerHeartbeat.release",
         "TurnStarted.answer_differs",

@@ -201,4 +201,4 @@ def test_records_that_retention_removed_are_gone_from_the_copy_and_a_checkpoint_
 
 def checkpoint_at(offset: int) -> Checkpoint:
     state = ControlState("policy", offset=offset)
-    return Checkpoint(Origin(), {0: 0}, state, 0, False, directory=Path())
+    return Checkpoint(Origin(), {0: 0}, state, 0, directory=Path())

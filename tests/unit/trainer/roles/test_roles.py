@@ -7,8 +7,8 @@ import pytest
 
 from schemas import records as r
 from schemas.records import Record
-from tests.builders.records import control
-from trainer.roles.roles import TrainerRoles
+from tests.builders.records import control, fleet
+from trainer.roles.roles import ROLLOUT_SILENT_MS, TrainerRoles
 
 
 def assigned(role: str = "train", number: int = 1, **changes: Any) -> r.RoleAssigned:
@@ -132,10 +132,10 @@ def test_the_loss_of_an_earlier_incarnation_is_not_ours() -> None:
     assert holding(lost("train", "before")).due() is None
 
 
-def test_a_lost_process_of_the_gang_breaks_it_and_one_of_an_older_gang_does_not() -> None:
-    other = replace(assigned(number=2), worker="v", incarnation="there")
-    lost_there = replace(lost("train", "there"), worker="v")
-    assert holding(other, lost_there).broken_by == "v"
-    newer = replace(assigned(number=3, gang_epoch=8), worker="u", incarnation="x")
-    assert holding(other, newer, lost_there).broken_by == ""
-    assert holding(other, replace(lost_there, incarnation="before")).broken_by == ""
+def test_a_heartbeat_tells_that_the_rollout_process_holds_the_devices() -> None:
+    holds = fleet.heartbeat("w", role="rollout", at_ms=100_000)
+    me = fleet.heartbeat("w", process="train", incarnation="me", at_ms=101_000)
+    assert fed(holds, me, assigned()).due() is None
+    late = replace(me, at_ms=100_001 + ROLLOUT_SILENT_MS)
+    assert fed(holds, late, assigned()).due() == "acquire", "its sender was killed long ago"
+    assert fed(holds, replace(ROLLOUT_RELEASED, at_ms=1), assigned()).due() is None

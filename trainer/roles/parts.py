@@ -1,18 +1,12 @@
-"""The parts of a trainer process that leader and followers share, and how they start and end.
-
-Made by `trainer/bootstrap.py`. The loop, the follower, the device and the steps all work through
-it. Its fields are used from the loop's thread; the heartbeat's thread reads `roles` and `status`.
-"""
+"""The parts that the trainer and a training process have in common, and how they begin and end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Never
 
 from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader_thread import ReaderThread
-from infra.worker.activity import Activity, ActivityAccount
 from schemas.records import (
     BatchReady,
     GroupDropped,
@@ -21,31 +15,33 @@ from schemas.records import (
     RunFinished,
     SampleFailed,
     StepSkipped,
-    StepStarted,
 )
 from schemas.topics import CONTROL
-from trainer.roles.gang_errors import GangBroken, GangMismatch
+from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
-from trainer.roles.roles import TrainerRoles
 from trainer.settings import TrainerSettings
 from trainer.work import Work
 
 _OfPolicy = BatchReady | GroupDropped | GroupReady | RunFinished | SampleFailed | StepSkipped
 
 
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """An item of the inbox that only ends the wait of the loop: a piece of work is finished."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerProcess:
-    """One trainer process, without its model."""
+class ProcessParts:
+    """One process, without its model and without what it decides."""
 
     settings: TrainerSettings
     producer: Producer
-    roles: TrainerRoles
+    gang: GangWatch
     status: TrainerStatus
-    activity: ActivityAccount
     heartbeat: Heartbeat
     control: ReaderThread
-    """Reads `control` into the inbox."""
-    inbox: Inbox[Never]
+    """Reads `control` (a training process: `fleet` also) into the inbox."""
+    inbox: Inbox[Wake]
     work: Work
     now_ms: Callable[[], int]
 
@@ -56,24 +52,12 @@ class TrainerProcess:
             named = replace(record, policy=policy) if isinstance(record, _OfPolicy) else record
             self.producer.send(CONTROL.name, named)
 
-    def enter(self, state: str, activity: Activity) -> None:
-        """Set what heartbeats and activity records report from now on."""
-        self.status.state = state
-        self.activity.enter(activity, self.now_ms())
-
-    def check_gang(self, started: StepStarted | None = None) -> None:
-        """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has the wrong size."""
-        ranks = self.settings.trainer.ranks
-        if ranks > 1 and self.roles.broken_by:
-            raise GangBroken(self.roles.broken_by)
-        if started is not None and len(started.workers) != ranks:
-            raise GangMismatch(started.workers, ranks)
-
     @contextmanager
-    def running(self, *readers: ReaderThread) -> Iterator[None]:
+    def running(self, *readers: ReaderThread, end: Callable[[], None]) -> Iterator[None]:
         """Start the reader of `control` and `readers`; when the body ends, close everything.
 
-        After an error the last heartbeat has the state `failed`.
+        `end` is called first: it ends what the work thread may wait for. After an error the last
+        heartbeat has the state `failed`.
         """
         started = [self.control, *readers]
         try:
@@ -84,6 +68,7 @@ class TrainerProcess:
             self.status.state = "failed"
             raise
         finally:
+            end()
             # A reader that waits for room in the inbox would never end.
             self.inbox.close()
             for reader in started:

@@ -1,4 +1,4 @@
-"""The device of the worker: its memory is taken or given back as `TrainerRoles` decides."""
+"""The devices of the worker: their memory is taken or given back as `TrainerRoles` decides."""
 
 import logging
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import TypedDict
 
 from infra.worker.roles import new_incarnation
 from schemas import records as r
-from trainer.backends.backend import Backend
-from trainer.roles.process import TrainerProcess
+from trainer.backends.backend import DeviceMemory
+from trainer.ranks.process import RankProcess
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class _RoleChange(TypedDict):
 class TrainerDevice:
     """The moves that `TrainerRoles` finds due, carried out. Called by the loop's thread."""
 
-    process: TrainerProcess
-    backend: Backend
+    process: RankProcess
+    memory: DeviceMemory
 
     def advance(self) -> None:
         """Collect finished work; if nothing is under way then, begin the move that is due."""
@@ -36,10 +36,10 @@ class TrainerDevice:
         match self.process.roles.due():
             case "acquire":
                 move = self._begin_move()
-                self.process.work.begin(self.backend.acquire, lambda _: self._acquired(*move))
+                self.process.work.begin(self.memory.acquire, lambda _: self._acquired(*move))
             case "release":
                 move = self._begin_move()
-                self.process.work.begin(self.backend.release, lambda n: self._released(n, *move))
+                self.process.work.begin(self.memory.release, lambda n: self._released(n, *move))
             case "rejoin":
                 self.process.roles.rejoined(new_incarnation())
                 self.process.heartbeat.send()
@@ -55,7 +55,7 @@ class TrainerDevice:
         """Give the role up because the process ends."""
         if self.process.roles.held is not None:
             began_ms, assignment = self._begin_move()
-            self._released(self.backend.release(), began_ms, assignment)
+            self._released(self.memory.release(), began_ms, assignment)
 
     def _begin_move(self) -> tuple[int, int]:
         """Return the time and the assignment that the move began with."""
@@ -68,7 +68,7 @@ class TrainerDevice:
         # The assignment may have been replaced or timed out while the memory was being taken.
         if wanted is None or wanted.assignment != assignment:
             if process.roles.held is None:
-                self.backend.release()
+                self.memory.release()
             return
         process.roles.acquired()
         change = self._change(began_ms, assignment)

@@ -1,0 +1,33 @@
+"""Ranks of the workers that train: one for each device, in the order of the workers. Pure."""
+
+from collections.abc import Mapping
+
+from infra.settings import from_environment
+from seamlessflow.config import RunConfig, WorkerSection
+from trainer.settings import TrainerSettings
+
+
+def trains(config: RunConfig) -> list[WorkerSection]:
+    """Return the workers of this machine that can train."""
+    return [worker for worker in config.workers if "train" in worker.tags]
+
+
+def devices_that_train(config: RunConfig) -> int:
+    """Return the number of devices of these workers."""
+    return sum(worker.device_count for worker in trains(config))
+
+
+def first_ranks(config: RunConfig) -> Mapping[str, int]:
+    """Return the rank of the first device of each worker that can train, by worker.
+
+    They count from `trainer.rank`, which is above 0 on the further machines of a gang; a worker's
+    own environment may say otherwise.
+    """
+    found, rank = {}, config.trainer.rank
+    for worker in trains(config):
+        values, _ = from_environment(TrainerSettings, worker.environment)
+        own = values.get("trainer")
+        named = own.get("rank") if isinstance(own, dict) else None
+        found[worker.id] = rank if named is None else int(named)
+        rank += worker.device_count
+    return found

@@ -1,0 +1,170 @@
+"""The back end of the trainer, which has no device: it calls the first rank of its gang.
+
+The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. Calls
+never overlap (see `trainer/backends/backend.py`). The loss of the connection is the loss of the
+weights in memory: it is `GangBroken`, and the trainer starts again from its checkpoint.
+"""
+
+import hmac
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, Queue
+
+from infra.errors import SeamlessFlowError
+from infra.kafka.outage import Stopping
+from trainer.backends.backend import Machine, StepInput
+from trainer.backends.step_message import to_arrays
+from trainer.link.channel import Channel
+from trainer.link.messages import Arrays, Call, CallName, Hello, Message, Reply, Welcome
+from trainer.roles.gang_errors import GangBroken
+
+CALL_LIMIT_S = 6 * 3600.0
+"""Limit of one call, such as the training of a step."""
+_HELLO_S = 10.0
+_LOOK_S = 0.2
+
+
+class GangAbsent(SeamlessFlowError):
+    """No first rank came in time."""
+
+    lasting = False
+
+    def __init__(self, address: str, waited_s: float) -> None:
+        self.address = address
+        self.waited_s = waited_s
+        super().__init__(
+            f"no rank 0 connected to {address} in {waited_s:g} s: is there a training process "
+            "(python -m trainer.ranks) with trainer.rank 0 that reaches this address?"
+        )
+
+
+class GangBackend:
+    """A `Backend` (see `trainer/backends/backend.py`) that is elsewhere."""
+
+    def __init__(self, host: str, trainer: str) -> None:
+        """Listen on a free port of `host` for the first rank. Raises `OSError`."""
+        self._trainer = trainer
+        self._listener = socket.create_server((host, 0))
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        """host:port at which the first rank is expected."""
+        self.token = secrets.token_urlsafe(24)
+        self._replies: Queue[Reply | str] = Queue()
+        self._channel: Channel | None = None
+        self._hello: Hello | None = None
+        self._remembered: tuple[int, ...] = ()
+        self.lost = ""
+        """The reason for which the connection ended; empty while there is one."""
+
+    def connect(self, limit_s: float, stopping: Stopping) -> None:
+        """Wait for the first rank. Raises `GangAbsent`, at once when `stopping`."""
+        deadline = time.monotonic() + limit_s
+        self._listener.settimeout(_LOOK_S)
+        with self._listener:
+            while self._channel is None:
+                if stopping() or time.monotonic() > deadline:
+                    raise GangAbsent(self.address, limit_s)
+                try:
+                    connection, _ = self._listener.accept()
+                except TimeoutError:
+                    continue
+                self._admit(Channel(connection))
+
+    def end(self, finished: bool) -> None:
+        """Let the rank end in order: the run is `finished`, or the trainer was asked to end."""
+        if self._channel is not None:
+            with suppress(OSError):  # the rank has ended too
+                self._channel.send(Call(name=CallName.FINISH if finished else CallName.END))
+
+    def close(self) -> None:
+        """Close the connection; a call under way raises `GangBroken`."""
+        self._listener.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    @property
+    def machine(self) -> Machine:
+        return self._known.machine
+
+    @property
+    def dtype(self) -> str:
+        return self._known.dtype
+
+    @property
+    def worker(self) -> str:
+        """Return the worker of the first rank."""
+        return self._known.worker
+
+    def train(self, step: StepInput) -> Mapping[str, float]:
+        total = sum(len(batch) for batch in step.micro_batches)
+        return self._call(Call(name=CallName.TRAIN), to_arrays(step, total)).metrics
+
+    def remember(self, version: int) -> None:
+        self._call(Call(name=CallName.REMEMBER, version=version))
+
+    def remembered(self) -> Sequence[int]:
+        return self._remembered
+
+    def write_weights(self, directory: Path) -> None:
+        self._call(Call(name=CallName.WRITE, path=str(directory)))
+
+    def save(self, directory: Path) -> None:
+        self._call(Call(name=CallName.SAVE, path=str(directory)))
+
+    def load(self, directory: Path | None, version: int) -> None:
+        path = "" if directory is None else str(directory)
+        self._call(Call(name=CallName.LOAD, path=path, version=version))
+
+    def rest(self) -> None:
+        self._send(Call(name=CallName.REST), {})
+
+    @property
+    def _known(self) -> Hello:
+        if self._hello is None:
+            raise GangBroken("rank 0", "it has not connected")
+        return self._hello
+
+    def _admit(self, channel: Channel) -> None:
+        """Take the connection if its first message has the token."""
+        try:
+            hello, _ = channel.receive(_HELLO_S)
+            if isinstance(hello, Hello) and hmac.compare_digest(hello.token, self.token):
+                channel.send(Welcome(trainer=self._trainer))
+                self._hello, self._channel = hello, channel
+                channel.start(self._deliver, self._end)
+                return
+        except (OSError, ValueError, KeyError):
+            pass  # not a rank of this gang; the right one is still waited for
+        channel.close()
+
+    def _deliver(self, message: Message, _: Arrays) -> None:
+        if isinstance(message, Reply):
+            self._replies.put(message)
+
+    def _end(self, reason: str) -> None:
+        self.lost = reason or "the connection ended"
+        self._replies.put(self.lost)
+
+    def _send(self, call: Call, arrays: Arrays) -> None:
+        if self._channel is None or self.lost:
+            raise GangBroken(self._known.worker, self.lost)
+        try:
+            self._channel.send(call, arrays)
+        except OSError as error:
+            raise GangBroken(self._known.worker, str(error)) from error
+
+    def _call(self, call: Call, arrays: Arrays | None = None) -> Reply:
+        """Return the reply. It may take hours; a lost rank ends the wait at once."""
+        self._send(call, arrays or {})
+        try:
+            reply = self._replies.get(timeout=CALL_LIMIT_S)
+        except Empty as error:
+            raise GangBroken(self.worker, f"no reply in {CALL_LIMIT_S:g} s") from error
+        if isinstance(reply, str) or reply.error:
+            reason = reply if isinstance(reply, str) else reply.error
+            raise GangBroken(self._known.worker, reason)
+        self._remembered = reply.remembered
+        return reply

@@ -1,0 +1,105 @@
+"""The messages between the trainer and the first rank of its gang, and their bytes. Pure.
+
+A message is two lengths, a JSON object and named arrays in safetensors form (no pickle).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cache
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from safetensors.numpy import load, save
+
+from trainer.backends.backend import Machine
+
+Arrays = Mapping[str, NDArray[np.generic]]
+_LENGTHS = Struct("!IQ")
+MOST_HEADER_BYTES = 1_000_000
+"""A longer header comes from a program that is not of this project."""
+
+
+class CallName(StrEnum):
+    """The calls of a `Backend` that the trainer makes, and its last word."""
+
+    LOAD = "load"
+    TRAIN = "train"
+    REMEMBER = "remember"
+    WRITE = "write"
+    SAVE = "save"
+    REST = "rest"
+    FINISH = "finish"
+    """The run is over."""
+    END = "end"
+    """The trainer was asked to end before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a rank."""
+
+    token: str = field(repr=False)
+    worker: str
+    machine: Machine
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The answer to a rank with the right token."""
+
+    trainer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of the trainer; the rank replies to all before `REST`."""
+
+    name: CallName
+    path: str = ""
+    """A directory that both processes reach; empty: none."""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The result of a call, or the error with which the rank ends."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remembered: tuple[int, ...] = ()
+    """Versions of which the gang has a copy."""
+    error: str = ""
+
+
+Message = Hello | Welcome | Call | Reply
+_KINDS = {kind.__name__: kind for kind in (Hello, Welcome, Call, Reply)}
+
+
+def encoded(message: Message, arrays: Arrays) -> bytes:
+    """Return the bytes of a message with its arrays."""
+    # Not orjson: a metric may be NaN.
+    header = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
+    body = save({name: np.ascontiguousarray(of) for name, of in arrays.items()})
+    return _LENGTHS.pack(len(header), len(body)) + header + body
+
+
+def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
+    """Return the next message of a stream; `receive` returns exactly so many bytes of it.
+
+    Raises `ValueError` for bytes that are no message, and what `receive` raises.
+    """
+    header, body = _LENGTHS.unpack(receive(_LENGTHS.size))
+    if header > MOST_HEADER_BYTES:
+        raise ValueError(f"a header of {header} bytes")
+    values = json.loads(receive(header))
+    kind = _KINDS[values.pop("kind")]
+    return _reader(kind).validate_python(values), load(receive(body))
+
+
+@cache
+def _reader(kind: type[Message]) -> TypeAdapter[Message]:
+    return TypeAdapter(kind)

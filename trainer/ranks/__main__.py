@@ -1,0 +1,25 @@
+"""The training process of a worker: `python -m trainer.ranks`, configured by `SEAMLESSFLOW_*`."""
+
+import threading
+
+from infra.process import run_sync
+from infra.settings import load
+from trainer.settings import TrainerSettings
+
+
+def main() -> None:
+    """Read the settings, join the gang, and train when the trainer says so until the run ends."""
+    settings = load(TrainerSettings)
+
+    # After the settings: `--help` and a wrong setting need neither torch nor Kafka.
+    from trainer.ranks.bootstrap import observed
+
+    def train(stop: threading.Event) -> None:
+        with observed(settings, stop.is_set) as ranks:
+            ranks.run(stop)
+
+    run_sync(train, finite=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The assembly of a training process from its settings. No other module joins its parts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from infra.clock import now_ms
+from infra.inbox import Inbox
+from infra.kafka.client import BEGINNING
+from infra.kafka.outage import Stopping, never
+from infra.kafka.producer import Producer
+from infra.kafka.reader import Reader
+from infra.kafka.reader_thread import ReaderThread
+from infra.kafka.start.cluster import find_cluster
+from infra.telemetry.metrics import Metrics
+from infra.telemetry.output import MetricsOutput
+from infra.worker.activity import ActivityAccount
+from infra.worker.device import device_named
+from infra.worker.roles import new_incarnation
+from schemas.records import Record, WorkerHeartbeat
+from schemas.releases import this_release
+from schemas.topics import CONTROL, FLEET
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.link.messages import Hello
+from trainer.ranks.device import TrainerDevice
+from trainer.ranks.further import WorkerDevices
+from trainer.ranks.loop import RankLoop
+from trainer.ranks.process import RankProcess
+from trainer.ranks.service import RankService
+from trainer.ranks.trainer_address import connected
+from trainer.roles.gang_watch import GangWatch
+from trainer.roles.heartbeat import Heartbeat, TrainerStatus
+from trainer.roles.parts import Wake
+from trainer.roles.roles import TrainerRoles
+from trainer.settings import TrainerSettings
+from trainer.work import Work
+
+
+@contextmanager
+def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[RankLoop]:
+    """Yield a training process whose metrics go where the settings say."""
+    metrics = Metrics()
+    output = MetricsOutput(settings, metrics, "trainer", settings.trainer.worker)
+    try:
+        yield build(settings, metrics, stopping)
+    finally:
+        output.close()
+
+
+def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = never) -> RankLoop:
+    """Return a training process that has joined its gang, with the weights that are trained.
+
+    Raises `TrainerAbsent`, `TrainerGone` and `ModelUnusable`.
+    """
+    process = _process(settings, metrics, stopping)
+    try:
+        devices = _devices(settings, process.inbox.fail)
+    except BaseException:
+        _give_up(process)
+        raise
+    try:
+        service = _service(process, devices.backend, stopping)
+        follow = _following(devices, service)
+        # Take part in the load, and if the trainer has the first weights written, in that.
+        follow()
+        devices.release()
+    except BaseException:
+        devices.close()
+        _give_up(process)
+        raise
+    return RankLoop(
+        process=process,
+        device=TrainerDevice(process, devices),
+        follow=follow,
+        service=service,
+        end=devices.close,
+    )
+
+
+def _following(devices: WorkerDevices, service: RankService | None) -> Callable[[], None]:
+    backend = devices.backend
+
+    def follow() -> None:
+        with devices.following():
+            if service is not None:
+                service.serve()
+            elif isinstance(backend, FsdpBackend):
+                backend.follow()
+
+    return follow
+
+
+def _devices(settings: TrainerSettings, lost: Callable[[BaseException], None]) -> WorkerDevices:
+    trainer = settings.trainer
+    device = device_named(trainer.device, torch.cuda.is_available)
+    if trainer.devices and device.partition(":")[0] != "cpu":
+        device = f"{device.partition(':')[0]}:{trainer.devices[0]}"
+    own = trainer.model_copy(update={"device": device})
+    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[trainer.backend]
+    return WorkerDevices(settings, device, lambda: kind(settings.policy.model, own), lost)
+
+
+def _service(process: RankProcess, backend: TorchBackend, stopping: Stopping) -> RankService | None:
+    """Return the service of the trainer's calls; None if another worker has the first rank."""
+    settings = process.settings
+    if settings.trainer.rank > 0:
+        return None
+
+    def hello(token: str) -> Hello:
+        return Hello(
+            token=token,
+            worker=settings.trainer.worker,
+            machine=backend.machine,
+            dtype=backend.dtype,
+        )
+
+    def fold(record: Record) -> None:
+        process.roles.apply(record)
+        process.gang.apply(record)
+
+    # The reader's thread has not begun yet.
+    reader = process.control.reader
+    channel = connected(reader, fold, settings.run.policy, hello, stopping)
+    service = RankService(process, backend, channel, lambda: process.inbox.post(Wake()))
+    service.start()
+    return service
+
+
+def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) -> RankProcess:
+    """Return the process, which sends heartbeats from now on."""
+    trainer, name = settings.trainer, f"trainer-{settings.trainer.worker}"
+    find_cluster(settings.kafka, (CONTROL, FLEET), stopping)
+    producer = Producer(settings.kafka, name)
+    roles = TrainerRoles(trainer.worker, new_incarnation())
+    status, activity = TrainerStatus(), ActivityAccount(trainer.worker, "train", now_ms())
+    reader = Reader(settings.kafka, f"{name}-control", folds=True, stopping=stopping)
+    metrics.watch(reader)
+    # Before the first heartbeat, so that no assignment to this incarnation is missed.
+    control = (CONTROL.name, 0)
+    reader.assign({control: reader.ends([control])[control], (FLEET.name, 0): BEGINNING})
+    heartbeat = Heartbeat(
+        trainer,
+        producer,
+        lambda: _heartbeat(settings, roles, status),
+        lambda: activity.report(roles.incarnation, now_ms()),
+        now_ms,
+    )
+    heartbeat.start()
+    inbox = Inbox[Wake]()
+    return RankProcess(
+        settings=settings,
+        producer=producer,
+        gang=GangWatch(),
+        roles=roles,
+        status=status,
+        activity=activity,
+        heartbeat=heartbeat,
+        control=ReaderThread("trainer control", reader, inbox.post, inbox.fail),
+        inbox=inbox,
+        work=Work(lambda: inbox.post(Wake())),
+        now_ms=now_ms,
+    )
+
+
+def _heartbeat(
+    settings: TrainerSettings, roles: TrainerRoles, status: TrainerStatus
+) -> WorkerHeartbeat:
+    trainer = settings.trainer
+    return WorkerHeartbeat(
+        worker=roles.worker,
+        incarnation=roles.incarnation,
+        process="train",
+        tags=trainer.tags,
+        role="train" if roles.held else "none",
+        assignment=roles.assignment,
+        state=status.state,
+        version=status.version,
+        policy=settings.run.policy,
+        hardware=trainer.hardware,
+        at_ms=now_ms(),
+        release=this_release().version,
+        devices=trainer.devices if len(trainer.devices) > 1 else (),
+    )
+
+
+def _give_up(process: RankProcess) -> None:
+    """End a process that could not be assembled; its last heartbeat says so."""
+    process.status.state = "failed"
+    process.heartbeat.close()
+    process.producer.close()

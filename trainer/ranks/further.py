@@ -1,0 +1,170 @@
+"""The further ranks of a worker: a process for each device but the first, without Kafka.
+
+They are told over a socket to take or give back memory, and to follow a step; what to compute comes
+through the process group of torch. The end of one ends the worker's training process.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, Queue
+from typing import Literal
+
+from infra.errors import SeamlessFlowError
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.settings import TrainerSettings
+
+Order = Literal["follow", "acquire", "release"]
+_MOVE_S = 600.0
+_STEP_S = 6 * 3600.0
+_END_S = 10.0
+
+
+class RankLost(SeamlessFlowError):
+    """The end of one of the worker's ranks."""
+
+    lasting = False
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        super().__init__(f"rank {rank} of this worker ended; all ranks start again")
+
+
+class FurtherRank:
+    """The process of one more device."""
+
+    def __init__(self, rank: int, device: str, lost: Callable[[BaseException], None]) -> None:
+        """Start it; `lost` is called from a thread if it ends before `close`."""
+        self._rank = rank
+        self._lost = lost
+        self._closing = False
+        self._answers: Queue[int | None] = Queue()
+        self._socket, other = socket.socketpair()
+        own = {
+            "SEAMLESSFLOW_TRAINER__RANK": str(rank),
+            "SEAMLESSFLOW_TRAINER__DEVICE": device,
+            # It is one device itself, whatever its worker has.
+            "SEAMLESSFLOW_TRAINER__DEVICES": "[]",
+        }
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "trainer.ranks.follower", str(other.fileno())],
+                env=os.environ | own,
+                pass_fds=[other.fileno()],
+            )
+        self._lines = self._socket.makefile("r")
+        threading.Thread(target=self._read, name=f"rank {rank}", daemon=True).start()
+
+    def order(self, order: Order) -> None:
+        """Give an order. Raises `RankLost`."""
+        try:
+            self._socket.sendall(f"{order}\n".encode())
+        except OSError as error:
+            raise RankLost(self._rank) from error
+
+    def answer(self, limit_s: float) -> int:
+        """Wait for the end of the last order; of a release it is the free bytes of the device.
+
+        Raises `RankLost`.
+        """
+        try:
+            answer = self._answers.get(timeout=limit_s)
+        except Empty as error:
+            raise RankLost(self._rank) from error
+        if answer is None:
+            raise RankLost(self._rank)
+        return answer
+
+    def close(self) -> None:
+        """Let it end, by force after a while."""
+        self._closing = True
+        self._socket.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._lines.close()
+        self._socket.close()
+
+    def _read(self) -> None:
+        try:
+            for line in self._lines:
+                self._answers.put(int(line))
+        except (OSError, ValueError):
+            pass  # as if it had ended
+        self._answers.put(None)
+        if not self._closing:
+            self._lost(RankLost(self._rank))
+
+
+class WorkerDevices:
+    """All devices of a worker: that of this process, and those of its further ranks."""
+
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        device: str,
+        first: Callable[[], TorchBackend],
+        lost: Callable[[BaseException], None],
+    ) -> None:
+        """Start the further ranks, then make the first, which may wait for them."""
+        trainer = settings.trainer
+        kind = device.partition(":")[0]
+        self._further = [
+            FurtherRank(trainer.rank + place, _device(kind, number), lost)
+            for place, number in enumerate(trainer.devices[1:], 1)
+        ]
+        self.backend = first()
+
+    def acquire(self) -> None:
+        """Move weights and optimizer to all devices. Raises `RankLost`."""
+        self._ask("acquire", self.backend.acquire)
+
+    def release(self) -> int:
+        """Move them to the host; return how many bytes of each device are free then, at least."""
+        return min(self._ask("release", self.backend.release))
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Let the further ranks take part in what the body does, until the trainer rests."""
+        for rank in self._further:
+            rank.order("follow")
+        yield
+        for rank in self._further:
+            rank.answer(_STEP_S)
+
+    def close(self) -> None:
+        """End the further ranks."""
+        for rank in self._further:
+            rank.close()
+
+    def _ask(self, order: Order, own: Callable[[], int | None]) -> list[int]:
+        for rank in self._further:
+            rank.order(order)
+        answer = own() or 0
+        return [answer, *(rank.answer(_MOVE_S) for rank in self._further)]
+
+
+def follow_orders(backend: FsdpBackend, connection: socket.socket) -> None:
+    """Do what the worker's first rank orders, until it closes the connection."""
+    with connection, connection.makefile("r") as orders:
+        for order in orders:
+            answer = 0
+            match order.strip():
+                case "follow":
+                    backend.follow()
+                case "acquire":
+                    backend.acquire()
+                case "release":
+                    answer = backend.release()
+            connection.sendall(f"{answer}\n".encode())
+
+
+def _device(kind: str, number: int) -> str:
+    return kind if kind == "cpu" else f"{kind}:{number}"

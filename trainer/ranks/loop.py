@@ -1,0 +1,110 @@
+"""The loop of a training process: it takes, uses and gives up the devices of its worker.
+
+Of a gang's first rank the trainer's calls say when a step is trained; the others begin when
+`control` says so, and are told what to compute through the process group of torch
+(`trainer/backends/gang.py`). Made by `trainer/ranks/bootstrap.py`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infra.process import ready
+from schemas import records as r
+from schemas.records import Record
+from trainer.ranks.device import TrainerDevice
+from trainer.ranks.process import RankProcess
+from trainer.ranks.service import RankService
+from trainer.roles.gang_errors import TrainerGone
+from trainer.roles.parts import Wake
+
+_log = logging.getLogger(__name__)
+_WAIT_S = 1.0
+"""Everything that is waited for wakes the loop; this only bounds the wait for a signal to stop."""
+_LAST_CALLS_S = 20.0
+"""Time for the trainer, which is asked to stop at the same time, to save what it has."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RankLoop:
+    """The loop and the parts it drives."""
+
+    process: RankProcess
+    device: TrainerDevice
+    follow: Callable[[], None]
+    """Takes part in a step until the trainer rests; called in the work thread."""
+    service: RankService | None
+    """The trainer's calls; None for a worker without the first rank."""
+    end: Callable[[], None]
+    """Ends the further ranks."""
+    started: r.StepStarted | None = None
+    """The newest start of a step that this worker has not followed yet."""
+    finished: bool = False
+    """True if the last step of the run is on `control`."""
+    _stop_asked: float | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Run until the run is finished, the trainer has ended or `stop` is set.
+
+        Raise `GangBroken`, `GangMismatch`, `TrainerGone` and the error of any part.
+        """
+        process = self.process
+        with process.running(end=self._close):
+            worker = process.roles.worker
+            ready(_log, "training process %s is ready, version %s", worker, process.status.version)
+            while not self._over(stop):
+                for item in process.inbox.take(_WAIT_S):
+                    for received in () if isinstance(item, Wake) else item:
+                        self._apply(received.record)
+                self._advance()
+            process.work.finish()
+            self.device.leave()
+
+    def _close(self) -> None:
+        if self.service is not None:
+            self.service.close()
+        self.end()
+
+    def _over(self, stop: threading.Event) -> bool:
+        if not self.process.work.idle:
+            return False
+        if self.service is None:
+            return stop.is_set() or self.finished
+        if self.service.finished:
+            return True
+        if not stop.is_set():
+            return False
+        self._stop_asked = self._stop_asked or time.monotonic()
+        return bool(self.service.lost) or time.monotonic() - self._stop_asked > _LAST_CALLS_S
+
+    def _apply(self, record: Record) -> None:
+        self.process.roles.apply(record)
+        self.process.gang.apply(record)
+        match record:
+            case r.StepStarted() if self.process.gang.counts(record):
+                self.started = record
+            case r.RunFinished() if record.steps >= self.process.settings.run.steps:
+                self.finished = True
+
+    def _advance(self) -> None:
+        process, service = self.process, self.service
+        ranks = process.settings.trainer.ranks
+        process.gang.check(ranks)
+        if service is not None and service.lost and not (service.finished or self._stop_asked):
+            raise TrainerGone(service.lost)
+        # A change of role comes before the next step: the devices may no longer be this worker's.
+        self.device.advance()
+        if not process.work.idle:
+            return
+        if service is not None:
+            if service.asked:
+                process.work.begin(self.follow, lambda _: None)
+            return
+        started = self.started
+        if started and process.roles.may_start(started, started.step):
+            process.gang.check(ranks, started)
+            self.started = None
+            process.enter("training", "training")
+            process.work.begin(self.follow, lambda _: None)

@@ -1,0 +1,20 @@
+"""The parts of a training process that its loop and its moves of memory have in common."""
+
+from dataclasses import dataclass
+
+from infra.worker.activity import Activity, ActivityAccount
+from trainer.roles.parts import ProcessParts
+from trainer.roles.roles import TrainerRoles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProcess(ProcessParts):
+    """The process that speaks for all devices of a worker in its role `train`."""
+
+    roles: TrainerRoles
+    activity: ActivityAccount
+
+    def enter(self, state: str, activity: Activity) -> None:
+        """Set what heartbeats and activity records report from now on."""
+        self.status.state = state
+        self.activity.enter(activity, self.now_ms())

@@ -1,0 +1,137 @@
+"""The calls of the trainer, carried out by the first rank of its gang.
+
+Calls come from the channel's thread and are carried out in the work thread, one after the other.
+"""
+
+import queue
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Queue
+
+from infra.errors import SeamlessFlowError
+from trainer.backends.backend import Backend
+from trainer.backends.step_message import from_arrays
+from trainer.link.channel import Channel
+from trainer.link.messages import Arrays, Call, CallName, Message, Reply
+from trainer.ranks.process import RankProcess
+from trainer.roles.gang_errors import TrainerGone
+
+_QUIET_S = 6 * 3600.0
+"""Longest time between two calls of a step, in which the trainer settles with Kafka."""
+
+
+class StepWithoutRole(SeamlessFlowError):
+    """A step that came when the worker no longer had the role for it."""
+
+    lasting = False
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        super().__init__(f"worker {worker} has no role to train under")
+
+
+@dataclass(eq=False)
+class RankService:
+    """The calls that have come and are not carried out."""
+
+    _process: RankProcess
+    _backend: Backend
+    _channel: Channel
+    _wake: Callable[[], None]
+    """Called for each call that comes, from the channel's thread."""
+    finished: bool = False
+    """True once the trainer has said that the run is over."""
+    lost: str = ""
+    """The reason for which no more calls come before that."""
+    _calls: Queue[tuple[Call, Arrays] | None] = field(default_factory=Queue)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._channel.start(self._deliver, self._end)
+
+    @property
+    def asked(self) -> bool:
+        """Return whether calls wait."""
+        return not (self._calls.empty() or self.finished or self.lost)
+
+    def serve(self) -> None:
+        """Carry out calls until the trainer rests. Raises `TrainerGone`, and the error of a call
+        after replying it.
+        """
+        while True:
+            try:
+                item = self._calls.get(timeout=_QUIET_S)
+            except queue.Empty as error:
+                raise TrainerGone(f"no call in {_QUIET_S:g} s") from error
+            if item is None:
+                if self.finished:
+                    return
+                raise TrainerGone(self.lost)
+            call, arrays = item
+            if call.name is CallName.REST:
+                self._backend.rest()
+                return
+            self._carry_out(call, arrays)
+
+    def close(self) -> None:
+        """End the connection, and a `serve` that waits for it."""
+        self._channel.close()
+
+    def _carry_out(self, call: Call, arrays: Arrays) -> None:
+        try:
+            metrics = self._result(call, arrays)
+        except Exception as error:
+            self._reply(Reply(error=f"{type(error).__name__}: {error}"))
+            raise
+        self._reply(Reply(metrics=metrics, remembered=tuple(self._backend.remembered())))
+
+    def _result(self, call: Call, arrays: Arrays) -> Mapping[str, float]:
+        process, backend, path = self._process, self._backend, Path(call.path)
+        match call.name:
+            case CallName.TRAIN:
+                return self._train(arrays)
+            case CallName.REMEMBER:
+                backend.remember(call.version)
+                process.status.version = call.version
+            case CallName.LOAD:
+                backend.load(path if call.path else None, call.version)
+                process.status.version = call.version
+            case CallName.WRITE | CallName.SAVE:
+                if process.roles.held is not None:
+                    process.enter("training", "loading")
+                (backend.write_weights if call.name is CallName.WRITE else backend.save)(path)
+        return {}
+
+    def _train(self, arrays: Arrays) -> Mapping[str, float]:
+        process = self._process
+        if process.roles.held is None:
+            raise StepWithoutRole(process.roles.worker)
+        process.enter("training", "training")
+        step, total = from_arrays(arrays)
+        metrics = self._backend.train(step)
+        process.activity.add_tokens(total)
+        return metrics
+
+    def _reply(self, reply: Reply) -> None:
+        try:
+            self._channel.send(reply)
+        except OSError as error:
+            raise TrainerGone(str(error)) from error
+
+    def _deliver(self, message: Message, arrays: Arrays) -> None:
+        if not isinstance(message, Call):
+            return
+        match message.name:
+            case CallName.FINISH:
+                self.finished = True
+            case CallName.END:
+                self._end("it was asked to end")
+            case _:
+                self._calls.put((message, arrays))
+                self._wake()
+
+    def _end(self, reason: str) -> None:
+        self.lost = self.lost or reason or "the connection ended"
+        self._calls.put(None)
+        self._wake()

@@ -1,0 +1,57 @@
+"""The gang as the log shows it: its members, and the loss of one of them. A pure fold of `control`.
+
+Kept by the trainer, and by each rank of a gang of several.
+"""
+
+from dataclasses import dataclass, field
+
+from schemas import records as r
+from schemas.records import Record
+from trainer.roles.gang_errors import GangBroken, GangMismatch
+
+
+@dataclass(slots=True)
+class GangWatch:
+    """The newest gang."""
+
+    epoch: int = -1
+    """Newest scheduler read of."""
+    members: dict[str, str] = field(default_factory=dict)
+    """Incarnations of all training processes of the newest gang, by worker."""
+    gang_epoch: int = 0
+    broken_by: str = ""
+    """Worker of the gang whose training process was lost; empty if none was."""
+
+    def apply(self, record: Record) -> None:
+        """Fold one record of `control`."""
+        match record:
+            case r.SchedulerClaimed():
+                self.epoch = max(self.epoch, record.epoch)
+            case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
+                if record.gang_epoch > self.gang_epoch:
+                    self.members, self.gang_epoch = {}, record.gang_epoch
+                if record.gang_epoch == self.gang_epoch:
+                    self.members[record.worker] = record.incarnation
+            case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
+                # The loss of an earlier life of that process broke an earlier gang.
+                if self.members.get(record.worker) == record.incarnation:
+                    self.broken_by = record.worker
+
+    def counts(self, started: r.StepStarted) -> bool:
+        """Return whether a start that is read now counts; a claim behind it leaves it valid."""
+        return started.epoch >= self.epoch
+
+    def may_start(self, started: r.StepStarted, step: int) -> bool:
+        """Return whether a start that counted is for `step` and the newest gang."""
+        return started.step == step and started.gang_epoch == self.gang_epoch
+
+    def check(self, ranks: int, started: r.StepStarted | None = None) -> None:
+        """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has not `ranks` devices.
+
+        A gang of one is not broken by the log: if its process lives, it goes on under a new
+        incarnation, and else its connection ends.
+        """
+        if ranks > 1 and self.broken_by:
+            raise GangBroken(self.broken_by)
+        if started is not None and (devices := started.devices or len(started.workers)) != ranks:
+            raise GangMismatch(started.workers, devices, ranks)
