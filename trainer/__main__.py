@@ -1,4 +1,4 @@
-"""The trainer process of a worker: `python -m trainer`, configured by `SEAMLESSFLOW_*`."""
+"""The trainer of a policy: `python -m trainer`, configured by `SEAMLESSFLOW_*`."""
 
 import threading
 

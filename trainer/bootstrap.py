@@ -1,4 +1,4 @@
-"""The assembly of a trainer process from its settings and from what is recorded.
+"""The assembly of a trainer from its settings and from what is recorded.
 
 No other module joins its parts.
 """
@@ -38,7 +38,7 @@ from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.parts import ProcessParts, Wake
 from trainer.settings import TrainerSettings
 from trainer.steps.dataloader import BatchLimits, Dataloader
-from trainer.steps.first_weights import announce, first_weights
+from trainer.steps.first_weights import FirstWeights, announce, first_weights
 from trainer.steps.inputs import batch_rules
 from trainer.steps.one_step import StepRunner
 from trainer.steps.publication import Publication
@@ -84,20 +84,7 @@ def build(
     control_state = found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
-    try:
-        gang.connect(_JOIN_S, stopping)
-        gang.load(found.directory, found.origin.version)
-        first = first_weights(publication, settings.weights_dir, control_state, resume, gang)
-        lineage = lineage_started(settings, first.resume, gang.machine, now_ms())
-        announce(first, publication, process.producer, now_ms(), lineage, stopping)
-        # The ranks return from `follow` now: none keeps its device before it has the role.
-        gang.rest()
-    except BaseException:
-        gang.close()
-        process.status.state = "failed"
-        process.heartbeat.close()
-        process.producer.close()
-        raise
+    first = _joined(settings, process, gang, found, resume, stopping)
     process.status.state = "ready"
     dataloader = Dataloader(
         first.resume,
@@ -120,6 +107,34 @@ def build(
         steps=StepSequence(process, found, first.resume, dataloader, runner, reports),
         reports=reports,
     )
+
+
+def _joined(
+    settings: TrainerSettings,
+    process: ProcessParts,
+    gang: GangBackend,
+    found: Checkpoint,
+    resume: Resume,
+    stopping: Stopping,
+) -> FirstWeights:
+    """Wait for the gang, let it load the checkpoint, and announce the weights to roll out with."""
+    publication = Publication(settings)
+    try:
+        gang.connect(_JOIN_S, stopping)
+        gang.load(found.directory, found.origin.version)
+        root, state = settings.weights_dir, found.control_state
+        first = first_weights(publication, root, state, resume, gang)
+        lineage = lineage_started(settings, first.resume, gang.machine, now_ms())
+        announce(first, publication, process.producer, now_ms(), lineage, stopping)
+        # The ranks return from `follow` now: none keeps its device before it has the role.
+        gang.rest()
+    except BaseException:
+        gang.close()
+        process.status.state = "failed"
+        process.heartbeat.close()
+        process.producer.close()
+        raise
+    return first
 
 
 def _prefixes(settings: TrainerSettings) -> str:

@@ -1,4 +1,4 @@
-"""Settings of the trainer process. Importable without torch, Kafka or renderers."""
+"""Settings of the trainer and of training processes. Importable without torch or Kafka."""
 
 import json
 from pathlib import Path
@@ -119,7 +119,7 @@ class OptimizerSection(Section):
 
 
 class TrainerSection(Section):
-    """The settings of training and of the trainer process."""
+    """The settings of training, of the trainer and of training processes."""
 
     worker: str = Field(
         "worker-0",
@@ -135,23 +135,16 @@ class TrainerSection(Section):
         "second), memory (bytes)",
     )
     host: str = Field(
-        "127.0.0.1",
-        description="Address on which the trainer waits for the first rank of its gang, which must "
-        "reach it under this name",
+        "127.0.0.1", description="Address on which the trainer waits for the first rank of its gang"
     )
     devices: tuple[int, ...] = Field(
-        (),
-        description="fsdp2: numbers of the worker's devices on its node, a rank each; none: the "
-        "one of device",
+        (), description="fsdp2: numbers of the worker's devices, a rank each; none: that of device"
     )
     backend: Literal["torch", "fsdp2"] = Field(
         "torch", description="torch: one device; fsdp2: the model sharded over all ranks"
     )
     rank: int = Field(
-        0,
-        ge=0,
-        description="fsdp2: rank of the worker's first device; 0: the trainer calls it, and it "
-        "writes weights and checkpoints",
+        0, ge=0, description="fsdp2: rank of the worker's first device; the trainer calls rank 0"
     )
     ranks: int = Field(1, ge=1, description="fsdp2: devices of all workers of the gang")
     rendezvous: str = Field(
@@ -277,10 +270,8 @@ class TrainerSettings(ProcessSettings):
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
         own = max(1, len(self.trainer.devices))
         if self.trainer.rank + own > self.trainer.ranks:
-            raise ValueError(
-                f"trainer.ranks must be at least {self.trainer.rank + own}: this worker has the "
-                f"ranks from {self.trainer.rank} on, one for each of its {own} devices"
-            )
+            least = f"at least {self.trainer.rank + own}"
+            raise ValueError(f"trainer.ranks must be {least}: trainer.rank and its {own} devices")
         if self.trainer.ranks > 1 and self.trainer.backend != "fsdp2":
             raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2")
         if "train" not in self.trainer.tags:

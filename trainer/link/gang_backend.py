@@ -19,7 +19,7 @@ from infra.kafka.outage import Stopping
 from trainer.backends.backend import Machine, StepInput
 from trainer.backends.step_message import to_arrays
 from trainer.link.channel import Channel
-from trainer.link.messages import Arrays, Call, CallName, Hello, Message, Reply, Welcome
+from trainer.link.messages import Arrays, GangCall, GangCallName, Hello, Message, Reply, Welcome
 from trainer.roles.gang_errors import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
@@ -75,9 +75,10 @@ class GangBackend:
 
     def end(self, finished: bool) -> None:
         """Let the rank end in order: the run is `finished`, or the trainer was asked to end."""
+        last = GangCall(name=GangCallName.FINISH if finished else GangCallName.END)
         if self._channel is not None:
             with suppress(OSError):  # the rank has ended too
-                self._channel.send(Call(name=CallName.FINISH if finished else CallName.END))
+                self._channel.send(last)
 
     def close(self) -> None:
         """Close the connection; a call under way raises `GangBroken`."""
@@ -100,26 +101,26 @@ class GangBackend:
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         total = sum(len(batch) for batch in step.micro_batches)
-        return self._call(Call(name=CallName.TRAIN), to_arrays(step, total)).metrics
+        return self._call(GangCall(name=GangCallName.TRAIN), to_arrays(step, total)).metrics
 
     def remember(self, version: int) -> None:
-        self._call(Call(name=CallName.REMEMBER, version=version))
+        self._call(GangCall(name=GangCallName.REMEMBER, version=version))
 
     def remembered(self) -> Sequence[int]:
         return self._remembered
 
     def write_weights(self, directory: Path) -> None:
-        self._call(Call(name=CallName.WRITE, path=str(directory)))
+        self._call(GangCall(name=GangCallName.WRITE, path=str(directory)))
 
     def save(self, directory: Path) -> None:
-        self._call(Call(name=CallName.SAVE, path=str(directory)))
+        self._call(GangCall(name=GangCallName.SAVE, path=str(directory)))
 
     def load(self, directory: Path | None, version: int) -> None:
         path = "" if directory is None else str(directory)
-        self._call(Call(name=CallName.LOAD, path=path, version=version))
+        self._call(GangCall(name=GangCallName.LOAD, path=path, version=version))
 
     def rest(self) -> None:
-        self._send(Call(name=CallName.REST), {})
+        self._send(GangCall(name=GangCallName.REST), {})
 
     @property
     def _known(self) -> Hello:
@@ -148,7 +149,7 @@ class GangBackend:
         self.lost = reason or "the connection ended"
         self._replies.put(self.lost)
 
-    def _send(self, call: Call, arrays: Arrays) -> None:
+    def _send(self, call: GangCall, arrays: Arrays) -> None:
         if self._channel is None or self.lost:
             raise GangBroken(self._known.worker, self.lost)
         try:
@@ -156,7 +157,7 @@ class GangBackend:
         except OSError as error:
             raise GangBroken(self._known.worker, str(error)) from error
 
-    def _call(self, call: Call, arrays: Arrays | None = None) -> Reply:
+    def _call(self, call: GangCall, arrays: Arrays | None = None) -> Reply:
         """Return the reply. It may take hours; a lost rank ends the wait at once."""
         self._send(call, arrays or {})
         try:

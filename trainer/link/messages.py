@@ -23,7 +23,7 @@ MOST_HEADER_BYTES = 1_000_000
 """A longer header comes from a program that is not of this project."""
 
 
-class CallName(StrEnum):
+class GangCallName(StrEnum):
     """The calls of a `Backend` that the trainer makes, and its last word."""
 
     LOAD = "load"
@@ -56,10 +56,10 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class GangCall:
     """A call of the trainer; the rank replies to all before `REST`."""
 
-    name: CallName
+    name: GangCallName
     path: str = ""
     """A directory that both processes reach; empty: none."""
     version: int = 0
@@ -75,8 +75,8 @@ class Reply:
     error: str = ""
 
 
-Message = Hello | Welcome | Call | Reply
-_KINDS = {kind.__name__: kind for kind in (Hello, Welcome, Call, Reply)}
+Message = Hello | Welcome | GangCall | Reply
+_KINDS = {kind.__name__: kind for kind in (Hello, Welcome, GangCall, Reply)}
 
 
 def encoded(message: Message, arrays: Arrays) -> bytes:

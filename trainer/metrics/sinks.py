@@ -103,7 +103,7 @@ class WeightsAndBiases:
 
 
 class Gauges:
-    """Metrics of the trainer process, shown as those of all processes."""
+    """Metrics of the trainer, shown as those of all processes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

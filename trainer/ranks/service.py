@@ -13,7 +13,7 @@ from infra.errors import SeamlessFlowError
 from trainer.backends.backend import Backend
 from trainer.backends.step_message import from_arrays
 from trainer.link.channel import Channel
-from trainer.link.messages import Arrays, Call, CallName, Message, Reply
+from trainer.link.messages import Arrays, GangCall, GangCallName, Message, Reply
 from trainer.ranks.process import RankProcess
 from trainer.roles.gang_errors import TrainerGone
 
@@ -44,7 +44,7 @@ class RankService:
     """True once the trainer has said that the run is over."""
     lost: str = ""
     """The reason for which no more calls come before that."""
-    _calls: Queue[tuple[Call, Arrays] | None] = field(default_factory=Queue)
+    _calls: Queue[tuple[GangCall, Arrays] | None] = field(default_factory=Queue)
 
     def start(self) -> None:
         """Begin to receive."""
@@ -69,7 +69,7 @@ class RankService:
                     return
                 raise TrainerGone(self.lost)
             call, arrays = item
-            if call.name is CallName.REST:
+            if call.name is GangCallName.REST:
                 self._backend.rest()
                 return
             self._carry_out(call, arrays)
@@ -78,7 +78,7 @@ class RankService:
         """End the connection, and a `serve` that waits for it."""
         self._channel.close()
 
-    def _carry_out(self, call: Call, arrays: Arrays) -> None:
+    def _carry_out(self, call: GangCall, arrays: Arrays) -> None:
         try:
             metrics = self._result(call, arrays)
         except Exception as error:
@@ -86,21 +86,21 @@ class RankService:
             raise
         self._reply(Reply(metrics=metrics, remembered=tuple(self._backend.remembered())))
 
-    def _result(self, call: Call, arrays: Arrays) -> Mapping[str, float]:
+    def _result(self, call: GangCall, arrays: Arrays) -> Mapping[str, float]:
         process, backend, path = self._process, self._backend, Path(call.path)
         match call.name:
-            case CallName.TRAIN:
+            case GangCallName.TRAIN:
                 return self._train(arrays)
-            case CallName.REMEMBER:
+            case GangCallName.REMEMBER:
                 backend.remember(call.version)
                 process.status.version = call.version
-            case CallName.LOAD:
+            case GangCallName.LOAD:
                 backend.load(path if call.path else None, call.version)
                 process.status.version = call.version
-            case CallName.WRITE | CallName.SAVE:
+            case GangCallName.WRITE | GangCallName.SAVE:
                 if process.roles.held is not None:
                     process.enter("training", "loading")
-                (backend.write_weights if call.name is CallName.WRITE else backend.save)(path)
+                (backend.write_weights if call.name is GangCallName.WRITE else backend.save)(path)
         return {}
 
     def _train(self, arrays: Arrays) -> Mapping[str, float]:
@@ -120,12 +120,12 @@ class RankService:
             raise TrainerGone(str(error)) from error
 
     def _deliver(self, message: Message, arrays: Arrays) -> None:
-        if not isinstance(message, Call):
+        if not isinstance(message, GangCall):
             return
         match message.name:
-            case CallName.FINISH:
+            case GangCallName.FINISH:
                 self.finished = True
-            case CallName.END:
+            case GangCallName.END:
                 self._end("it was asked to end")
             case _:
                 self._calls.put((message, arrays))

@@ -1,4 +1,4 @@
-"""Errors between the trainer processes of a gang."""
+"""Errors between the trainer and the ranks of its gang."""
 
 from collections.abc import Sequence
 

@@ -3,8 +3,8 @@
 It folds the records of `control` and `fleet` that concern one worker. `next_move` returns what to
 do now, one move at a time; the caller calls `begin` and then reports the outcome (`acquired`,
 `loaded_weights`, `released`, `reject`). Only a newer (epoch, assignment) is obeyed, and no decision
-of a scheduler older than the newest one known. The role waits until the trainer process of the same
-worker has given up its own.
+of a scheduler older than the newest one known. The role waits until the training process of the
+same worker has given up its own.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
 TRAINER_SILENT_MS = 15_000
-"""A trainer process whose last heartbeat is older than this is not waited for."""
+"""A training process whose last heartbeat is older than this is not waited for."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class RolloutRoles(WorkerRoles):
     joined: bool = False
     """True once `fleet` was read up to this incarnation's first heartbeat."""
     trainer: tuple[int, bool] = (-1, False)
-    """The time of the trainer process's last record, and whether it held its role then."""
+    """The time of the training process's last record, and whether it held its role then."""
 
     def apply(self, record: Record) -> None:
         """Fold one record in, in the order of its topic."""
@@ -121,7 +121,7 @@ class RolloutRoles(WorkerRoles):
     def _towards(self, wanted: r.RoleAssigned | None) -> Move | None:
         if wanted is None or wanted.slot is None:
             return None
-        # The trainer process of this worker may still hold the device.
+        # The training process of this worker may still hold the device.
         if self.policy_weights is None or self.published is None or self.trainer[1]:
             return None
         if self.held is not None and self.loaded != self.published.version:
@@ -175,7 +175,7 @@ class RolloutRoles(WorkerRoles):
 
     def _join(self, at_ms: int) -> None:
         self.joined = True
-        # `fleet` keeps the last heartbeat of a trainer process that was killed.
+        # `fleet` keeps the last heartbeat of a training process that was killed.
         if at_ms - self.trainer[0] > TRAINER_SILENT_MS:
             self.trainer = (at_ms, False)
 

@@ -5,11 +5,14 @@ import re
 from infra.kafka.topics.permissions import Operation, Permission, Resource
 from schemas.topics import CONTROL, TOPICS, TRAJECTORIES
 from seamlessflow.access.acl_commands import acl_commands
-from seamlessflow.access.needs import MANAGER, OBSERVER, needs, permissions
+from seamlessflow.access.needs import MANAGER, OBSERVER, ROLLOUT, TRAINING, needs, permissions
 from tests.paths import ROOT
 
 ACCESS = needs("managers", "runners")
-NAMES = {"gateway", "manager", "rollout process", "trainer", "scheduler", "agents", "command line"}
+NAMES = {
+    *("gateway", "manager", "rollout process", "trainer", "training process"),
+    *("scheduler", "agents", "command line"),
+}
 """Names of the kinds in the table of topics; "the same" are those that write."""
 
 
@@ -26,7 +29,8 @@ def table() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def kind(name: str) -> str:
-    return {"rollout process": "rollout", "command line": OBSERVER}.get(name, name)
+    known = {"rollout process": ROLLOUT, "training process": TRAINING, "command line": OBSERVER}
+    return known.get(name, name)
 
 
 def test_each_kind_writes_the_topics_that_the_architecture_says() -> None:
