@@ -13,7 +13,7 @@ from scheduler.state.state import State
 from schemas.records import Record, StepStarted, WorkerHeartbeat
 from tests.exploration import canon
 from tests.exploration.canon import Collector, Form
-from trainer.roles.roles import TrainerRoles
+from tests.exploration.rank_roles import RankRoles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ class RolloutActor(Process):
 class TrainerActor(Process):
     """A trainer process; without roles while it is dead."""
 
-    roles: TrainerRoles | None
+    roles: RankRoles | None
     move: tuple[str, int] | None = None
     """`acquire` or `release` under way, with the assignment that it began with."""
     started: StepStarted | None = None

@@ -5,8 +5,8 @@ from tests.exploration.bounds import Bounds
 from tests.exploration.canon import form_of
 from tests.exploration.changes import rollouts, schedulers, trainers, training
 from tests.exploration.changes.transitions import transitions
+from tests.exploration.rank_roles import RankRoles
 from tests.exploration.world import World
-from trainer.roles.roles import TrainerRoles
 
 LONGEST = 1_000
 """Transitions until it is reached."""
@@ -20,7 +20,7 @@ def opening(bounds: Bounds) -> World:
         world.rollouts[name] = RolloutActor(worker=name, roles=None)
         if bounds.trains(name):
             world.trainers[name] = TrainerActor(worker=name, roles=None)
-            roles = TrainerRoles(name, f"{name}-next")
+            roles = RankRoles(name, f"{name}-next")
             world.fresh[name] = (roles, form_of(roles))
     training.publish(world, 0)
     for name in world.trainers:

@@ -16,7 +16,7 @@ from tests.exploration import canon
 from tests.exploration.actors import Letter, Log, RolloutActor, SchedulerActor, TrainerActor
 from tests.exploration.bounds import Bounds
 from tests.exploration.canon import Collector, Form
-from trainer.roles.roles import TrainerRoles
+from tests.exploration.rank_roles import RankRoles
 
 
 class Broken(AssertionError):
@@ -41,7 +41,7 @@ class World:
     clock: int = 0
     rollouts: dict[str, RolloutActor] = field(default_factory=dict)
     trainers: dict[str, TrainerActor] = field(default_factory=dict)
-    fresh: dict[str, tuple[TrainerRoles, Form]] = field(default_factory=dict)
+    fresh: dict[str, tuple[RankRoles, Form]] = field(default_factory=dict)
     """The roles that a trainer process has after it read all of `control`, and
     their form."""
     schedulers: tuple[SchedulerActor, ...] = ()
@@ -97,7 +97,7 @@ class World:
             if not isinstance(record, r.StepStarted):
                 roles = copied_roles(self.fresh[name][0])
                 roles.apply(record)
-                roles.broken_by = ""
+                roles.gang.broken_by = ""
                 self.fresh[name] = (roles, canon.form_of(roles))
             if trainer.roles is not None:
                 self.trainers[name] = trainer.with_changes(control=(*trainer.control, letter))
@@ -158,9 +158,9 @@ def of_trainer(record: Record, worker: str) -> bool:
     return False
 
 
-def copied_roles(roles: TrainerRoles) -> TrainerRoles:
+def copied_roles(roles: RankRoles) -> RankRoles:
     """Return roles that may be changed."""
-    return replace(roles, gang=dict(roles.gang))
+    return roles.copied()
 
 
 def heartbeats(world: World) -> Iterable[r.WorkerHeartbeat]:

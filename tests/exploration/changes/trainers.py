@@ -9,7 +9,7 @@ from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import TrainerActor
 from tests.exploration.world import Broken, World, copied_roles
-from trainer.roles.roles import TrainerRoles
+from tests.exploration.rank_roles import RankRoles
 
 
 def usual(world: World) -> Iterator[tuple[str, Any]]:
@@ -20,7 +20,7 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
             yield f"trainer {name} starts", partial(start, name=name)
             continue
         # All ranks start again when one is lost.
-        if roles.broken_by and world.bounds.trainers > 1:
+        if roles.gang.broken_by and world.bounds.trainers > 1:
             yield f"trainer {name} ends with its gang", partial(end, name=name)
             continue
         if actor.control:
@@ -59,7 +59,7 @@ def end(world: World, name: str) -> None:
     world.trainers[name] = TrainerActor(worker=name, lives=lives, roles=None)
 
 
-def _beat(world: World, roles: TrainerRoles) -> None:
+def _beat(world: World, roles: RankRoles) -> None:
     record = fleet.heartbeat(
         roles.worker,
         "train",
@@ -87,7 +87,7 @@ def _read(world: World, name: str, waiting: bool = True) -> None:
     while waiting or (actor.control and actor.move is None and not _may_begin(actor)):
         waiting = False
         letter, started = actor.control[0], actor.started
-        roles = copied_roles(cast(TrainerRoles, actor.roles))
+        roles = copied_roles(cast(RankRoles, actor.roles))
         before = _obeyed(roles)
         roles.apply(letter.record)
         epoch = getattr(letter.record, "epoch", letter.epoch)
@@ -99,22 +99,22 @@ def _read(world: World, name: str, waiting: bool = True) -> None:
     world.trainers[name] = actor
 
 
-def _obeyed(roles: TrainerRoles) -> tuple[object, ...]:
+def _obeyed(roles: RankRoles) -> tuple[object, ...]:
     """Return what decisions of the scheduler change in a process."""
-    return roles.wanted, roles.leaving, roles.lost, roles.rollout_holds, roles.broken_by
+    return roles.wanted, roles.leaving, roles.lost, roles.rollout_holds, roles.gang.broken_by
 
 
 def _may_begin(actor: TrainerActor) -> bool:
     """Return True if a process would begin something once it does nothing."""
     roles, started = actor.roles, actor.started
-    if roles is None or roles.broken_by or roles.due():
+    if roles is None or roles.gang.broken_by or roles.due():
         return True
     return started is not None and roles.may_start(started, started.step)
 
 
 def _begin(world: World, name: str) -> None:
     actor = world.trainers[name]
-    roles = copied_roles(cast(TrainerRoles, actor.roles))
+    roles = copied_roles(cast(RankRoles, actor.roles))
     match roles.due():
         case "rejoin":
             roles.rejoined(f"{name}-train-{actor.lives + 1}")
@@ -130,7 +130,7 @@ def _begin(world: World, name: str) -> None:
 
 def _finish(world: World, name: str) -> None:
     actor = world.trainers[name]
-    roles = copied_roles(cast(TrainerRoles, actor.roles))
+    roles = copied_roles(cast(RankRoles, actor.roles))
     kind, assignment = cast(tuple[str, int], actor.move)
     written: r.RoleAcquired | r.RoleReleased | None = None
     origin = {"incarnation": roles.incarnation, "at_ms": world.tick()}

@@ -1,0 +1,24 @@
+"""The roles of a training process together with its view of the gang, as its loop keeps both."""
+
+from dataclasses import dataclass, field, replace
+
+from schemas.records import Record
+from trainer.roles.gang_watch import GangWatch
+from trainer.roles.roles import TrainerRoles
+
+
+@dataclass(slots=True)
+class RankRoles(TrainerRoles):
+    """Both folds of `control`."""
+
+    gang: GangWatch = field(default_factory=GangWatch)
+
+    def apply(self, record: Record) -> None:
+        """Fold one record into both."""
+        TrainerRoles.apply(self, record)
+        self.gang.apply(record)
+
+    def copied(self) -> "RankRoles":
+        """Return roles that may be changed."""
+        members = dict(self.gang.members)
+        return replace(self, gang=replace(self.gang, members=members))
