@@ -270,8 +270,8 @@ class TrainerSettings(ProcessSettings):
             raise ValueError("trainer.window must not be smaller than run.groups_per_step")
         own = max(1, len(self.trainer.devices))
         if self.trainer.rank + own > self.trainer.ranks:
-            least = f"at least {self.trainer.rank + own}"
-            raise ValueError(f"trainer.ranks must be {least}: trainer.rank and its {own} devices")
+            last = self.trainer.rank + own - 1
+            raise ValueError(f"trainer.ranks must exceed {last}, the last rank of this worker")
         if self.trainer.ranks > 1 and self.trainer.backend != "fsdp2":
             raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2")
         if "train" not in self.trainer.tags:

@@ -28,6 +28,7 @@ def first_ranks(config: RunConfig) -> Mapping[str, int]:
         values, _ = from_environment(TrainerSettings, worker.environment)
         own = values.get("trainer")
         named = own.get("rank") if isinstance(own, dict) else None
-        found[worker.id] = rank if named is None else int(named)
+        # Any other text is refused with the settings of that process.
+        found[worker.id] = int(named) if str(named).isdecimal() else rank
         rank += worker.device_count
     return found

@@ -23,6 +23,7 @@ from trainer.roles.parts import Wake
 _log = logging.getLogger(__name__)
 _WAIT_S = 1.0
 """Everything that is waited for wakes the loop; this only bounds the wait for a signal to stop."""
+_STOP_TOO_S = 2.0
 _LAST_CALLS_S = 20.0
 """Time for the trainer, which is asked to stop at the same time, to save what it has."""
 
@@ -61,6 +62,9 @@ class RankLoop:
                 self._advance()
             process.work.finish()
             self.device.leave()
+        # Asked to end at about the same time by the same launcher, or alone.
+        if self.service is not None and self.service.lost and not stop.wait(_STOP_TOO_S):
+            raise TrainerGone(self.service.lost)
 
     def _close(self) -> None:
         if self.service is not None:
@@ -72,7 +76,7 @@ class RankLoop:
             return False
         if self.service is None:
             return stop.is_set() or self.finished
-        if self.service.finished:
+        if self.service.finished or self.service.ended:
             return True
         if not stop.is_set():
             return False
@@ -92,7 +96,7 @@ class RankLoop:
         process, service = self.process, self.service
         ranks = process.settings.trainer.ranks
         process.gang.check(ranks)
-        if service is not None and service.lost and not (service.finished or self._stop_asked):
+        if service is not None and service.lost and not (service.ended or self._stop_asked):
             raise TrainerGone(service.lost)
         # A change of role comes before the next step: the devices may no longer be this worker's.
         self.device.advance()

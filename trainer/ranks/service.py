@@ -42,8 +42,10 @@ class RankService:
     """Called for each call that comes, from the channel's thread."""
     finished: bool = False
     """True once the trainer has said that the run is over."""
+    ended: bool = False
+    """True once it has said that it ends before that."""
     lost: str = ""
-    """The reason for which no more calls come before that."""
+    """The reason for which no more calls come; empty once the run is over."""
     _calls: Queue[tuple[GangCall, Arrays] | None] = field(default_factory=Queue)
 
     def start(self) -> None:
@@ -126,12 +128,14 @@ class RankService:
             case GangCallName.FINISH:
                 self.finished = True
             case GangCallName.END:
+                self.ended = True
                 self._end("it was asked to end")
             case _:
                 self._calls.put((message, arrays))
                 self._wake()
 
     def _end(self, reason: str) -> None:
-        self.lost = self.lost or reason or "the connection ended"
+        if not self.finished:
+            self.lost = self.lost or reason or "the connection ended"
         self._calls.put(None)
         self._wake()

@@ -6,6 +6,7 @@ import pytest
 
 from seamlessflow.checks.gang import gang_faults
 from seamlessflow.config_file import as_written, parse
+from seamlessflow.processes.ranks import first_ranks
 
 KAFKA = {"bootstrap_servers": "kafka.example:9092"}
 
@@ -34,7 +35,20 @@ def test_as_many_workers_as_ranks_make_a_gang() -> None:
 def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number: int) -> None:
     [line] = faults(trainers, trainer=ranks(number))
     names = ", ".join(f"t{rank}" for rank in range(trainers))
-    assert line.startswith(f"trainer.ranks: the gang is {names}, trainer.ranks is {number}: set ")
+    gang = (
+        f"trainer.ranks: the gang is {names}: {trainers} devices, trainer.ranks is {number}: set "
+    )
+    assert line.startswith(gang)
+
+
+def test_each_device_of_a_worker_is_a_rank() -> None:
+    workers = [
+        {"id": "a", "tags": ["train"], "devices": [0, 1]},
+        {"id": "b", "tags": ["rollout", "train"], "devices": [2, 3]},
+    ]
+    assert list(gang_faults(parse({"workers": workers, "trainer": ranks(4)}))) == []
+    assert first_ranks(parse({"workers": workers, "trainer": ranks(4)})) == {"a": 0, "b": 2}
+    assert len(list(gang_faults(parse({"workers": workers, "trainer": ranks(2)})))) == 1
 
 
 def test_the_scheduler_must_form_a_gang_of_all_ranks() -> None:
@@ -48,7 +62,8 @@ def test_further_ranks_may_be_on_other_machines_of_a_cluster() -> None:
 
 
 def test_two_workers_of_one_rank_are_a_fault() -> None:
-    workers = [{"id": name, "tags": ["rollout", "train"]} for name in ("a", "b")]
+    own = {"SEAMLESSFLOW_TRAINER__RANK": "0"}
+    workers = [{"id": of, "tags": ["rollout", "train"], "environment": own} for of in ("a", "b")]
     config = parse({"workers": workers, "trainer": ranks(2)})
     assert [fault.line(as_written) for fault in gang_faults(config)] == [
         "workers: a, b have the same trainer.rank 0: set SEAMLESSFLOW_TRAINER__RANK in the "

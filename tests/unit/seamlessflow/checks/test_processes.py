@@ -40,7 +40,7 @@ def test_a_worker_may_have_variables_of_its_own(
 @pytest.mark.parametrize(
     ("name", "text", "begins", "reason"),
     [
-        ("TRAINER__RANK", "1", "trainer.rank must", "must be smaller than trainer.ranks"),
+        ("TRAINER__RANK", "1", "trainer.ranks must", "must exceed 1, the last rank of this"),
         (
             "TRAINER__RANK",
             "one",

@@ -43,13 +43,23 @@ def _names(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if name.startswith("SEAMLESSFLOW_")]
 
 
-def test_the_ranks_of_one_model_start_again_together_and_others_alone() -> None:
-    sharded = children(trainer={"backend": "fsdp2", "ranks": 2}).trainers()
-    assert {spec.gang for spec in sharded} == {"trainers"}
-    alone = children()
-    specs = [alone.gateway(), alone.manager(), alone.agents(), alone.scheduler()]
-    specs += [*alone.rollouts(), *alone.trainers()]
-    assert {(spec.supervised, spec.gang) for spec in specs} == {(True, "")}
+def test_the_trainer_and_its_ranks_start_again_together_and_others_alone() -> None:
+    made = children()
+    assert {(spec.supervised, spec.gang) for spec in made.trainers()} == {(True, "trainers")}
+    alone = [made.gateway(), made.manager(), made.agents(), made.scheduler(), *made.rollouts()]
+    assert {(spec.supervised, spec.gang) for spec in alone} == {(True, "")}
+
+
+def test_the_trainer_runs_on_the_machine_of_the_first_rank() -> None:
+    here = {"workers": [{"id": "w", "tags": ["train"], "devices": [0, 1]}]}
+    gang = {"backend": "fsdp2", "ranks": 4}
+    first = children(**here, trainer=gang).trainers()
+    assert [(spec.name, spec.module) for spec in first] == [
+        ("trainer", "trainer"),
+        ("trainer-w", "trainer.ranks"),
+    ]
+    second = children(**here, trainer={**gang, "rank": 2}).trainers()
+    assert [spec.name for spec in second] == ["trainer-w"]
 
 
 def test_every_process_reads_back_what_the_configuration_says(
@@ -64,7 +74,8 @@ def test_every_process_reads_back_what_the_configuration_says(
     assert (gateway.port, gateway.models, gateway.policy) == (8123, ("mine",), "mine")
     assert gateway.api_keys["team"].get_secret_value() == "sk-team"
     assert settings_of(made.manager(), ManagerSettings, monkeypatch).kafka == KAFKA
-    [trainer] = [settings_of(spec, TrainerSettings, monkeypatch) for spec in made.trainers()]
+    leads, trainer = [settings_of(of, TrainerSettings, monkeypatch) for of in made.trainers()]
+    assert (leads.run.steps, leads.trainer.optimizer.lr) == (7, 0.5)
     assert (trainer.run.steps, trainer.trainer.optimizer.lr) == (7, 0.5)
     assert (trainer.trainer.worker, trainer.trainer.tags) == ("w1", ("rollout", "train"))
     scheduler = settings_of(made.scheduler(), SchedulerSettings, monkeypatch)
@@ -84,7 +95,7 @@ def test_a_workers_device_is_the_device_of_both_its_processes(
 ) -> None:
     made = children(workers=[{"id": "w", "tags": ["rollout", "train"], "device": "cuda:1"}])
     rollout = settings_of(made.rollouts()[0], RolloutSettings, monkeypatch)
-    trainer = settings_of(made.trainers()[0], TrainerSettings, monkeypatch)
+    trainer = settings_of(made.trainers()[1], TrainerSettings, monkeypatch)
     assert (rollout.rollout.torch.device, trainer.trainer.device) == ("cuda:1", "cuda:1")
 
 
@@ -92,7 +103,10 @@ def test_vllm_sees_the_device_of_its_worker_alone() -> None:
     worker = {"id": "w", "tags": ["rollout", "train"], "device": "cuda:1"}
     made = children(workers=[worker], rollout={"engine": "vllm"})
     assert made.rollouts()[0].environment["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "CUDA_VISIBLE_DEVICES" not in made.trainers()[0].environment
+    assert "CUDA_VISIBLE_DEVICES" not in made.trainers()[1].environment
+    several = {**worker, "device": "cuda", "devices": [2, 3]}
+    rollout = children(workers=[several], rollout={"engine": "vllm"}).rollouts()[0]
+    assert rollout.environment["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_the_agents_hold_the_key_that_the_gateway_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,5 +132,5 @@ def test_the_measuring_scheduler_issues_nothing(monkeypatch: pytest.MonkeyPatch)
 
 def test_trainer_and_scheduler_may_come_to_an_end_by_themselves() -> None:
     made = children()
-    assert [spec.finite for spec in [made.scheduler(), *made.trainers()]] == [True, True]
+    assert [spec.finite for spec in [made.scheduler(), *made.trainers()]] == [True] * 3
     assert not any(spec.finite for spec in [made.gateway(), made.manager(), *made.rollouts()])
