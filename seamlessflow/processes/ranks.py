@@ -27,8 +27,8 @@ def first_ranks(config: RunConfig) -> Mapping[str, int]:
     for worker in trains(config):
         values, _ = from_environment(TrainerSettings, worker.environment)
         own = values.get("trainer")
-        named = own.get("rank") if isinstance(own, dict) else None
+        named = str(own.get("rank")) if isinstance(own, dict) else ""
         # Any other text is refused with the settings of that process.
-        found[worker.id] = int(named) if str(named).isdecimal() else rank
+        found[worker.id] = int(named) if named.isdecimal() else rank
         rank += worker.device_count
     return found

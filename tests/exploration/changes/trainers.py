@@ -8,8 +8,8 @@ from typing import Any, cast
 from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import TrainerActor
-from tests.exploration.world import Broken, World, copied_roles
 from tests.exploration.rank_roles import RankRoles
+from tests.exploration.world import Broken, World, copied_roles
 
 
 def usual(world: World) -> Iterator[tuple[str, Any]]:

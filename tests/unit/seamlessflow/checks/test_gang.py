@@ -38,7 +38,7 @@ def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number:
     gang = (
         f"trainer.ranks: the gang is {names}: {trainers} devices, trainer.ranks is {number}: set "
     )
-    assert line.startswith(gang)
+    assert line.startswith(f"trainer.ranks: {gang}")
 
 
 def test_each_device_of_a_worker_is_a_rank() -> None:

@@ -89,9 +89,6 @@ def test_decisions_of_a_deposed_scheduler_are_ignored() -> None:
     claim = control.claimed(2)
     assert fed(claim, assigned()).due() is None
     assert fed(assigned(), claim, control.timed_out(assignment=1)).due() == "acquire"
-    other = control.assigned("other", "train", 2, incarnation="it", gang_epoch=7)
-    assert fed(other, control.lost("other", "train", incarnation="it")).broken_by
-    assert not fed(other, claim, control.lost("other", "train", incarnation="it")).broken_by
 
 
 def test_an_assignment_that_timed_out_is_forgotten_and_the_device_released_for_others() -> None:
