@@ -35,6 +35,7 @@ class SimulatedAgents:
 
     def answered(self, turn: SimulatedTurn) -> None:
         """Go on with the session of a turn that ended."""
+        self._router.note_end(turn)
         session = turn.session
         session.context = turn.context + turn.left
         wait_s = session.drawn.turns[session.turn][2]

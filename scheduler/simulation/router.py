@@ -18,16 +18,25 @@ class Router:
         self._agenda = agenda
         self._engines: dict[str, SimulatedEngine] = {}
         self._waiting: deque[SimulatedTurn] = deque()
+        self._floor = 0
+        """At most the least load of an engine, so that most choices need not look at all."""
 
     def add(self, engine: SimulatedEngine) -> None:
         """Send turns to an engine from now on."""
         self._engines[engine.worker] = engine
+        self._floor = 0
         if self._waiting:
             self._agenda.after(0, self._give_out)
 
     def remove(self, engine: SimulatedEngine) -> None:
         """Send no more turns to an engine."""
         self._engines.pop(engine.worker, None)
+
+    def note_end(self, turn: SimulatedTurn) -> None:
+        """Note that a turn ended, which lowers the load of its engine."""
+        engine = self._engines.get(turn.session.engine)
+        if engine is not None:
+            self._floor = min(self._floor, engine.load)
 
     def submit(self, turn: SimulatedTurn) -> None:
         """Send a turn to an engine, or let it wait for one."""
@@ -45,9 +54,10 @@ class Router:
 
     def _choose(self, affinity: str) -> SimulatedEngine:
         cached = self._engines.get(affinity)
-        if cached is not None and cached.load <= 4:
+        if cached is not None and cached.load <= 2 * self._floor + 4:
             return cached
         least = min(self._engines.values(), key=_load)
+        self._floor = least.load
         return cached if cached is not None and cached.load <= 2 * least.load + 4 else least
 
 
