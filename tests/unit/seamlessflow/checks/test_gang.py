@@ -35,9 +35,7 @@ def test_as_many_workers_as_ranks_make_a_gang() -> None:
 def test_a_gang_of_another_size_than_the_ranks_is_a_fault(trainers: int, number: int) -> None:
     [line] = faults(trainers, trainer=ranks(number))
     names = ", ".join(f"t{rank}" for rank in range(trainers))
-    gang = (
-        f"trainer.ranks: the gang is {names}: {trainers} devices, trainer.ranks is {number}: set "
-    )
+    gang = f"the gang is {names}: {trainers} devices, trainer.ranks is {number}: set "
     assert line.startswith(f"trainer.ranks: {gang}")
 
 
