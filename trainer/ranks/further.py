@@ -52,7 +52,7 @@ class FurtherRank:
             "SEAMLESSFLOW_TRAINER__DEVICES": "[]",
         }
         with other:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # nosec B603 # our own module
                 [sys.executable, "-m", "trainer.ranks.follower", str(other.fileno())],
                 env=os.environ | own,
                 pass_fds=[other.fileno()],
