@@ -46,7 +46,11 @@ class Loop:
     def run(self, stop: threading.Event) -> None:
         """Run until the last step is done or `stop` is set. Raise the error of any part."""
         work, policy = self.process.work, self.process.settings.run.policy
-        with closing(self.reports), self.process.running(self.sessions, end=self.gang.close):
+        with (
+            closing(self.reports),
+            closing(self.steps),
+            self.process.running(self.sessions, end=self.gang.close),
+        ):
             step, version = self.steps.origin.step, self.process.status.version
             ready(_log, "trainer of %s is ready at step %d, version %s", policy, step, version)
             while not (stop.is_set() or (work.idle and self.steps.over)):

@@ -1,9 +1,9 @@
 """The interface between the steps and the holder of the weights: one device, or a gang of ranks.
 
 The trainer's own is `trainer/link/gang_backend.py`: it calls one of these in the gang's first rank.
-Does not import torch, so that the steps and their tests do not need it. Calls never overlap; they
-come from the work thread, or from the loop's thread while no work is under way. `train`,
-`write_weights`, `save` and `load` may take minutes.
+Does not import torch, so that the steps and their tests do not need it. But for `save`
+calls never overlap; they come from the work thread, or from the loop's thread while no work is
+under way. `train`, `write_weights`, `save` and `load` may take minutes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,11 +86,17 @@ class Backend(Protocol):
     def write_weights(self, directory: Path) -> None:
         """Write the model as safetensors, as Hugging Face directories have it.
 
-        This, `save`, `train` and `remember` are called between the start of a step and `rest`.
+        This, `snapshot`, `train` and `remember` are called between the start of a step and `rest`.
         """
 
+    def snapshot(self) -> None:
+        """Copy weights, optimizer and random state on the host, for `save`."""
+
     def save(self, directory: Path) -> None:
-        """Write weights, optimizer and random state to the directory of a checkpoint."""
+        """Write the newest snapshot to the directory of a checkpoint, once.
+
+        Other calls may overlap this one: a checkpoint is written while the devices do other work.
+        """
 
     def load(self, directory: Path | None, version: int) -> None:
         """Load the checkpoint of `version` in `directory`; None keeps the initial model.

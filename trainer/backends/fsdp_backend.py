@@ -47,9 +47,9 @@ class FsdpBackend(TorchBackend):
         self._ask(Op.WRITE)
         super().write_weights(directory)
 
-    def save(self, directory: Path) -> None:
-        self._ask(Op.SAVE)
-        super().save(directory)
+    def snapshot(self) -> None:
+        self._ask(Op.SNAPSHOT)
+        super().snapshot()
 
     def load(self, directory: Path | None, version: int) -> None:
         path = np.frombuffer(str(directory or "").encode(), np.uint8)
@@ -80,7 +80,7 @@ class FsdpBackend(TorchBackend):
                 # Gathering needs all ranks, though only the leader keeps the result.
                 case Op.WRITE:
                     self._whole_weights()
-                case Op.SAVE:
+                case Op.SNAPSHOT:
                     gathered(self._model, self._optimizer)
 
     def close(self) -> None:

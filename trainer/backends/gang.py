@@ -32,7 +32,7 @@ class Op(IntEnum):
     TRAIN = 2
     REMEMBER = 3
     WRITE = 4
-    SAVE = 5
+    SNAPSHOT = 5
 
 
 class GangRank:

@@ -27,8 +27,8 @@ Files = Mapping[str, Mapping[str, Tensor]]
 
 
 def gathered(model: PreTrainedModel, optimizer: Optimizer) -> Files:
-    """Return everything to save, on the host. Every rank must call it: sharded tensors are
-    gathered.
+    """Return a copy of everything to save, on the host. Every rank must call it: sharded tensors
+    are gathered.
     """
     parameters = dict(model.named_parameters())
     moments = {
@@ -91,7 +91,10 @@ def move_state(optimizer: Optimizer, device: torch.device) -> None:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    return full(tensor.detach()).cpu().contiguous()
+    whole = full(tensor.detach())
+    # On the host it would be the tensor itself, which the next step changes.
+    copied = whole.clone() if whole.device.type == "cpu" else whole.cpu()
+    return copied.contiguous()
 
 
 def _like(whole: Tensor, parameter: Tensor) -> Tensor:

@@ -69,6 +69,7 @@ class TorchBackend:
             eps=settings.optimizer.eps,
             weight_decay=settings.optimizer.weight_decay,
         )
+        self._snapshot: Files = {}
         self._forward = Forward(self._model)
         self._loss = LOSSES[settings.loss.name]
         self._older = OlderWeights(
@@ -115,7 +116,7 @@ class TorchBackend:
             self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> Files:
-        """Return weights, optimizer and random state, on the host."""
+        """Return a copy of weights, optimizer and random state, on the host."""
         return gathered(self._model, self._optimizer)
 
     def remember(self, version: int) -> None:
@@ -127,8 +128,12 @@ class TorchBackend:
     def write_weights(self, directory: Path) -> None:
         write_model(self._model, self._whole_weights(), self.dtype, directory)
 
+    def snapshot(self) -> None:
+        self._snapshot = self.state()
+
     def save(self, directory: Path) -> None:
-        save_state(directory, self.state())
+        kept, self._snapshot = self._snapshot, {}
+        save_state(directory, kept)
 
     def load(self, directory: Path | None, version: int) -> None:
         if directory is not None:

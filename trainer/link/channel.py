@@ -56,7 +56,7 @@ class Channel:
             try:
                 while True:
                     deliver(*received(self._exactly))
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError) as error:
                 lost(str(error))
 
         self._thread = threading.Thread(target=run, name="gang link", daemon=True)

@@ -1,16 +1,18 @@
 """The back end of the trainer, which has no device: it calls the first rank of its gang.
 
-The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. Calls
-never overlap (see `trainer/backends/backend.py`). The loss of the connection is the loss of the
-weights in memory: it is `GangBroken`, and the trainer starts again from its checkpoint.
+The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. The loss
+of the connection is the loss of the weights in memory: it is `GangBroken`, and the trainer starts
+again from its checkpoint.
 """
 
 import hmac
+import itertools
 import secrets
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -52,7 +54,9 @@ class GangBackend:
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         """host:port at which the first rank is expected."""
         self.token = secrets.token_urlsafe(24)
-        self._replies: Queue[Reply | str] = Queue()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Queue[Reply | str]] = {}
+        """A queue for the reply to each call under way."""
         self._channel: Channel | None = None
         self._hello: Hello | None = None
         self._remembered: tuple[int, ...] = ()
@@ -112,6 +116,9 @@ class GangBackend:
     def write_weights(self, directory: Path) -> None:
         self._call(GangCall(name=GangCallName.WRITE, path=str(directory)))
 
+    def snapshot(self) -> None:
+        self._call(GangCall(name=GangCallName.SNAPSHOT))
+
     def save(self, directory: Path) -> None:
         self._call(GangCall(name=GangCallName.SAVE, path=str(directory)))
 
@@ -137,17 +144,18 @@ class GangBackend:
                 self._hello, self._channel = hello, channel
                 channel.start(self._deliver, self._end)
                 return
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             pass  # not a rank of this gang; the right one is still waited for
         channel.close()
 
     def _deliver(self, message: Message, _: Arrays) -> None:
-        if isinstance(message, Reply):
-            self._replies.put(message)
+        if isinstance(message, Reply) and (waiting := self._waiting.get(message.number)):
+            waiting.put(message)
 
     def _end(self, reason: str) -> None:
         self.lost = reason or "the connection ended"
-        self._replies.put(self.lost)
+        for waiting in list(self._waiting.values()):
+            waiting.put(self.lost)
 
     def _send(self, call: GangCall, arrays: Arrays) -> None:
         if self._channel is None or self.lost:
@@ -159,11 +167,16 @@ class GangBackend:
 
     def _call(self, call: GangCall, arrays: Arrays | None = None) -> Reply:
         """Return the reply. It may take hours; a lost rank ends the wait at once."""
-        self._send(call, arrays or {})
+        number, answer = next(self._numbers), Queue[Reply | str]()
+        # Before it is sent: a connection that ends now answers all that wait.
+        self._waiting[number] = answer
         try:
-            reply = self._replies.get(timeout=CALL_LIMIT_S)
+            self._send(replace(call, number=number), arrays or {})
+            reply = answer.get(timeout=CALL_LIMIT_S)
         except Empty as error:
             raise GangBroken(self.worker, f"no reply in {CALL_LIMIT_S:g} s") from error
+        finally:
+            del self._waiting[number]
         if isinstance(reply, str) or reply.error:
             reason = reply if isinstance(reply, str) else reply.error
             raise GangBroken(self._known.worker, reason)

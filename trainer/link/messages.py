@@ -13,6 +13,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from trainer.backends.backend import Machine
@@ -30,6 +31,7 @@ class GangCallName(StrEnum):
     TRAIN = "train"
     REMEMBER = "remember"
     WRITE = "write"
+    SNAPSHOT = "snapshot"
     SAVE = "save"
     REST = "rest"
     FINISH = "finish"
@@ -60,6 +62,7 @@ class GangCall:
     """A call of the trainer; the rank replies to all before `REST`."""
 
     name: GangCallName
+    number: int = 0
     path: str = ""
     """A directory that both processes reach; empty: none."""
     version: int = 0
@@ -69,6 +72,8 @@ class GangCall:
 class Reply:
     """The result of a call, or the error with which the rank ends."""
 
+    number: int
+    """Number of the call."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     remembered: tuple[int, ...] = ()
     """Versions of which the gang has a copy."""
@@ -96,8 +101,13 @@ def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
     if header > MOST_HEADER_BYTES:
         raise ValueError(f"a header of {header} bytes")
     values = json.loads(receive(header))
+    if not isinstance(values, dict) or values.get("kind") not in _KINDS:
+        raise ValueError("no message of this project")
     kind = _KINDS[values.pop("kind")]
-    return _reader(kind).validate_python(values), load(receive(body))
+    try:
+        return _reader(kind).validate_python(values), load(receive(body))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 @cache

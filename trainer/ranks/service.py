@@ -4,11 +4,13 @@ Calls come from the channel's thread and are carried out in the work thread, one
 """
 
 import queue
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
+from infra.disk.full import room_for
 from infra.errors import SeamlessFlowError
 from trainer.backends.backend import Backend
 from trainer.backends.step_message import from_arrays
@@ -84,9 +86,10 @@ class RankService:
         try:
             metrics = self._result(call, arrays)
         except Exception as error:
-            self._reply(Reply(error=f"{type(error).__name__}: {error}"))
+            self._reply(Reply(number=call.number, error=f"{type(error).__name__}: {error}"))
             raise
-        self._reply(Reply(metrics=metrics, remembered=tuple(self._backend.remembered())))
+        remembered = tuple(self._backend.remembered())
+        self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered))
 
     def _result(self, call: GangCall, arrays: Arrays) -> Mapping[str, float]:
         process, backend, path = self._process, self._backend, Path(call.path)
@@ -99,11 +102,28 @@ class RankService:
             case GangCallName.LOAD:
                 backend.load(path if call.path else None, call.version)
                 process.status.version = call.version
-            case GangCallName.WRITE | GangCallName.SAVE:
-                if process.roles.held is not None:
-                    process.enter("training", "loading")
-                (backend.write_weights if call.name is GangCallName.WRITE else backend.save)(path)
+            case GangCallName.WRITE:
+                self._note_loading()
+                with room_for(path, path):
+                    backend.write_weights(path)
+            case GangCallName.SNAPSHOT:
+                self._note_loading()
+                backend.snapshot()
+            case GangCallName.SAVE:
+                with room_for(path, path):
+                    backend.save(path)
         return {}
+
+    def _note_loading(self) -> None:
+        if self._process.roles.held is not None:
+            self._process.enter("training", "loading")
+
+    def _save(self, call: GangCall) -> None:
+        """Write a checkpoint beside all other calls, so that no device waits for the disk."""
+        try:
+            self._carry_out(call, {})
+        except Exception as error:  # the loop raises it and ends the process
+            self._process.inbox.fail(error)
 
     def _train(self, arrays: Arrays) -> Mapping[str, float]:
         process = self._process
@@ -130,6 +150,10 @@ class RankService:
             case GangCallName.END:
                 self.ended = True
                 self._end("it was asked to end")
+            case GangCallName.SAVE:
+                threading.Thread(
+                    target=self._save, args=[message], name="checkpoint", daemon=True
+                ).start()
             case _:
                 self._calls.put((message, arrays))
                 self._wake()

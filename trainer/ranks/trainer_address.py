@@ -55,7 +55,7 @@ def connected(
         if newest is not None:
             try:
                 return _opened(newest, hello(newest.token))
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError) as error:
                 reason = f"{newest.address}: {error}"
                 _log.debug("no answer of a trainer at %s", reason)
     raise TrainerAbsent(policy, time.monotonic() - began, reason)

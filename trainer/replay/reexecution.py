@@ -111,6 +111,7 @@ class Reexecution(Generic[B]):
         if self._settings.trainer == before.trainer:
             return
         with tempfile.TemporaryDirectory() as directory:
+            self.backend.snapshot()
             self.backend.save(Path(directory))
             self.backend.release()
             self.backend = self._open(self._settings)

@@ -45,6 +45,10 @@ class ProcessParts:
     work: Work
     now_ms: Callable[[], int]
 
+    def wake(self) -> None:
+        """End the wait of the loop, from any thread."""
+        self.inbox.post(Wake())
+
     def send(self, *records: Record) -> None:
         """Append records to `control`, under the policy that is trained."""
         policy = self.settings.run.policy

@@ -108,8 +108,12 @@ class StepRunner:
             metrics["publish_s"] = time.monotonic() - began
             return StepDone(order, metrics, self._complete(order, metrics, batch.headers))
 
+    def snapshot(self) -> None:
+        """Copy the weights in memory for `save`, before `rest`."""
+        self._backend.snapshot()
+
     def save(self, content: Checkpoint) -> Path:
-        """Write a checkpoint of the weights in memory; return its directory."""
+        """Write a checkpoint of the newest snapshot; return its directory. From any thread."""
         root, keep = self._settings.checkpoints_dir, self._settings.trainer.checkpoints_kept
         return checkpoint.write(root, content, self._backend.save, keep)
 

@@ -21,6 +21,7 @@ from trainer.steps.dataloader import Dataloader, SkippedStep
 from trainer.steps.evaluations import Evaluations
 from trainer.steps.one_step import StepDone, StepOrder, StepRunner
 from trainer.steps.reports import LEARNING, Reports
+from trainer.work import Work
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class StepSequence:
         expected = self._process.settings.evaluation.tasks is not None
         self._evaluations = Evaluations(self._control_state, expected)
         self._saved = self.origin
+        self._writing = Work(self._process.wake)
+        """The checkpoint that is being written, beside the steps."""
         self._process.status.version = self.origin.version
         self._process.status.step = self.origin.step
 
@@ -87,6 +90,7 @@ class StepSequence:
 
     def advance(self) -> None:
         """Announce the next batch if it is complete; begin its step if the scheduler started it."""
+        self._writing.collect()
         for told in self._evaluations.completed(self._process.now_ms()):
             self._reports.report_evaluation(told)
             self._process.send(told)
@@ -109,6 +113,7 @@ class StepSequence:
         process = self._process
         self._runner.end_soon()
         process.work.finish()
+        self._writing.finish()
         if self.over and self._control_state.finished < self.origin.trained:
             at_ms, steps = process.now_ms(), self.origin.trained
             short = steps < process.settings.run.steps
@@ -117,6 +122,11 @@ class StepSequence:
         if self._saved.step != self.origin.step and process.settings.trainer.ranks == 1:
             self._save()
             process.work.finish()
+            self._writing.finish()
+
+    def close(self) -> None:
+        """Wait for the thread that writes checkpoints; its result is lost."""
+        self._writing.close()
 
     def _offer(self) -> None:
         """Announce the batch of the next step, or skip the step, or wait for more groups."""
@@ -194,13 +204,15 @@ class StepSequence:
         process.status.version, process.status.step = order.next_version, step
         process.status.state = "ready"
         process.send(*self._reports.report_step(done))
-        if step % process.settings.trainer.checkpoint_every == 0 or self.all_done:
+        due = step % process.settings.trainer.checkpoint_every == 0
+        # One that is late may be left out; the steps behind the last are executed again.
+        if self.all_done or (due and self._writing.idle):
             self._save()
         else:
             self._runner.rest()
 
     def _save(self) -> None:
-        """Begin to write a checkpoint of what is in memory now."""
+        """Begin a checkpoint of what is in memory now: its copy, then its files."""
         process, origin = self._process, self.origin
         self._control_state.settle(origin.step)
         content = Checkpoint(
@@ -212,9 +224,14 @@ class StepSequence:
             self._checkpoint.log,
         )
 
+        def copied(_: None) -> None:
+            self._runner.rest()
+            # The last one may find the one before it unfinished.
+            self._writing.finish()
+            self._writing.begin(lambda: self._runner.save(content), saved)
+
         def saved(directory: Path) -> None:
             self._saved = origin
-            self._runner.rest()
             _log.info("checkpoint of step %d: %s", origin.step, directory)
 
-        process.work.begin(lambda: self._runner.save(content), saved)
+        process.work.begin(self._runner.snapshot, copied)

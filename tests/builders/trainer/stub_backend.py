@@ -33,6 +33,9 @@ class StubBackend:
         (directory / "model.safetensors").write_bytes(length + header + text)
         (directory / "config.json").write_text('{"from": "backend"}')
 
+    def snapshot(self) -> None:
+        pass
+
     def save(self, directory: Path) -> None:
         (directory / "weights.safetensors").write_text(self.text)
 

@@ -58,6 +58,7 @@ def trained(backend: Backend, model: Path, out: Path) -> list[dict[str, float]]:
     backend.rest()
     metrics = [dict(backend.train(step(model, 0)))]
     backend.remember(1)
+    backend.snapshot()
     backend.save(out)
     metrics.append(dict(backend.train(step(model, 1))))
     metrics.append(dict(backend.train(StepInput([], [], 2, 0.05))))

@@ -44,6 +44,7 @@ def small_step(seed: int = 0) -> StepInput:
 def weights_of(backend: TorchBackend, directory: Path) -> dict[str, Tensor]:
     """Return the weights as a checkpoint has them."""
     directory.mkdir(exist_ok=True)
+    backend.snapshot()
     backend.save(directory)
     return load_file(directory / WEIGHTS)
 
@@ -91,6 +92,7 @@ def test_half_precision_goes_on_from_a_checkpoint_as_if_nothing_had_happened(
 ) -> None:
     first = TorchBackend(model_directory, half(dtype))
     first.train(small_step())
+    first.snapshot()
     first.save(tmp_path)
     second = TorchBackend(model_directory, half(dtype))
     second.load(tmp_path, 1)
