@@ -11,17 +11,24 @@ from infra.kafka.unreadable import Raw, Unreadable
 from schemas.codec import UndecodableRecord, UnknownSchema
 from schemas.records import Record
 
+Wanted = Callable[[bytes], bool]
+"""Whether a record with this key is wanted; one without a key always is."""
+
 
 def decoded(
-    message: Message, place: Partition, decode: Callable[[bytes], Record]
+    message: Message,
+    place: Partition,
+    decode: Callable[[bytes], Record],
+    wanted: Wanted | None = None,
 ) -> Received | None:
-    """Return the record of a message from there, an `Unreadable` for garbage; None for a tombstone.
+    """Return the record of a message from there, an `Unreadable` for garbage; None for a tombstone,
+    and for a record that is not wanted, which costs no decoding.
 
     Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
     of headers are not decoded here. A `Raw` record has its key itself.
     """
     value, (topic, partition), offset = message.value(), place, message.offset() or 0
-    if value is None:
+    if value is None or not (wanted is None or _wanted(message.key(), wanted)):
         return None
     key: str | None = None
     headers: Any = ()
@@ -49,3 +56,7 @@ def decoded(
 
 def _text(key: str | bytes | None) -> str | None:
     return key.decode() if isinstance(key, bytes) else key
+
+
+def _wanted(key: str | bytes | None, wanted: Wanted) -> bool:
+    return not isinstance(key, bytes) or wanted(key)

@@ -21,7 +21,7 @@ from infra.kafka.client import (
     consumer_options,
     watched,
 )
-from infra.kafka.decoding import decoded
+from infra.kafka.decoding import Wanted, decoded
 from infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage, Stopping, never
 from infra.kafka.start.group import lasting
 from infra.kafka.unreadable import Letter, Unreadable
@@ -52,6 +52,7 @@ class Reader:
         bury: Callable[[list[Letter]], None] | None = None,
         folds: bool = False,
         decode: Callable[[bytes], Record] = decode,
+        wanted: Wanted | None = None,
         stopping: Stopping = never,
         **options: Any,
     ) -> None:
@@ -59,15 +60,14 @@ class Reader:
         self._settings = settings
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
-        self._bury = bury
-        self._folds, self._garbage = folds, list[Letter]()
+        self._bury, self._folds, self._garbage = bury, folds, list[Letter]()
         self._ends_reached: dict[Partition, int] = {}
         self._next: dict[Partition, int] = {}
         """Offset of the next record of each assigned partition, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
-        self._decode = whole_records(settings, decode)
+        self._decode, self._wanted = whole_records(settings, decode), wanted
         self._stopping, self._subscribed = stopping, False
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
@@ -139,7 +139,7 @@ class Reader:
                 continue
             place = str(message.topic()).removeprefix(self._prefix), message.partition() or 0
             self._next[place] = (message.offset() or 0) + 1
-            if (item := decoded(message, place, self._decode)) is not None:
+            if (item := decoded(message, place, self._decode, self._wanted)) is not None:
                 received.append(item)
                 if isinstance(item.record, Unreadable):
                     self._take(item, item.record, message)
@@ -269,8 +269,8 @@ class Reader:
 
     def _fault(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
-            place = str(message.topic()).removeprefix(self._prefix), int(message.partition() or 0)
-            self._ends_reached[place] = int(message.offset() or 0)
+            topic = str(message.topic()).removeprefix(self._prefix)
+            self._ends_reached[topic, int(message.partition() or 0)] = int(message.offset() or 0)
         elif error.code() in REFUSALS:
             raise KafkaRefused(self._settings.bootstrap_servers, error.str())
         elif (refusal := lasting(error, self._group, self._instance)) is not None:

@@ -12,6 +12,7 @@ from infra.kafka.outage import Stopping
 from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
+from infra.worker.fleet_keys import of_worker
 from producers.rollout.roles.roles import concerns
 from schemas.topics import CONTROL, FLEET
 
@@ -34,7 +35,8 @@ class FleetReader:
             if ours:
                 deliver(ours)
 
-        self.reader = Reader(settings, client_id, stopping=stopping)
+        wanted = of_worker(worker)
+        self.reader = Reader(settings, client_id, wanted=wanted, stopping=stopping)
         self._thread = ReaderThread(client_id, self.reader, deliver_ours, failed)
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.worker.activity import ActivityAccount
 from infra.worker.device import device_named
+from infra.worker.fleet_keys import of_worker
 from infra.worker.roles import new_incarnation
 from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release
@@ -135,7 +136,8 @@ def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) ->
     producer = Producer(settings.kafka, name)
     roles = TrainerRoles(trainer.worker, new_incarnation())
     status, activity = TrainerStatus(), ActivityAccount(trainer.worker, "train", now_ms())
-    reader = Reader(settings.kafka, f"{name}-control", folds=True, stopping=stopping)
+    wanted = of_worker(trainer.worker)
+    reader = Reader(settings.kafka, f"{name}-control", folds=True, wanted=wanted, stopping=stopping)
     metrics.watch(reader)
     # Before the first heartbeat, so that no assignment to this incarnation is missed.
     control = (CONTROL.name, 0)
