@@ -11,6 +11,7 @@ PROCESSES = {
     "producers.rollout": "is ready to take a role",
     "scheduler": "acts as of epoch 1",
     "trainer": "is ready at step 0",
+    "trainer.ranks": "training process w is ready, version 0",
     "producers.agents": "running agents",
 }
 """Processes, each with the words that it logs when it does its work."""

@@ -17,7 +17,7 @@ from tests.builders.scheduler.control_log import LIMIT_S
 class FakeWorker:
     """Both processes of a worker: they send heartbeats and acquire each role at once.
 
-    Those in `refuses` are never acquired.
+    Those in `refuses` are never acquired, and released when they have timed out.
     """
 
     def __init__(
@@ -56,8 +56,11 @@ class FakeWorker:
                 due = time.monotonic() + 0.2
                 self._send_heartbeats()
             for item in self._reader.poll(0.05):
-                if isinstance(item.record, r.RoleAssigned) and item.record.worker == self.name:
-                    self._obey(item.record)
+                match item.record:
+                    case r.RoleAssigned(worker=self.name):
+                        self._obey(item.record)
+                    case r.AssignmentTimedOut(worker=self.name):
+                        self._release(item.record.role, item.record.assignment)
 
     def _send_heartbeats(self) -> None:
         for process in self._tags:
@@ -66,18 +69,17 @@ class FakeWorker:
             )
             self._producer.send(FLEET.name, sign, key=fleet_key(sign))
 
+    def _release(self, role: str, assignment: int) -> None:
+        released = control.released(
+            self.name, role, assignment, incarnation=f"{self.name}-1", at_ms=now_ms()
+        )
+        self._producer.send(CONTROL.name, released)
+
     def _obey(self, given: r.RoleAssigned) -> None:
         if given.role in self._refuses:
             return
         if self._role not in ("none", given.role):
-            released = control.released(
-                self.name,
-                self._role,
-                given.assignment,
-                incarnation=f"{self.name}-1",
-                at_ms=now_ms(),
-            )
-            self._producer.send(CONTROL.name, released)
+            self._release(self._role, given.assignment)
         self._role = given.role
         acquired = control.acquired(
             self.name,
