@@ -22,6 +22,7 @@ SECTIONS = (
     "ROLLOUT",
     "RUN",
     "SCHEDULER",
+    "SIMULATION",
     "START_TIMEOUT_S",
     "TELEMETRY",
     "TRAINER",
