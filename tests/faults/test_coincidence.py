@@ -28,6 +28,8 @@ from tests.faults.log_watch import FEW, PARTITIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 LIMIT_S = 90.0
+SOON_S = 240.0
+"""A transaction takes milliseconds, so many are missed where the cores are busy."""
 COMMITTED_S = 0.5
 POLL_S = 0.02
 LOOKS = 10
@@ -177,7 +179,7 @@ def freeze_in_transaction(
         def soon() -> bool:
             return sampling() and any(frozen() for _ in range(LOOKS))
 
-        run.until(soon, "a transaction", LIMIT_S)
+        run.until(soon, "a transaction", SOON_S)
     return found[0]
 
 
@@ -227,7 +229,8 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
         run.until(
             lambda: happened(r.PartitionClaimed, partition=turn.partition), "a new owner", LIMIT_S
         )
-        run.until(lambda: bool(turn.of(r.TurnJoined, mark)), "the retry", LIMIT_S)
+        # It may have come before, when a manager stood still that had committed.
+        run.until(lambda: bool(turn.of(r.TurnJoined)), "the retry", LIMIT_S)
         run.until(lambda: bool(turn.of(r.TurnDispatched, mark)), "another worker", LIMIT_S)
         run.until(
             lambda: happened(r.RoleAssigned, worker=WORKER, role="train"), "preemption", LIMIT_S
