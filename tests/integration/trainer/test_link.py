@@ -1,7 +1,8 @@
 """The trainer's calls of its gang's first rank, over a real connection."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,19 +30,22 @@ def gang() -> Iterator[GangBackend]:
     gang.close()
 
 
-def connected(gang: GangBackend, pool: ThreadPoolExecutor) -> FakeRank:
+@pytest.fixture
+def rank(gang: GangBackend, pool: ThreadPoolExecutor) -> Iterator[FakeRank]:
+    """Return the first rank, connected."""
     waiting = pool.submit(gang.connect, LIMIT_S, lambda: False)
-    rank = FakeRank(gang.address, gang.token)
-    waiting.result(LIMIT_S)
-    return rank
+    with closing(FakeRank(gang.address, gang.token)) as rank:
+        waiting.result(LIMIT_S)
+        yield rank
 
 
 def test_only_a_rank_with_the_token_is_taken(gang: GangBackend, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(gang.connect, LIMIT_S, lambda: False)
-    assert FakeRank(gang.address, "guessed").welcome is None
-    rank = FakeRank(gang.address, gang.token)
-    waiting.result(LIMIT_S)
-    assert rank.welcome is not None and rank.welcome.trainer == "trainer-1"
+    with closing(FakeRank(gang.address, "guessed")) as stranger:
+        assert stranger.welcome is None
+    with closing(FakeRank(gang.address, gang.token)) as rank:
+        waiting.result(LIMIT_S)
+        assert rank.welcome is not None and rank.welcome.trainer == "trainer-1"
     assert (gang.worker, gang.dtype) == ("w", "float32")
 
 
@@ -51,9 +55,8 @@ def test_a_trainer_without_a_rank_says_so(gang: GangBackend) -> None:
 
 
 def test_a_checkpoint_is_written_while_a_step_is_trained(
-    gang: GangBackend, pool: ThreadPoolExecutor
+    gang: GangBackend, pool: ThreadPoolExecutor, rank: FakeRank
 ) -> None:
-    rank = connected(gang, pool)
     saving = pool.submit(gang.save, Path("/there"))
     save = rank.next_call()
     training = pool.submit(gang.train, STEP)
@@ -68,18 +71,19 @@ def test_a_checkpoint_is_written_while_a_step_is_trained(
 
 
 def test_an_error_of_the_rank_is_that_of_the_call(
-    gang: GangBackend, pool: ThreadPoolExecutor
+    gang: GangBackend, pool: ThreadPoolExecutor, rank: FakeRank
 ) -> None:
-    rank = connected(gang, pool)
     training = pool.submit(gang.train, STEP)
     rank.reply(Reply(number=rank.next_call().number, error="OutOfMemoryError: 2 GB"))
     with pytest.raises(GangBroken, match=r"worker w was lost.*OutOfMemoryError: 2 GB"):
         training.result(LIMIT_S)
 
 
-def test_a_lost_rank_ends_all_calls(gang: GangBackend, pool: ThreadPoolExecutor) -> None:
-    rank = connected(gang, pool)
-    waiting = [pool.submit(gang.train, STEP), pool.submit(gang.save, Path("/there"))]
+def test_a_lost_rank_ends_all_calls(
+    gang: GangBackend, pool: ThreadPoolExecutor, rank: FakeRank
+) -> None:
+    waiting: list[Future[object]] = [pool.submit(gang.train, STEP)]
+    waiting.append(pool.submit(gang.save, Path("/there")))
     rank.next_call()
     rank.next_call()
     rank.close()
