@@ -229,8 +229,7 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
         run.until(
             lambda: happened(r.PartitionClaimed, partition=turn.partition), "a new owner", LIMIT_S
         )
-        # It may have come before, when a manager stood still that had committed.
-        run.until(lambda: bool(turn.of(r.TurnJoined)), "the retry", LIMIT_S)
+        run.until(lambda: bool(turn.of(r.TurnJoined)), "the retry, perhaps before", LIMIT_S)
         run.until(lambda: bool(turn.of(r.TurnDispatched, mark)), "another worker", LIMIT_S)
         run.until(
             lambda: happened(r.RoleAssigned, worker=WORKER, role="train"), "preemption", LIMIT_S
