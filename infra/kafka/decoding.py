@@ -12,7 +12,7 @@ from schemas.codec import UndecodableRecord, UnknownSchema
 from schemas.records import Record
 
 Wanted = Callable[[bytes], bool]
-"""Whether a record with this key is wanted; one without a key always is."""
+"""Returns True for a key whose record is wanted; a record without a key always is."""
 
 
 def decoded(
