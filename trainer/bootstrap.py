@@ -84,7 +84,7 @@ def build(
     control_state = found.control_state
     resume = resume_from(control_state, found.origin, uuid.uuid4().hex[:12])
     _log_resume(resume)
-    first = _joined(settings, process, gang, found, resume, stopping)
+    first = _joined(process, publication, gang, found, resume, stopping)
     process.status.state = "ready"
     dataloader = Dataloader(
         first.resume,
@@ -110,15 +110,15 @@ def build(
 
 
 def _joined(
-    settings: TrainerSettings,
     process: ProcessParts,
+    publication: Publication,
     gang: GangBackend,
     found: Checkpoint,
     resume: Resume,
     stopping: Stopping,
 ) -> FirstWeights:
     """Wait for the gang, let it load the checkpoint, and announce the weights to roll out with."""
-    publication = Publication(settings)
+    settings = process.settings
     try:
         gang.connect(_JOIN_S, stopping)
         gang.load(found.directory, found.origin.version)
@@ -130,9 +130,7 @@ def _joined(
         gang.rest()
     except BaseException:
         gang.close()
-        process.status.state = "failed"
-        process.heartbeat.close()
-        process.producer.close()
+        process.give_up()
         raise
     return first
 

@@ -59,7 +59,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     try:
         devices = _devices(settings, process.inbox.fail)
     except BaseException:
-        _give_up(process)
+        process.give_up()
         raise
     try:
         service = _service(process, devices.backend, stopping)
@@ -69,7 +69,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         devices.release()
     except BaseException:
         devices.close()
-        _give_up(process)
+        process.give_up()
         raise
     return RankLoop(
         process=process,
@@ -124,7 +124,7 @@ def _service(process: RankProcess, backend: TorchBackend, stopping: Stopping) ->
     # The reader's thread has not begun yet.
     reader = process.control.reader
     channel = connected(reader, fold, settings.run.policy, hello, stopping)
-    service = RankService(process, backend, channel, lambda: process.inbox.post(Wake()))
+    service = RankService(process, backend, channel, process.wake)
     service.start()
     return service
 
@@ -185,10 +185,3 @@ def _heartbeat(
         release=this_release().version,
         devices=trainer.devices if len(trainer.devices) > 1 else (),
     )
-
-
-def _give_up(process: RankProcess) -> None:
-    """End a process that could not be assembled; its last heartbeat says so."""
-    process.status.state = "failed"
-    process.heartbeat.close()
-    process.producer.close()

@@ -56,6 +56,12 @@ class ProcessParts:
             named = replace(record, policy=policy) if isinstance(record, _OfPolicy) else record
             self.producer.send(CONTROL.name, named)
 
+    def give_up(self) -> None:
+        """End a process that could not be assembled; its last heartbeat says so."""
+        self.status.state = "failed"
+        self.heartbeat.close()
+        self.producer.close()
+
     @contextmanager
     def running(self, *readers: ReaderThread, end: Callable[[], None]) -> Iterator[None]:
         """Start the reader of `control` and `readers`; when the body ends, close everything.
