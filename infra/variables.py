@@ -11,6 +11,7 @@ SECTIONS = (
     "AGENTS",
     "BROKER",
     "DATA_DIR",
+    "DEVICE_MODEL",
     "EVALUATION",
     "GATEWAY",
     "KAFKA",

@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeInt, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from consumers.trajectories.settings import ManagerSection
+from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
@@ -154,6 +155,10 @@ class RunConfig(BaseSettings):
     restarts: RestartsSection = Field(
         default_factory=RestartsSection,
         description="When a process that ended by itself, or stands still, is started again",
+    )
+    device_model: DeviceModelSection = Field(
+        default_factory=DeviceModelSection,
+        description="Modelled devices, of `seamlessflow simulate`; no run reads it",
     )
     simulation: SimulationSection = Field(
         default_factory=SimulationSection,

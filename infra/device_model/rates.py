@@ -6,7 +6,7 @@ training (Kaplan et al., arXiv 2001.08361), and attention 4 x layers x width for
 it. A decode pass reads the weights, and the KV of all its rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from infra.device_model.hardware import Hardware
 from infra.device_model.models import ModelSize
@@ -50,6 +50,11 @@ class Rates:
         if self.launch_s + self.weights_s + self.row_s <= 0:
             raise ValueError("a decode pass must take time: launch_s, weights_s or row_s")
 
+    def scaled(self, factor: float) -> "Rates":
+        """Return the same worker with all its times multiplied."""
+        times = {of.name: factor * getattr(self, of.name) for of in fields(self) if _timed(of.name)}
+        return replace(self, **times)
+
     def batch_s(self, rows: int) -> float:
         """Return the time of a decode pass of so many rows, without the reading of their KV."""
         read = self.weights_s * (1 - (1 - self.active_share) ** rows)
@@ -66,6 +71,10 @@ class Rates:
     def full_rows(self, context: float) -> float:
         """Return the rows of a full batch whose sequences have a mean length of `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
+
+
+def _timed(name: str) -> bool:
+    return name.endswith("_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

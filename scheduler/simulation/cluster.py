@@ -1,13 +1,11 @@
 """The workers of a simulated cluster, with their tags, devices and rates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from infra.device_model.hardware import hardware_named
-from infra.device_model.models import model_named
-from infra.device_model.rates import Rates, rates_of
-from infra.errors import SettingsRejected
+from infra.device_model.rates import Rates
+from infra.device_model.settings import DeviceModelSection, worker_rates
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 
 
@@ -33,27 +31,24 @@ class ModelledCluster:
     """Time from the end of a step's training to its published weights."""
 
 
-def modelled(section: SimulationSection) -> ModelledCluster:
+def modelled(section: SimulationSection, devices: DeviceModelSection) -> ModelledCluster:
     """Return the cluster that the settings describe.
 
-    Raises `UnknownPreset`, `ModelTooLarge` or `SettingsRejected`.
+    Raises `UnknownPreset` or `ModelTooLarge`.
     """
     workers: dict[str, ModelledWorker] = {}
     for lot in section.workers:
-        one = _worker(section, lot)
+        one = _worker(section.rows, devices, lot)
         first = len(workers)
         workers |= {f"w{number}": one for number in range(first, first + lot.count)}
-    return ModelledCluster(workers=workers, step_s=section.step_s, publish_s=section.publish_s)
+    return ModelledCluster(workers=workers, step_s=devices.step_s, publish_s=devices.publish_s)
 
 
-def _worker(section: SimulationSection, lot: SimulatedWorkersSection) -> ModelledWorker:
-    hardware = hardware_named(lot.hardware or section.hardware)
-    measured: dict[str, Any] = section.rates
-    rates = rates_of(hardware, model_named(section.model), lot.devices, rows=section.rows)
-    try:
-        rates = replace(rates, **measured)
-    except ValueError as error:
-        raise SettingsRejected("simulation.rates", str(error)) from error
+def _worker(rows: int, devices: DeviceModelSection, lot: SimulatedWorkersSection) -> ModelledWorker:
+    hardware = hardware_named(lot.hardware or devices.hardware)
     return ModelledWorker(
-        tags=lot.tags, rates=rates, devices=lot.devices, hardware=hardware.figures
+        tags=lot.tags,
+        rates=worker_rates(devices, lot.devices, rows, lot.hardware),
+        devices=lot.devices,
+        hardware=hardware.figures,
     )

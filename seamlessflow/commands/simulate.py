@@ -21,7 +21,9 @@ _COLUMNS = (
 def simulate(
     config: Annotated[
         Path | None,
-        typer.Option(help="Run configuration; its sections simulation, run, scheduler, pacing."),
+        typer.Option(
+            help="Run configuration; its sections simulation, device_model, run, scheduler, pacing."
+        ),
     ] = None,
     rollout: Annotated[
         int | None, typer.Option(min=0, help="Workers with the tag rollout alone.")
@@ -43,17 +45,21 @@ def simulate(
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
     Needs neither Kafka nor a device. Options count over the file; `seamlessflow train --settings`
-    explains its section simulation.
+    explains its sections simulation and device_model.
     """
     lots = {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}
     workers = [
         {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
     ]
-    named = {"hardware": hardware, "model": model, "strategies": strategy, "seed": seed}
+    simulation = {"workers": workers or None, "strategies": strategy, "seed": seed}
+    device_model = {"hardware": hardware, "model": model}
     loaded = _loaded(
         config,
-        {**named, "workers": workers or None},
-        {"steps": steps, "lag": lag},
+        {
+            "simulation": simulation,
+            "device_model": device_model,
+            "run": {"steps": steps, "lag": lag},
+        },
     )
     cluster, compared = _checked(loaded)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
@@ -61,12 +67,12 @@ def simulate(
         typer.echo(_line(settings, cluster, loaded.simulation))
 
 
-def _loaded(config: Path | None, simulation: dict[str, Any], run: dict[str, Any]) -> "RunConfig":
+def _loaded(config: Path | None, options: dict[str, dict[str, Any]]) -> "RunConfig":
     from seamlessflow.config_file import parse, sections_of
 
     given = dict(sections_of(config)) if config is not None else {}
-    for section, options in (("simulation", simulation), ("run", run)):
-        chosen = {name: value for name, value in options.items() if value is not None}
+    for section, values in options.items():
+        chosen = {name: value for name, value in values.items() if value is not None}
         if chosen:
             given[section] = {**given.get(section, {}), **chosen}
     return parse(given, config)
@@ -80,7 +86,7 @@ def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSetti
 
     for name in config.simulation.strategies:
         named(name)
-    return modelled(config.simulation), [
+    return modelled(config.simulation, config.device_model), [
         SchedulerSettings(
             run=config.run,
             scheduler=config.scheduler.model_copy(update={"policy": name}),

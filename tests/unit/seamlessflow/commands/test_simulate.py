@@ -11,6 +11,7 @@ FILE = """
 run: {steps: 5, groups_per_step: 4, group_size: 4}
 simulation:
   workload: {turns: 2, turn_tokens: 100}
+device_model:
   rates: {leave_s: 0, take_s: 0}
 """
 
@@ -67,7 +68,7 @@ def test_what_cannot_be_simulated_is_refused_before_the_table(
 
 
 def test_an_unknown_rate_is_refused(config: Path) -> None:
-    config.write_text("simulation: {rates: {speed: 1}}")
+    config.write_text("device_model: {rates: {speed: 1}}")
 
     done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
 

@@ -1,0 +1,79 @@
+"""Settings of modelled devices, the section `device_model`: what their work takes.
+
+Read by `seamlessflow simulate`, and in a rehearsal by the clock engine and the clock backend.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
+from infra.device_model.models import MODELS, model_named
+from infra.device_model.rates import Rates, rates_of
+from infra.settings import Section
+
+
+class DeviceModelSection(Section):
+    """Modelled devices and the model on them."""
+
+    hardware: str = Field("H100", description=f"Devices of the workers: {', '.join(HARDWARE)}")
+    model: str = Field("Qwen3-8B", description=f"Model that is trained: {', '.join(MODELS)}")
+    rates: dict[str, float] = Field(
+        default_factory=dict,
+        description="Measured times of every worker instead of modelled ones, in seconds: "
+        f"{', '.join(of.name for of in fields(Rates))}",
+    )
+    step_s: float = Field(0, ge=0, description="Fixed part of an optimizer step, in seconds")
+    publish_s: float = Field(
+        0, ge=0, description="Seconds from a trained step until its weights are published"
+    )
+    scale: float = Field(
+        1,
+        gt=0,
+        description="Factor of all times of devices in a rehearsal, 0.1 for a tenth; time-outs "
+        "and the processes' own time stay as they are, and seamlessflow simulate has no factor",
+    )
+
+    @field_validator("hardware")
+    @classmethod
+    def _known_hardware(cls, name: str) -> str:
+        return _preset(lambda: hardware_named(name).name)
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        return _preset(lambda: model_named(name).name)
+
+    @field_validator("rates")
+    @classmethod
+    def _known(cls, rates: dict[str, float]) -> dict[str, float]:
+        unknown = set(rates) - {of.name for of in fields(Rates)}
+        if unknown:
+            raise ValueError(f"no rate is named {', '.join(sorted(unknown))}")
+        if wrong := [name for name, value in rates.items() if value < 0]:
+            raise ValueError(f"{', '.join(wrong)} must be at least 0")
+        if rates.get("weights_s") == rates.get("row_s") == 0 and not rates.get("launch_s"):
+            raise ValueError("a decode pass must take time: launch_s, weights_s or row_s")
+        return rates
+
+
+def worker_rates(
+    section: DeviceModelSection, devices: int, rows: int = 256, hardware: str | None = None
+) -> Rates:
+    """Return the rates of a worker of so many devices and at most so many rows, without `scale`.
+
+    `hardware` names its devices if they are not those of the section. Raises `UnknownPreset` or
+    `ModelTooLarge`.
+    """
+    device = hardware_named(hardware or section.hardware)
+    measured: dict[str, Any] = section.rates
+    return replace(rates_of(device, model_named(section.model), devices, rows=rows), **measured)
+
+
+def _preset(found: Callable[[], str]) -> str:
+    try:
+        return found()
+    except UnknownPreset as error:
+        raise ValueError(str(error)) from error
