@@ -166,14 +166,21 @@ class Launcher:
 
     def _ended(self, child: Child) -> None:
         """Plan to start a child and its gang again. Raises `ChildEnded`."""
-        spec, status = child.spec, child.exit_status or 0
-        before = self._ended_by_force.pop(spec.name, "")
-        part = EndedPart(spec.name, status, child.log_file, child.tail(), before)
+        spec = child.spec
         if not spec.supervised:
-            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, before)
-        specs = [one.spec for one in self._children.values() if _together(one.spec, spec)]
-        self.end([one.name for one in specs])
-        self._supervisor.ended(part, lambda: [self.start(one) for one in specs])
+            part = self._part(child)
+            raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, part.before)
+        gang = [one for one in self._children.values() if _together(one.spec, spec)]
+        self.end([one.spec.name for one in gang])
+        # The others of a gang may be seen to end before the one whose fault it is.
+        lasting = [one for one in gang if one.exit_status == ExitStatus.LASTING]
+        part = self._part(lasting[0] if lasting else child)
+        self._supervisor.ended(part, lambda: [self.start(one.spec) for one in gang])
+
+    def _part(self, child: Child) -> EndedPart:
+        name, status = child.spec.name, child.exit_status or 0
+        before = self._ended_by_force.pop(name, "")
+        return EndedPart(name, status, child.log_file, child.tail(), before)
 
     def _check_broker(self) -> None:
         broker = self._broker

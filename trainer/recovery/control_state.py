@@ -4,6 +4,7 @@ The loop keeps it up to date, so that a checkpoint can hold it together with its
 trainer folds only the records after that. It depends on the records of `control` alone.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,10 @@ class ControlState:
     """Groups past their deadline that are neither ready nor over."""
     over: set[str] = field(default_factory=set)
     """Groups that are dropped, evaluated, or trained before the last checkpoint."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Groups for training that were dropped since the newest step, by reason."""
+    newest_drop: str = ""
+    """Detail of the last of them."""
     consumed: set[str] = field(default_factory=set)
     """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
@@ -109,7 +114,7 @@ class ControlState:
                 self._end_wait(record.group_id)
                 self.ready[record.group_id] = record.sessions
             case r.GroupDropped():
-                self._end(record.group_id)
+                self._drop(record)
             case r.GroupConsumed():
                 self.consumed.add(record.group_id)
             case _:
@@ -145,6 +150,8 @@ class ControlState:
             "evaluated": self.evaluated,
             "published": self.published and [getattr(self.published, n) for n in _PUBLISHED],
             "finished": self.finished,
+            "dropped": self.dropped,
+            "newest_drop": self.newest_drop,
         }
 
     @classmethod
@@ -167,6 +174,8 @@ class ControlState:
             steps_of=dict(values["steps_of"]),
             published=published and Published(*published),
             finished=values["finished"],
+            dropped=Counter(values.get("dropped", {})),
+            newest_drop=values.get("newest_drop", ""),
         )
 
     def _apply_step(self, record: Record) -> None:
@@ -177,12 +186,14 @@ class ControlState:
                     record.step, record.version, record.lineage, groups
                 )
                 self.skipped.discard(record.step)
+                self.dropped.clear()
                 self.steps_of[record.version] = record.step + 1
                 for name in groups:
                     self._end_wait(name)
             case r.StepSkipped():
                 self.commits.pop(record.step, None)
                 self.skipped.add(record.step)
+                self.dropped.clear()
                 # The newest weights stay as they are, but count one step more.
                 if self.steps_of:
                     self.steps_of[self.highest_version] = record.step + 1
@@ -209,6 +220,13 @@ class ControlState:
         else:
             admission = GroupAdmission(record.version, record.deadline_ms)
             self.under_way[record.group_id] = admission
+
+    def _drop(self, record: r.GroupDropped) -> None:
+        repeated = record.group_id in self.over
+        if not repeated and self._round_of(record.group_id) is None:
+            self.dropped[record.reason] += 1
+            self.newest_drop = record.detail
+        self._end(record.group_id)
 
     def _end(self, group_id: str) -> None:
         self._end_wait(group_id)

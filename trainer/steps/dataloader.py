@@ -99,6 +99,11 @@ class Dataloader:
         resume = self._resume
         self._grouping = Grouping(resume.settled, resume.fixed, self._limits.attempts)
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
+        # The scheduler counts them too: it may admit no other group before the next step.
+        self.dropped, self.newest_drop = (
+            self._control_state.dropped.copy(),
+            self._control_state.newest_drop,
+        )
 
     @property
     def ready(self) -> int:

@@ -164,10 +164,11 @@ class StepSequence:
 
     def _skip(self, step: int, now_ms: int) -> None:
         """Count a step in which nothing is left to train; the weights stay as they are."""
+        # A recorded skip is on the log already, and groups dropped since belong to the next step.
         if step not in self._resume.again:
             self._process.send(r.StepSkipped(at_ms=now_ms, step=step, reason="no_groups"))
-        metrics = self._dataloader.drop_metrics()
-        self._process.send(*self._reports.nothing_learned(metrics, now_ms))
+            metrics = self._dataloader.drop_metrics()
+            self._process.send(*self._reports.nothing_learned(metrics, now_ms))
         self.origin = replace(self.origin, step=step + 1, skipped=self.origin.skipped + 1)
         self._control_state.steps_of[self.origin.version] = step + 1
 

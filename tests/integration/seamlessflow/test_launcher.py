@@ -29,6 +29,15 @@ signal.sigwait([signal.SIGUSR1])
 """,
     "fails": "raise SystemExit('the disk is full')",
     "misled": "import sys; print('wrong setting', file=sys.stderr); sys.exit(78)",
+    "misled_later": """
+import signal, sys
+def ended(number, frame):
+    print("wrong setting", file=sys.stderr)
+    sys.exit(78)
+signal.signal(signal.SIGTERM, ended)
+print("waiting", flush=True)
+signal.pause()
+""",
     "succeeds": "print('done')",
     "blocks": """
 from infra.process import run
@@ -223,6 +232,14 @@ def test_a_rank_that_is_killed_takes_its_gang_with_it_and_all_start_again(progra
             launcher.wait_for("a new gang", partial(other, launcher, name, pid), LIMIT_S)
         assert all(is_gone(pid) for pid in pids)
     assert len(notices(programs)) == 1
+
+
+def test_a_lasting_fault_of_a_gang_ends_the_run_whichever_of_it_ends_first(programs: Path) -> None:
+    with launcher_of(programs) as launcher, pytest.raises(ChildEnded, match="wrong setting"):
+        started(launcher, spec(programs, "misled_later", "a", supervised=True, gang="g"))
+        launcher.start(spec(programs, "fails", "b", supervised=True, gang="g"))
+        launcher.wait_for("anything", lambda: False, LIMIT_S)
+    assert not notices(programs)
 
 
 def test_a_process_that_the_launcher_ends_does_not_start_again(programs: Path) -> None:

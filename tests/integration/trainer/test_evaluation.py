@@ -33,10 +33,13 @@ def test_a_run_ends_when_its_last_version_is_evaluated(
         producer.send(TRAJECTORIES.name, one, key=one.group_id)
     running = RunningTrainer(TrainerSettings())
     scheduler.wait_for_count(r.StepCompleted, 1)
-    for number, reward in enumerate([1.0, 0.0]):
-        group = f"run-eval1-{number}"
-        asked = {"version": 1, "purpose": "eval", "split": "test", "deadline_ms": 2**60}
+    rewards = {"run-eval1-0": 1.0, "run-eval1-1": 0.0}
+    asked = {"version": 1, "purpose": "eval", "split": "test", "deadline_ms": 2**60}
+    for group in rewards:
         scheduler.send(control.admitted(group, **asked))
+    # A round is over when no group of it is open, so all are admitted before the first ends.
+    scheduler.wait_for_count(r.GroupAdmitted, len(rewards))
+    for group, reward in rewards.items():
         made = one_turn(f"{group}.0.0", reward, 1, group=group, purpose="eval")
         producer.send(TRAJECTORIES.name, made, key=group)
     running.join()

@@ -107,6 +107,18 @@ def test_a_step_is_skipped_when_every_group_was_lost() -> None:
     assert feed.next() == SkippedStep(0)
 
 
+def test_groups_that_were_dropped_before_a_restart_still_count_for_their_step() -> None:
+    lost = [f"lost-{number}" for number in range(6)]
+    admissions = [admitted(name) for name in lost]
+    drops = [control.dropped(name) for name in lost]
+    early = FedDataloader(control.skipped(), *admissions, *drops)
+    assert early.next(0) == SkippedStep(0)
+    assert early.next(1) == SkippedStep(1), "the scheduler admits no other group before it"
+    late = FedDataloader(*admissions, *drops, control.skipped())
+    assert late.next(0) == SkippedStep(0)
+    assert late.next(1) is None, "these were dropped for the skipped step"
+
+
 def test_what_masked_the_groups_of_a_skipped_step_is_counted() -> None:
     feed = FedDataloader()
     for number in range(6):
