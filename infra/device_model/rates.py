@@ -6,6 +6,7 @@ training (Kaplan et al., arXiv 2001.08361), and attention 4 x layers x width for
 it. A decode pass reads the weights, and the KV of all its rows.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from infra.device_model.hardware import Hardware
@@ -67,6 +68,13 @@ class Rates:
     def training(self, tokens: float) -> float:
         """Return the time to train one sequence."""
         return tokens * (self.train_s + self.train_context_s * tokens / 2)
+
+    def part(self, lengths: Iterable[float], own: int, devices: int) -> float:
+        """Return the time of this worker's part of an optimizer step on sequences of these lengths.
+
+        A gang of so many `devices` divides them evenly; `own` of these are the worker's.
+        """
+        return own * sum(self.training(tokens) for tokens in lengths) / devices
 
     def full_rows(self, context: float) -> float:
         """Return the rows of a full batch whose sequences have a mean length of `context`."""

@@ -130,13 +130,13 @@ class SimulatedTrainer:
         gang = [self._fleet.workers[name].model for name in started.workers]
         # Each worker gets a part by its number of devices, and all wait for the slowest.
         devices = sum(worker.devices for worker in gang)
-        sessions = self._sessions()
-        alone_s = max(
-            of * sum(rates.training(session.context) for session in sessions)
-            for rates, of in {(worker.rates, worker.devices) for worker in gang}
+        lengths = [session.context for session in self._sessions()]
+        slowest_s = max(
+            rates.part(lengths, own, devices)
+            for rates, own in {(worker.rates, worker.devices) for worker in gang}
         )
-        took_s = self._cluster.step_s + alone_s / devices + self._cluster.publish_s
-        tokens = sum(session.context for session in sessions)
+        took_s = self._cluster.step_s + slowest_s + self._cluster.publish_s
+        tokens = sum(lengths)
         self.tokens.append(tokens)
         self._fleet.add_trained(started.workers, tokens)
         self._fleet.train(started.workers, took_s, lambda: self._commit(started.step, took_s))

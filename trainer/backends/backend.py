@@ -113,3 +113,9 @@ class Backend(Protocol):
 
 class LocalBackend(Backend, DeviceMemory, Protocol):
     """A back end in this process."""
+
+    def follow(self) -> None:
+        """Take part in the calls of the gang's first rank, until it rests. For the other ranks."""
+
+    def interrupt(self) -> None:
+        """End a wait that is under way with an error, because the process ends. From any thread."""

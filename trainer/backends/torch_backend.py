@@ -143,6 +143,12 @@ class TorchBackend:
     def rest(self) -> None:
         pass
 
+    def follow(self) -> None:
+        """Return at once: there is no other rank."""
+
+    def interrupt(self) -> None:
+        """Do nothing: what computes cannot be ended half-way."""
+
     def acquire(self) -> None:
         nn.Module.to(self._model, self._device)
         move_state(self._optimizer, self._device)

@@ -49,6 +49,9 @@ class MicroBatch:
     places_N: Int32s
     """Index of the token in that chain."""
 
+    lengths_C: Int64s
+    """Tokens of each of its chains."""
+
     def __len__(self) -> int:
         return len(self.targets_N)
 
@@ -90,7 +93,9 @@ def empty(padding_id: int = 0) -> MicroBatch:
     none = np.zeros(0, np.int64)
     ints, floats = none.astype(np.int32), none.astype(np.float32)
     ids_BT = np.full((1, 2), padding_id, np.int64)
-    return MicroBatch(ids_BT, None, none, none, none, floats, floats, ints, floats, ints, ints)
+    return MicroBatch(
+        ids_BT, None, none, none, none, floats, floats, ints, floats, ints, ints, none
+    )
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
@@ -178,6 +183,7 @@ def _micro_batch(
         advantages_N=advantages_C[chains_N],
         chains_N=chains_N.astype(np.int32),
         places_N=places[trained].astype(np.int32),
+        lengths_C=lengths,
     )
 
 

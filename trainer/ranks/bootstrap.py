@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import torch
-
 from infra.clock import now_ms
 from infra.inbox import Inbox
 from infra.kafka.client import BEGINNING
@@ -16,14 +14,12 @@ from infra.kafka.start.cluster import find_cluster
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.worker.activity import ActivityAccount
-from infra.worker.device import device_named
 from infra.worker.fleet_keys import of_worker
 from infra.worker.roles import new_incarnation
 from schemas.records import Record, WorkerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.torch_backend import TorchBackend
+from trainer.backends.backend import LocalBackend
 from trainer.link.messages import Hello
 from trainer.ranks.device import TrainerDevice
 from trainer.ranks.further import WorkerDevices
@@ -31,6 +27,7 @@ from trainer.ranks.loop import RankLoop
 from trainer.ranks.process import RankProcess
 from trainer.ranks.service import RankService
 from trainer.ranks.trainer_address import connected
+from trainer.ranks.worker_devices import worker_devices
 from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.parts import Wake
@@ -57,7 +54,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     """
     process = _process(settings, metrics, stopping)
     try:
-        devices = _devices(settings, process.inbox.fail)
+        devices = worker_devices(settings, process.inbox.fail)
     except BaseException:
         process.give_up()
         raise
@@ -81,29 +78,17 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
 
 
 def _following(devices: WorkerDevices, service: RankService | None) -> Callable[[], None]:
-    backend = devices.backend
-
     def follow() -> None:
         with devices.following():
             if service is not None:
                 service.serve()
-            elif isinstance(backend, FsdpBackend):
-                backend.follow()
+            else:
+                devices.backend.follow()
 
     return follow
 
 
-def _devices(settings: TrainerSettings, lost: Callable[[BaseException], None]) -> WorkerDevices:
-    trainer = settings.trainer
-    device = device_named(trainer.device, torch.cuda.is_available)
-    if trainer.devices and device.partition(":")[0] != "cpu":
-        device = f"{device.partition(':')[0]}:{trainer.devices[0]}"
-    own = trainer.model_copy(update={"device": device})
-    kind = {"torch": TorchBackend, "fsdp2": FsdpBackend}[trainer.backend]
-    return WorkerDevices(settings, device, lambda: kind(settings.policy.model, own), lost)
-
-
-def _service(process: RankProcess, backend: TorchBackend, stopping: Stopping) -> RankService | None:
+def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) -> RankService | None:
     """Return the service of the trainer's calls; None if another worker has the first rank."""
     settings = process.settings
     if settings.trainer.rank > 0:

@@ -9,15 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import Literal
 
 from infra.errors import SeamlessFlowError
-from trainer.backends.fsdp_backend import FsdpBackend
-from trainer.backends.torch_backend import TorchBackend
-from trainer.settings import TrainerSettings
+from trainer.backends.backend import LocalBackend
 
 Order = Literal["follow", "acquire", "release"]
 _MOVE_S = 600.0
@@ -108,17 +106,16 @@ class WorkerDevices:
 
     def __init__(
         self,
-        settings: TrainerSettings,
-        device: str,
-        first: Callable[[], TorchBackend],
+        rank: int,
+        further: Sequence[str],
+        first: Callable[[], LocalBackend],
         lost: Callable[[BaseException], None],
     ) -> None:
-        """Start the further ranks, then make the first, which may wait for them."""
-        trainer = settings.trainer
-        kind = device.partition(":")[0]
+        """Start a rank on each of the `further` devices, then make the first, which may wait for
+        them and is number `rank` of the gang.
+        """
         self._further = [
-            FurtherRank(trainer.rank + place, _device(kind, number), lost)
-            for place, number in enumerate(trainer.devices[1:], 1)
+            FurtherRank(number, device, lost) for number, device in enumerate(further, rank + 1)
         ]
         self.backend = first()
 
@@ -140,7 +137,8 @@ class WorkerDevices:
             rank.answer(_STEP_S)
 
     def close(self) -> None:
-        """End the further ranks."""
+        """End a wait of the first rank, and the further ranks."""
+        self.backend.interrupt()
         for rank in self._further:
             rank.close()
 
@@ -151,7 +149,7 @@ class WorkerDevices:
         return [answer, *(rank.answer(_MOVE_S) for rank in self._further)]
 
 
-def follow_orders(backend: FsdpBackend, connection: socket.socket) -> None:
+def follow_orders(backend: LocalBackend, connection: socket.socket) -> None:
     """Do what the worker's first rank orders, until it closes the connection."""
     with connection, connection.makefile("r") as orders:
         for order in orders:
@@ -164,7 +162,3 @@ def follow_orders(backend: FsdpBackend, connection: socket.socket) -> None:
                 case "release":
                     answer = backend.release()
             connection.sendall(f"{answer}\n".encode())
-
-
-def _device(kind: str, number: int) -> str:
-    return kind if kind == "cpu" else f"{kind}:{number}"

@@ -45,6 +45,12 @@ class StubBackend:
     def rest(self) -> None:
         pass
 
+    def follow(self) -> None:
+        pass
+
+    def interrupt(self) -> None:
+        pass
+
     def acquire(self) -> None:
         pass
 

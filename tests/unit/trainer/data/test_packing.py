@@ -47,6 +47,8 @@ def test_every_trained_token_is_packed_once_within_the_budget(
     batches = pack(made, list(range(len(made))), budget, layout)
     assert all(batch.ids_BT.size <= max(budget, *lengths) for batch in batches)
     assert sum(len(batch) for batch in batches) == sum(length - 1 for length in lengths)
+    packed = [length for batch in batches for length in batch.lengths_C.tolist()]
+    assert sorted(packed) == sorted(lengths)
     assert trained(batches) == {
         (number, place): (100 * number + place, float(number))
         for number, length in enumerate(lengths)

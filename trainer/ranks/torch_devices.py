@@ -1,0 +1,33 @@
+"""The devices of a worker that computes with torch: on one in this process, on each further one in
+a process of its own.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from infra.worker.device import device_named
+from trainer.backends.fsdp_backend import FsdpBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.ranks.further import WorkerDevices
+from trainer.settings import TrainerSettings
+
+
+def torch_devices(
+    settings: TrainerSettings, lost: Callable[[BaseException], None]
+) -> WorkerDevices:
+    """Return the devices with the model loaded; `lost` gets the end of a further rank.
+
+    Raises `ModelUnusable`.
+    """
+    trainer = settings.trainer
+    named = device_named(trainer.device, torch.cuda.is_available)
+    kind = named.partition(":")[0]
+    first, *further = [_device(kind, number) for number in trainer.devices] or [named]
+    own = trainer.model_copy(update={"device": first})
+    backend = FsdpBackend if trainer.backend == "fsdp2" else TorchBackend
+    return WorkerDevices(trainer.rank, further, lambda: backend(settings.policy.model, own), lost)
+
+
+def _device(kind: str, number: int) -> str:
+    return kind if kind == "cpu" else f"{kind}:{number}"

@@ -1,0 +1,19 @@
+"""The choice of what computes in a training process, by `trainer.backend`."""
+
+from collections.abc import Callable
+
+from trainer.ranks.further import WorkerDevices
+from trainer.settings import TrainerSettings
+
+
+def worker_devices(
+    settings: TrainerSettings, lost: Callable[[BaseException], None]
+) -> WorkerDevices:
+    """Return the devices of the worker; `lost` gets the end of one of its further ranks.
+
+    Raises `ModelUnusable`.
+    """
+    # Not at the top: a clock needs no torch, which takes seconds to import.
+    from trainer.ranks.torch_devices import torch_devices
+
+    return torch_devices(settings, lost)
