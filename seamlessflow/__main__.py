@@ -17,8 +17,8 @@ from seamlessflow.commands.history import replay
 from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
+from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.show import show
-from seamlessflow.commands.simulate import simulate
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
 from seamlessflow.processes.stopping import Interrupted

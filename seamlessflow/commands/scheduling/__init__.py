@@ -1,0 +1,1 @@
+"""Commands about device time: predictions before a run, and pictures of one."""
