@@ -25,18 +25,20 @@ class BatchClock:
     """Tokens of all rows."""
     prompt_s: float = 0.0
     """Time that waiting prompts still take."""
+    first_s: float = 0.0
+    """Part of it for tokens whose KV is computed for the first time."""
     tokens: float = 0.0
     """Tokens sampled so far."""
     full_batch_s: float = 0.0
     """Time that tokens and prompts so far would have taken in full batches."""
+    recomputing_s: float = 0.0
+    """Time so far for KV that was computed before."""
 
     def advance(self, now_s: float) -> None:
         """Count the passes until `now_s`."""
         spent_s, self.now_s = now_s - self.now_s, now_s
         if self.prompt_s > 0:
-            prompt_s = min(self.prompt_s, spent_s)
-            self.prompt_s -= prompt_s
-            spent_s -= prompt_s
+            spent_s -= self._compute(min(self.prompt_s, spent_s))
         if spent_s > 0 and self.rows:
             self._count(self._passes_in(spent_s))
 
@@ -61,12 +63,27 @@ class BatchClock:
     def pend(self, prompt_s: float, first_s: float = 0.0) -> None:
         """Compute KV for `prompt_s` before the next pass; `first_s` of it for the first time."""
         self.prompt_s += prompt_s
-        self.full_batch_s += first_s
+        self.first_s += first_s
 
     def remove(self, context: float) -> None:
-        """Remove a row of so many tokens."""
+        """Remove a row of so many tokens; the prompts of other rows stay."""
         self.rows -= 1
-        self.context = self.context - context if self.rows else 0.0
+        self.context -= context
+        if not self.rows:
+            self.clear()
+
+    def clear(self) -> None:
+        """Remove all rows and their prompts; what was spent stays counted."""
+        self.rows, self.context, self.prompt_s, self.first_s = 0, 0.0, 0.0, 0.0
+
+    def _compute(self, seconds: float) -> float:
+        """Count so much of the waiting prompts, their new and their known tokens alike."""
+        first_s = seconds * (self.first_s / self.prompt_s)
+        self.prompt_s -= seconds
+        self.first_s = self.first_s - first_s if self.prompt_s else 0.0
+        self.full_batch_s += first_s
+        self.recomputing_s += seconds - first_s
+        return seconds
 
     def _passes_in(self, seconds: float) -> float:
         base = self.rates.batch_s(self.rows) + self.rates.context_s * self.context

@@ -37,7 +37,7 @@ class SimulatedAgents:
         """Go on with the session of a turn that ended."""
         self._router.note_end(turn)
         session = turn.session
-        session.context = turn.context + turn.left
+        session.context = turn.whole
         wait_s = session.drawn.turns[session.turn][2]
         session.turn += 1
         if self._agenda.now_ms > session.deadline_ms:
@@ -49,4 +49,11 @@ class SimulatedAgents:
 
     def _ask(self, session: SimulatedSession) -> None:
         added, sampled, _ = session.drawn.turns[session.turn]
-        self._router.submit(SimulatedTurn(session, session.context + added, float(sampled)))
+        self._router.submit(
+            SimulatedTurn(
+                session=session,
+                context=session.context + added,
+                left=float(sampled),
+                computed=session.computed,
+            )
+        )

@@ -116,7 +116,8 @@ class SimulatedFleet:
     def _usage(self, worker: SimulatedWorker) -> r.WorkerUsage | None:
         engine = worker.engine
         engine.settle()
-        now = (engine.clock.tokens, engine.clock.full_batch_s, engine.recomputing_s)
+        clock = engine.clock
+        now = (clock.tokens, clock.full_batch_s, clock.recomputing_s)
         tokens, full_s, again_s = (new - old for new, old in zip(now, worker.reported, strict=True))
         worker.rollout.add_tokens(round(tokens))
         usage = worker.rollout.report(worker.name, self._agenda.now_ms)

@@ -19,7 +19,9 @@ class Bench:
         self.engine.start(0)
 
     def turn(self, session: SimulatedSession, context: float, tokens: float) -> SimulatedTurn:
-        turn = SimulatedTurn(session, context, tokens)
+        turn = SimulatedTurn(
+            session=session, context=context, left=tokens, computed=session.computed
+        )
         self.engine.submit(turn)
         return turn
 
@@ -64,7 +66,7 @@ def test_a_session_that_stays_computes_only_what_is_new() -> None:
     bench.agenda.run_until(20)
 
     assert bench.ends_s == [2.0, 11.2]
-    assert bench.engine.recomputing_s == 0
+    assert bench.engine.clock.recomputing_s == 0
 
 
 def test_new_weights_make_running_turns_and_waiting_sessions_compute_again() -> None:
@@ -77,13 +79,13 @@ def test_new_weights_make_running_turns_and_waiting_sessions_compute_again() -> 
     assert bench.engine.pause() == 1
     bench.agenda.run_until(33)
     bench.engine.resume(1)
-    assert bench.engine.recomputing_s == pytest.approx(1.002)
     bench.agenda.run_until(50)
+    assert bench.engine.clock.recomputing_s == pytest.approx(1.002)
     bench.turn(waiting, 1500, 1)  # 500 tokens are new
     bench.agenda.run_until(60)
 
     assert bench.ends_s == pytest.approx([1.999, 33 + 1.002 + 3, 52.5])
-    assert bench.engine.recomputing_s == pytest.approx(1.002 + 1.0)
+    assert bench.engine.clock.recomputing_s == pytest.approx(1.002 + 1.0)
 
 
 def test_a_turn_that_moves_keeps_its_tokens_and_is_computed_again() -> None:
@@ -98,5 +100,5 @@ def test_a_turn_that_moves_keeps_its_tokens_and_is_computed_again() -> None:
 
     assert (first.ends_s, first.engine.load) == ([], 0)
     assert second.ends_s == pytest.approx([1.002 + 3])
-    assert second.engine.recomputing_s == pytest.approx(1.002)
+    assert second.engine.clock.recomputing_s == pytest.approx(1.002)
     assert one.version == 0

@@ -1,0 +1,183 @@
+"""Continuous batching on modelled devices: which turns run, wait and compute KV again. Pure.
+
+A turn begins when a row is free and its whole KV will fit; others wait in the order of their
+arrival. Its prompt is computed before the next pass (`batch_clock.py`), but for the tokens whose KV
+is kept from earlier turns. Driven by the simulator's engine and by the clock engine, each with a
+time of its own.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from typing import Generic, Protocol, TypeVar
+
+from infra.device_model.batch_clock import BatchClock
+from infra.device_model.rates import Rates
+
+TOLERANCE = 1e-6
+"""Part of a token by which a turn may miss its end, since times are floats."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ModelledTurn:
+    """A turn that waits or runs, as it was when it was given to its engine."""
+
+    context: float
+    """Tokens before the next one to sample."""
+    left: float
+    """Tokens to sample."""
+    computed: float = 0.0
+    """Tokens of the context whose KV some engine computed before."""
+    begin: float = inf
+    """Passes that the engine had run when it began; infinite before that."""
+
+    @property
+    def whole(self) -> float:
+        """Its tokens at its end."""
+        return self.context + self.left
+
+    @property
+    def end(self) -> float:
+        """The pass with which it ends, once it has begun."""
+        return self.begin + self.left
+
+
+T = TypeVar("T", bound=ModelledTurn)
+_Of = TypeVar("_Of", bound=ModelledTurn, contravariant=True)
+
+
+class Prefixes(Protocol[_Of]):
+    """A cache of the KV of turns that have ended."""
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that it keeps, beside those of running turns."""
+
+    def take(self, turn: _Of) -> float:
+        """Return how many first tokens of a turn that begins are there; it holds them now."""
+
+    def keep(self, turn: _Of) -> None:
+        """Keep all tokens of a turn that has ended."""
+
+    def release(self, turn: _Of) -> None:
+        """Let go what a turn holds that was given up."""
+
+    def shrink(self, tokens: float) -> None:
+        """Forget the oldest until at most so many are kept."""
+
+    def clear(self) -> None:
+        """Forget all."""
+
+
+class ModelledBatch(Generic[T]):
+    """The turns of an engine. Every method but `add` counts from the time of the last `advance`."""
+
+    def __init__(self, rates: Rates, prefixes: Prefixes[T]) -> None:
+        self.clock = BatchClock(rates)
+        self._rates = rates
+        self._prefixes = prefixes
+        self._running: list[tuple[float, int, T]] = []
+        self._waiting: deque[T] = deque()
+        self._reserved = 0.0
+        self._order = count()
+
+    @property
+    def running(self) -> Sequence[T]:
+        """The turns that have rows, in no order."""
+        return [turn for _, _, turn in self._running]
+
+    @property
+    def waiting(self) -> Sequence[T]:
+        """The turns that wait, in the order of their arrival."""
+        return self._waiting
+
+    @property
+    def first_end(self) -> float | None:
+        """The pass with which the next turn ends, or None if none runs."""
+        return self._running[0][0] if self._running else None
+
+    @property
+    def reserved(self) -> float:
+        """Tokens that the running turns will have."""
+        return self._reserved
+
+    def add(self, turn: T) -> None:
+        """Let a turn wait."""
+        self._waiting.append(turn)
+
+    def sampled(self, turn: T) -> float:
+        """Return how many tokens of a running turn were sampled here."""
+        return min(turn.left, max(0.0, self.clock.passes - turn.begin))
+
+    def fill(self) -> list[T]:
+        """Begin waiting turns while there is room; return them."""
+        begun = []
+        while self._waiting and self.clock.rows < self._rates.rows:
+            turn = self._waiting[0]
+            if self.clock.rows and self._reserved + turn.whole > self._rates.kv_tokens:
+                break
+            self._waiting.popleft()
+            self._begin(turn)
+            begun.append(turn)
+        if self._reserved + self._prefixes.tokens > self._rates.kv_tokens:
+            self._prefixes.shrink(max(0.0, self._rates.kv_tokens - self._reserved))
+        return begun
+
+    def finish(self) -> list[T]:
+        """End the turns that end first, now; return them. Call it when their end has come."""
+        clock, ended = self.clock, []
+        clock.passes = max(clock.passes, self._running[0][0])
+        while self._running and self._running[0][0] <= clock.passes + TOLERANCE:
+            turn = heapq.heappop(self._running)[2]
+            clock.remove(turn.whole)
+            self._reserved -= turn.whole
+            self._prefixes.keep(turn)
+            ended.append(turn)
+        return ended
+
+    def remove(self, turn: T) -> None:
+        """Give up a turn, running or waiting."""
+        if turn in self._waiting:
+            self._waiting.remove(turn)
+            return
+        self._running = [one for one in self._running if one[2] is not turn]
+        heapq.heapify(self._running)
+        self.clock.remove(turn.context + self.sampled(turn))
+        self._reserved -= turn.whole
+        self._prefixes.release(turn)
+
+    def recompute(self) -> None:
+        """Compute the KV of all running turns again, and forget that of others."""
+        self._prefixes.clear()
+        # Prompts that were still waiting are computed once, with the rest.
+        first_s, self.clock.prompt_s, self.clock.first_s = self.clock.first_s, 0.0, 0.0
+        for turn in self.running:
+            self.clock.pend(self._rates.prompt(turn.context + self.sampled(turn)))
+        self.clock.first_s = min(first_s, self.clock.prompt_s)
+
+    def drain(self) -> list[T]:
+        """Give up all turns, as far as they have come; return them."""
+        for turn in self.running:
+            sampled = self.sampled(turn)
+            turn.context += sampled
+            turn.left -= sampled
+            turn.computed = turn.context
+        turns = [turn for _, _, turn in sorted(self._running)] + list(self._waiting)
+        self._running, self._reserved = [], 0.0
+        self._waiting.clear()
+        self._prefixes.clear()
+        self.clock.clear()
+        return turns
+
+    def _begin(self, turn: T) -> None:
+        rates = self._rates
+        cached = self._prefixes.take(turn)
+        prompt_s = rates.prompt(turn.context - cached, cached)
+        again_s = rates.prompt(max(0.0, turn.computed - cached), cached)
+        self.clock.add(turn.context, prompt_s, prompt_s - again_s)
+        self._reserved += turn.whole
+        turn.begin = self.clock.passes
+        heapq.heappush(self._running, (turn.end, next(self._order), turn))
