@@ -17,10 +17,10 @@ from typing import Self
 from infra.broker.broker import Broker
 from infra.errors import BrokerFailed, ExitStatus, SeamlessFlowError
 from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
-from seamlessflow.processes.memory import peak_rss_mb
 from seamlessflow.processes.silence import Act
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
+from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.processes.watchdog import StandsStill, Watchdog
 
 _log = logging.getLogger(__name__)
@@ -81,6 +81,13 @@ class Launcher:
         """Largest resident memory of every process so far, in MiB, also of those that ended."""
         return dict(sorted(self._peaks.items()))
 
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Process ids of what was started and not ended by the launcher, and of its broker."""
+        pids = {name: child.pid for name, child in self._children.items()}
+        broker = self._broker.pid if self._broker else None
+        return pids if broker is None else {**pids, BROKER: broker}
+
     def stopping(self) -> bool:
         """Return whether the user asked to stop; a wait for Kafka then ends."""
         return self._stop.asked
@@ -120,7 +127,7 @@ class Launcher:
         self._supervisor.start_due()
         if time.monotonic() - self._last_measured_s > _MEASURE_EVERY_S:
             self._last_measured_s = time.monotonic()
-            for name, pid in self._pids().items():
+            for name, pid in self.pids.items():
                 self._note(name, peak_rss_mb(pid))
 
     def run(self, spec: ChildSpec, timeout_s: float) -> None:
@@ -218,11 +225,6 @@ class Launcher:
             self._children[still.name].abort()
         else:
             self._children[still.name].force_to_end()
-
-    def _pids(self) -> Mapping[str, int]:
-        pids = {name: child.pid for name, child in self._children.items()}
-        broker = self._broker.pid if self._broker else None
-        return pids if broker is None else {**pids, BROKER: broker}
 
     def _note(self, name: str, peak_mb: float) -> None:
         self._peaks[name] = max(self._peaks.get(name, 0.0), peak_mb)

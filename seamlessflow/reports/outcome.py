@@ -21,7 +21,7 @@ from schemas.records import Trajectory
 from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
-from seamlessflow.processes.memory import peak_rss_mb
+from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.reports import reward_chart, timeline_chart
 from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary

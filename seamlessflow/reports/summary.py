@@ -18,18 +18,21 @@ An unknown figure is null. The sources of the figures:
 - `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
   (`StepStarted`), to the end of the last step (`StepCompleted`).
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
+- `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
+  the time in the run queue of the thread that waited most, as shares of that time.
 - `checks`: `verify.py`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scheduler.state.accounts.device_time import together
 from scheduler.state.timeline import Timeline, timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
+from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from trainer.metrics.reasons import masked_tokens
 
@@ -49,6 +52,8 @@ class LauncherFacts:
     """Number of times that each process was started again after it had ended by itself."""
     peak_rss_mb: Mapping[str, float] = field(default_factory=dict)
     """Largest resident memory of each process, in MiB."""
+    loads: Mapping[str, ProcessLoad] = field(default_factory=dict)
+    """Load of each process while the run trained."""
     lag: int = 1
     """The setting `run.lag`."""
 
@@ -84,6 +89,7 @@ def summary(
         **_device_time(roles, facts.lag),
         "restarts": dict(facts.restarts),
         "peak_rss_mb": {name: round(mb, 1) for name, mb in sorted(facts.peak_rss_mb.items())},
+        "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
     }

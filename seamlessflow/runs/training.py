@@ -21,6 +21,7 @@ from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
@@ -91,14 +92,16 @@ def _run(
             before = _evaluate(config, system, held_back, launcher.stopping)
             system.restart_scheduler(training=True)
         display.phase("training")
+        meter = LoadMeter(launcher.pids)
         system.wait_for_the_last_step()
+        loads = meter.loads(launcher.pids)
         if held_back is not None:
             display.phase("evaluating the last weights on held-back tasks")
             system.restart_scheduler(training=False)
             system.wait_for_newest_weights()
             after = _evaluate(config, system, held_back, launcher.stopping)
         display.phase("stopping all processes in order")
-    return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s)
+    return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s, loads=loads)
 
 
 def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from producers.gateway.calls.keys import derived_admin_key
-from seamlessflow.processes.memory import peak_rss_mb
+from seamlessflow.processes.usage import peak_rss_mb
 from tests.faults.driver import Driver
 from tests.faults.faults import BROKER, Kind
 from tests.faults.faulty_run import FaultyRun, faulty_run

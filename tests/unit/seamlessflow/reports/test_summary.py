@@ -8,6 +8,7 @@ import pytest
 from schemas import records as r
 from schemas.records import Record
 from seamlessflow.auditing.verify import Verification
+from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.reports.reward_curve import SessionFacts, mean_reward, session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
 from tests.builders.records import control
@@ -36,9 +37,18 @@ FIELDS = [
     "ideal_step_s",
     "restarts",
     "peak_rss_mb",
+    "processors",
     "checks",
     "logprob_mismatch_max",
 ]
+MEASURED = LauncherFacts(
+    restarts={"gateway": 2},
+    eval_before=0.1,
+    eval_after=0.9,
+    warmup_s=5.5,
+    peak_rss_mb={"trainer": 612.34},
+    loads={"trainer": ProcessLoad(1.25, 0.5)},
+)
 WITHOUT_WORKERS: dict[str, object] = {
     "idle_share": {},
     "device_time": {},
@@ -59,9 +69,6 @@ def ready(group: str, *sessions: str) -> r.GroupReady:
 
 def admitted(at_ms: int, purpose: str = "train") -> r.GroupAdmitted:
     return control.admitted(at_ms=at_ms, purpose=purpose)
-
-
-PEAKS = {"trainer": 612.34}
 
 
 def facts(reward: float | None, purpose: str = "train") -> SessionFacts:
@@ -183,12 +190,9 @@ def test_every_figure_of_a_run() -> None:
         "never trained": replace(facts(0.0), masked={"inexact_json_schema": 2, "cut": 1}),
         "e": replace(facts(1.0, "eval"), masked={"eval": 9}),
     }
-    measured = LauncherFacts(
-        restarts={"gateway": 2}, eval_before=0.1, eval_after=0.9, warmup_s=5.5, peak_rss_mb=PEAKS
-    )
     checked = Verification(tokens_checked=28, mismatches=0, trained_twice=0)
 
-    told = summary(log, sessions, measured, checked)
+    told = summary(log, sessions, MEASURED, checked)
 
     assert told == {
         "reward_first10": 0.5,
@@ -211,6 +215,7 @@ def test_every_figure_of_a_run() -> None:
         "step_s": 1.75,
         "restarts": {"gateway": 2},
         "peak_rss_mb": {"trainer": 612.3},
+        "processors": {"trainer": {"computed": 1.25, "waited": 0.5}},
         "checks": {"tokens_checked": 28, "mismatches": 0, "trained_twice": 0},
         "logprob_mismatch_max": 2e-5,
     }
