@@ -21,7 +21,8 @@ from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
 from scheduler.settings import EvaluationSection, PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.settings import SimulationSection
-from trainer.settings import PolicySection, TrainerSection
+from trainer.policy import PolicySection
+from trainer.settings import TrainerSection
 
 
 class WorkerSection(Section):
@@ -158,7 +159,7 @@ class RunConfig(BaseSettings):
     )
     device_model: DeviceModelSection = Field(
         default_factory=DeviceModelSection,
-        description="Modelled devices, of `seamlessflow simulate`; no run reads it",
+        description="Modelled devices, of `seamlessflow simulate` and of trainer.backend clock",
     )
     simulation: SimulationSection = Field(
         default_factory=SimulationSection,

@@ -1,12 +1,13 @@
 """Settings of the trainer and of training processes. Importable without torch or Kafka."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from infra.rendering.settings import FROM_MODEL, RendererSettings
+from infra.device_model.hardware import hardware_named
+from infra.device_model.settings import DeviceModelSection
 from infra.settings import (
     ProcessSettings,
     Section,
@@ -14,75 +15,13 @@ from infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+from trainer.policy import PolicySection
 
 Action = Literal["count", "drop"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 LossName = Literal["ppo_clip", "tis", "icepop"]
 EstimatorName = Literal["grpo", "grpo_unscaled", "rloo"]
 FilterName = Literal["zero_variance", "untrainable"]
-
-
-class PolicySection(Section):
-    """The initial model, and the settings that all processes follow for the policy."""
-
-    model: Path = Field(
-        Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
-    )
-    renderer: RendererSettings = Field(
-        RendererSettings(FROM_MODEL),
-        description="Renderer of the prompts: name of the model family, thinking_retention, "
-        "options (see docs/renderers.md); a variable has them as JSON. Without a name: the one "
-        "that writes the prompts of the model's own template",
-    )
-    max_context: int = Field(
-        32_768, ge=2, description="Most tokens of prompt and completion together"
-    )
-    temperature: float = Field(
-        1.0,
-        ge=0.01,
-        le=2,
-        description="Sampling temperature of all sessions; trained is the distribution at it",
-    )
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off; see train_truncated"
-    )
-    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
-    train_truncated: bool = Field(
-        False,
-        description="Whether to train turns sampled with top_p or top_k, with log-probs over the "
-        "whole vocabulary on both sides (rollout.engine torch); false: they are masked",
-    )
-    max_tokens: int | None = Field(
-        None,
-        ge=1,
-        description="Most tokens of a turn, also if its agent asks for more; none: up to the end "
-        "of the context",
-    )
-    train_inexact: bool = Field(
-        False, description="Whether to train also inexact turns, as those sampled with a grammar"
-    )
-    train_undelivered: bool = Field(
-        False,
-        description="Whether to train also turns whose client left before it had the answer, "
-        "unless a retry got it or a later turn continues it",
-    )
-    siblings: Literal["continued", "all"] = Field(
-        "continued",
-        description="Which of several samples of one prompt are trained; continued: those that the "
-        "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
-    )
-    strictness: Literal["exact", "arguments", "content", "ids"] = Field(
-        "arguments",
-        description="How messages of an agent's history are compared with what was sampled; ids: a "
-        "message with tool calls matches by their ids, even if the agent changed the arguments",
-    )
-
-    @field_validator("renderer", mode="before")
-    @classmethod
-    def _read_renderer(cls, value: object) -> object:
-        """Accept JSON text also: older configuration files have it so. Add the name if it lacks."""
-        read = json.loads(value) if isinstance(value, str) else value
-        return {"name": FROM_MODEL, **read} if isinstance(read, dict) else read
 
 
 class LossSection(Section):
@@ -132,23 +71,29 @@ class TrainerSection(Section):
     hardware: dict[str, float] = Field(
         default_factory=dict,
         description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
-        "second), memory (bytes)",
+        "second), memory (bytes); none with clock: those of device_model",
     )
     host: str = Field(
         "127.0.0.1", description="Address on which the trainer waits for the first rank of its gang"
     )
     devices: tuple[int, ...] = Field(
-        (), description="fsdp2: numbers of the worker's devices, a rank each; none: that of device"
+        (),
+        description="fsdp2, clock: numbers of the worker's devices, a rank each; none: that of "
+        "device",
     )
-    backend: Literal["torch", "fsdp2"] = Field(
-        "torch", description="torch: one device; fsdp2: the model sharded over all ranks"
+    backend: Literal["torch", "fsdp2", "clock"] = Field(
+        "torch",
+        description="torch: one device; fsdp2: the model sharded over all ranks; clock: nothing is "
+        "computed, a step takes the time that it would take on device_model",
     )
     rank: int = Field(
-        0, ge=0, description="fsdp2: rank of the worker's first device; the trainer calls rank 0"
+        0,
+        ge=0,
+        description="fsdp2, clock: rank of the worker's first device; the trainer calls rank 0",
     )
-    ranks: int = Field(1, ge=1, description="fsdp2: devices of all workers of the gang")
+    ranks: int = Field(1, ge=1, description="fsdp2, clock: devices of all workers of the gang")
     rendezvous: str = Field(
-        "127.0.0.1:29500", description="fsdp2: host:port where rank 0 listens for the others"
+        "127.0.0.1:29500", description="fsdp2, clock: host:port where rank 0 listens for the others"
     )
     advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
     filters: dict[FilterName, Action] = Field(
@@ -262,6 +207,7 @@ class TrainerSettings(ProcessSettings):
     evaluation: SharedEvaluationSection = Field(default_factory=SharedEvaluationSection)
     policy: PolicySection = Field(default_factory=PolicySection)
     trainer: TrainerSection = Field(default_factory=TrainerSection)
+    device_model: DeviceModelSection = Field(default_factory=DeviceModelSection)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -272,8 +218,8 @@ class TrainerSettings(ProcessSettings):
         if self.trainer.rank + own > self.trainer.ranks:
             last = self.trainer.rank + own - 1
             raise ValueError(f"trainer.ranks must exceed {last}, the last rank of this worker")
-        if self.trainer.ranks > 1 and self.trainer.backend != "fsdp2":
-            raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2")
+        if self.trainer.ranks > 1 and self.trainer.backend == "torch":
+            raise ValueError("trainer.ranks > 1 needs trainer.backend = fsdp2 (or clock)")
         if "train" not in self.trainer.tags:
             raise ValueError("trainer.tags must name train")
         return self
@@ -293,6 +239,13 @@ class TrainerSettings(ProcessSettings):
     @property
     def metrics_csv(self) -> Path:
         return self.trainer.metrics_csv or self.data_dir / "metrics.csv"
+
+    @property
+    def hardware(self) -> Mapping[str, float]:
+        """Return the facts of each device for the scheduler."""
+        if self.trainer.backend != "clock" or self.trainer.hardware:
+            return self.trainer.hardware
+        return hardware_named(self.device_model.hardware).figures
 
     @property
     def window(self) -> int:

@@ -28,6 +28,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         if not any("train" in worker.tags for worker in config.workers):
             yield Fault(("workers",), "no worker can train: none has the tag train")
         yield from gang_faults(config)
+        yield from devices.modelled_faults(config)
         if not config.pacing.issues:
             yield Fault(("pacing", "tasks"), "no file of tasks is named")
         if config.pacing.tasks is not None:
@@ -66,6 +67,7 @@ def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)
+    yield from devices.modelled_faults(config)
     yield from packages.training_faults(config)
     yield from devices.device_faults(config, devices.gpu_count())
     yield from _writable(config)
@@ -101,7 +103,7 @@ def _writable(config: RunConfig) -> Iterator[Fault]:
 
 
 def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
-    if reason := incomplete(directory):
+    if reason := incomplete(directory, with_weights=packages.computes(config)):
         yield Fault(setting, reason)
         return
     yield from torch_engine_faults(config, directory)

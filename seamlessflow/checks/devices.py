@@ -5,8 +5,11 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from infra.device_model.rates import ModelTooLarge
+from infra.device_model.settings import worker_rates
 from infra.faults import Fault, SettingPath, suggestion
 from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.processes.ranks import trains
 
 _NVML = "libnvidia-ml.so.1"
 _OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
@@ -39,16 +42,29 @@ def device_faults(config: RunConfig, gpus: int | None) -> Iterator[Fault]:
                 yield Fault(path, text)
 
 
+def modelled_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for the modelled devices of each worker that trains, if they are too small."""
+    if config.trainer.backend != "clock":
+        return
+    for count in {worker.device_count: None for worker in trains(config)}:
+        try:
+            worker_rates(config.device_model, count)
+        except ModelTooLarge as error:
+            yield Fault(("device_model", "model"), str(error))
+
+
 def _devices(
     config: RunConfig, number: int, worker: WorkerSection
 ) -> Iterator[tuple[SettingPath, str]]:
     """Yield the devices of a worker's processes, with the settings that name them."""
+    computes = "train" in worker.tags and config.trainer.backend != "clock"
     if worker.device is not None:
-        yield ("workers", number, "device"), worker.device
+        if computes or "rollout" in worker.tags:
+            yield ("workers", number, "device"), worker.device
         return
     if "rollout" in worker.tags and config.rollout.engine == "torch":
         yield ("rollout", "torch", "device"), config.rollout.torch.device
-    if "train" in worker.tags:
+    if computes:
         yield ("trainer", "device"), config.trainer.device
 
 

@@ -8,6 +8,8 @@ from infra.faults import Fault, SettingPath
 from seamlessflow.config import RunConfig
 
 _TRAIN = ("torch", "transformers", "safetensors")
+_LINK = ("safetensors",)
+"""Package of the trainer's calls, and of the weights of a clock."""
 
 
 class ExtraMissing(SeamlessFlowError):
@@ -34,16 +36,25 @@ def training_faults(config: RunConfig) -> Iterator[Fault]:
         yield from _lacking(("trainer", "tensorboard_dir"), "tensorboard")
     if trainer.wandb_project is not None:
         yield from _lacking(("trainer", "wandb_project"), "wandb")
-    yield from _of_extra("train", _TRAIN)
+    yield from _of_extra("train", _TRAIN if computes(config) else _LINK)
     yield from _of_extra("charts", ("matplotlib",))
     yield from _vllm(config)
 
 
 def rollout_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each package that rollout workers lack."""
-    if config.rollout.engine != "scripted":
+    if _samples(config):
         yield from _of_extra("train", _TRAIN)
     yield from _vllm(config)
+
+
+def computes(config: RunConfig) -> bool:
+    """Return whether any process of a training computes with the model's weights."""
+    return config.trainer.backend != "clock" or _samples(config)
+
+
+def _samples(config: RunConfig) -> bool:
+    return config.rollout.engine != "scripted"
 
 
 def _vllm(config: RunConfig) -> Iterator[Fault]:

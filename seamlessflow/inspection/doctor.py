@@ -124,7 +124,7 @@ def _model(directory: Path, renderer: str) -> Finding:
     from infra.rendering.settings import RendererError
     from seamlessflow.inspection.model_directory import incomplete
     from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
-    from trainer.settings import PolicySection
+    from trainer.policy import PolicySection
 
     what = f"model {directory}"
     if lacking := incomplete(directory):

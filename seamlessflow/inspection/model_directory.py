@@ -16,13 +16,16 @@ _SIZE_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 
 
-def incomplete(directory: Path) -> str:
-    """Return what a model directory lacks, empty if it is complete."""
+def incomplete(directory: Path, with_weights: bool = True) -> str:
+    """Return what a model directory lacks, empty if it is complete.
+
+    A directory `with_weights` must have them; of one without, only what prompts need is asked for.
+    """
     if not directory.is_dir():
         return f"there is no directory {directory}"
     lacking = [name for name in _FILES if not (directory / name).is_file()]
     try:
-        files = _weights(directory)
+        files = _weights(directory) if with_weights else []
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"{directory / _INDEX} cannot be read: {error}"
     lacking += [name for name in files if not (directory / name).is_file()]

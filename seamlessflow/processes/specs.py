@@ -174,6 +174,7 @@ class ProcessSpecs:
             pacing=config.pacing,
             evaluation=config.evaluation,
             policy=config.policy,
+            device_model=config.device_model,
             trainer=section,
         )
 

@@ -39,6 +39,8 @@ METRICS: Mapping[str, str] = {
     "eval_version": "Version that was evaluated",
     "wait_s": "From the batch being ready to the step's start, in seconds",
     "train_s": "Forward, backward and update, in seconds",
+    "modelled_s": "Seconds that modelled devices took for them, without the scale (trainer.backend "
+    "clock, which computes no loss)",
     "publish_s": "Writing the weights, in seconds",
 }
 

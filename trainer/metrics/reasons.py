@@ -19,7 +19,9 @@ _LARGE_SHARE = 0.05
 
 
 def learns(metrics: Metrics) -> bool:
-    """Return True if the step had any gradient."""
+    """Return True if the step had any gradient, or tokens for one that no device computed."""
+    if "modelled_s" in metrics:
+        return metrics.get("tokens_trained", 0.0) > 0
     return metrics.get("grad_norm", 0.0) > 0
 
 
@@ -36,9 +38,12 @@ def reasons_for_little_learning(
 ) -> list[str]:
     """Return why the mean reward did not rise from `first` to `last`; empty if it did.
 
-    Also empty if a reward is unknown, or if the run was too short for a rise.
+    Also empty if a reward is unknown, if the run was too short for a rise, or if its devices were
+    modelled.
     """
     if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
+        return []
+    if any("modelled_s" in metrics for metrics in steps):
         return []
     head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
     return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]

@@ -54,7 +54,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
     """
     process = _process(settings, metrics, stopping)
     try:
-        devices = worker_devices(settings, process.inbox.fail)
+        devices = worker_devices(settings, process.inbox.fail, stopping)
     except BaseException:
         process.give_up()
         raise
@@ -165,7 +165,7 @@ def _heartbeat(
         state=status.state,
         version=status.version,
         policy=settings.run.policy,
-        hardware=trainer.hardware,
+        hardware=settings.hardware,
         at_ms=now_ms(),
         release=this_release().version,
         devices=trainer.devices if len(trainer.devices) > 1 else (),

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 
+from infra.kafka.outage import Stopping
+from trainer.backends.clock.clock_backend import ClockBackend
 from trainer.ranks.further import WorkerDevices
 from trainer.settings import TrainerSettings
 
 
 def worker_devices(
-    settings: TrainerSettings, lost: Callable[[BaseException], None]
+    settings: TrainerSettings, lost: Callable[[BaseException], None], stopping: Stopping
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
-    Raises `ModelUnusable`.
+    Raises `ModelUnusable`, and for a clock `ModelTooLarge` and `WorkersAbsent`.
     """
+    if settings.trainer.backend == "clock":
+        clock = ClockBackend(settings, stopping)
+        return WorkerDevices(settings.trainer.rank, (), lambda: clock, lost)
     # Not at the top: a clock needs no torch, which takes seconds to import.
     from trainer.ranks.torch_devices import torch_devices
 

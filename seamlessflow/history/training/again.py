@@ -118,6 +118,8 @@ def training_again(
     Raises `RunNotRepeatable` with what is missing, and `ModelUnusable`.
     """
     run, settings = recorded.run, recorded.settings
+    if any(of.trainer.backend == "clock" for of in settings.values()):
+        raise RunNotRepeatable("it was a rehearsal (trainer.backend clock), which trained nothing")
     model = settings[run.lineages[0].lineage].policy.model
     if not model.is_dir():
         raise RunNotRepeatable(f"the initial model {model} is not there")

@@ -227,6 +227,14 @@ def test_tasks_that_cannot_be_evaluated_on_are_named(
     assert faults(values, evaluation(tasks=tasks)) == (line,)
 
 
+def test_a_rehearsal_needs_no_weights(values: Mapping[str, Any]) -> None:
+    (values["policy"]["model"] / "model.safetensors").unlink()
+    [missing] = faults(changed(values, "rollout", engine="scripted"))
+    assert "lacks model.safetensors" in missing
+    clocks = changed(changed(values, "trainer", backend="clock"), "rollout", engine="scripted")
+    assert faults(clocks) == ()
+
+
 def test_the_check_of_a_training_imports_nothing_heavy(values: Mapping[str, Any]) -> None:
     program = f"""
 import sys

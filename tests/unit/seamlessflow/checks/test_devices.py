@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.checks.devices import device_faults
+from seamlessflow.checks.devices import device_faults, modelled_faults
 from seamlessflow.config_file import parse
 
 
@@ -51,6 +51,16 @@ def test_a_worker_sees_the_gpus_of_its_environment(visible: str, seen: int) -> N
     for number in range(4):
         found = faults(4, workers=worker(f"cuda:{number}", CUDA_VISIBLE_DEVICES=visible))
         assert bool(found) == (number >= seen)
+
+
+def test_a_clock_needs_no_device_but_a_model_that_its_modelled_ones_can_hold() -> None:
+    clock = {"backend": "clock", "device": "cuda:7"}
+    workers = [{"id": "a", "tags": ["train"], "device": "cuda:1", "devices": [0, 1]}]
+    assert faults(0, workers=workers, trainer=clock) == []
+    large = parse({"workers": workers, "trainer": clock, "device_model": {"model": "Qwen2.5-72B"}})
+    [fault] = modelled_faults(large)
+    assert fault.path == ("device_model", "model")
+    assert "needs 145 GB, 2 H100 have 160 GB" in fault.text
 
 
 def test_devices_of_all_workers_are_those_of_their_sections() -> None:

@@ -16,11 +16,12 @@ from seamlessflow.demo.tokenizer import make_tokenizer
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.backends.backend import ModelUnusable
+from trainer.policy import PolicySection
 from trainer.recovery import checkpoint
 from trainer.recovery.checkpoint import STATE, Checkpoint, CheckpointForeign
 from trainer.recovery.control_state import ControlState, Published
 from trainer.recovery.resume import Origin, resume_from
-from trainer.settings import PolicySection, TrainerSettings
+from trainer.settings import TrainerSettings
 from trainer.steps.first_weights import WeightsDirectoryInUse, first_weights
 from trainer.steps.publication import Publication
 

@@ -16,7 +16,8 @@ from schemas.records import Record
 from tests.builders.trainer.groups import NOW, RULES, group
 from tests.builders.trainer.stub_backend import StubBackend
 from trainer.data.batch import Batch, prepare
-from trainer.settings import PolicySection, TrainerSettings
+from trainer.policy import PolicySection
+from trainer.settings import TrainerSettings
 from trainer.steps.one_step import StepFenced, StepOrder, StepRunner
 from trainer.steps.publication import Publication
 

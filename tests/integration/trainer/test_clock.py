@@ -1,0 +1,78 @@
+"""A rehearsed training on a real broker: no device computes, everything else is as it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.errors import ExitStatus
+from infra.kafka.topics.creation import create_topics
+from infra.settings import KafkaSettings
+from infra.weights.manifest import verify
+from schemas import records as r
+from schemas.identity import session_id
+from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from seamlessflow.demo.tokenizer import make_tokenizer
+from tests.builders.own_topics import small
+from tests.builders.trainer.recorded_sessions import record_sessions
+from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.builders.trainer.trainer_processes import TrainerProcesses
+from tests.builders.trainer.trajectories import one_turn
+from trainer.recovery.resume import surviving
+
+GROUPS = ("run-0", "run-1")
+
+
+@pytest.fixture
+def scheduler(kafka: KafkaSettings) -> Iterator[ScriptedScheduler]:
+    create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
+    scheduler = ScriptedScheduler(kafka)
+    yield scheduler
+    scheduler.close()
+
+
+def test_a_killed_clock_resumes_and_each_group_is_trained_once(
+    kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    make_tokenizer(model)
+    record_sessions(
+        kafka,
+        [
+            one_turn(
+                session_id(group, sample, 0),
+                float(sample),
+                version=0,
+                group=group,
+                sample=sample,
+                group_size=2,
+            )
+            for group in GROUPS
+            for sample in range(2)
+        ],
+    )
+    modelled = '{"model": "Qwen3-8B", "step_s": 10, "scale": 0.1}'
+    run = {"RUN__STEPS": 2, "RUN__GROUPS_PER_STEP": 1, "TRAINER__CHECKPOINT_EVERY": 1}
+    env = environment(
+        kafka, model, tmp_path, TRAINER__BACKEND="clock", DEVICE_MODEL=modelled, **run
+    )
+    with TrainerProcesses(env) as processes:
+        scheduler.wait_for_count(r.StepStarted, 2)
+        assert processes.kill(1) == [ExitStatus.PASSING]
+    with TrainerProcesses(env) as processes:
+        assert processes.wait() == [0, 0]
+    scheduler.wait_for_count(r.RunFinished, 1)
+    final = surviving(scheduler.of(r.StepCommitted))
+    assert [commit.step for commit in final] == [0, 1]
+    assert sorted(group.group_id for commit in final for group in commit.groups) == [*GROUPS]
+    weights = {one.version: one for one in scheduler.of(r.WeightsPublished)}
+    versions = (0, *(commit.version for commit in final))
+    assert len({weights[version].tensors_hash for version in versions}) == 3
+    for commit in final:
+        published = weights[commit.version]
+        manifest = verify(Path(published.directory), published.manifest_sha256)
+        assert (manifest.version, manifest.optimizer_step) == (commit.version, commit.step + 1)
+    completed = scheduler.of(r.StepCompleted)[-1]
+    assert completed.metrics["modelled_s"] > 10
+    assert completed.metrics.keys().isdisjoint({"loss", "grad_norm"})
+    assert scheduler.of(r.WorkerHeartbeat)[-1].hardware["peak_flops"] == 989e12

@@ -1,0 +1,129 @@
+"""The clock back end: times of the device model, for one worker and for a gang."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.device_model.settings import DeviceModelSection, worker_rates
+from infra.ports import free_port
+from tests.builders.trainer.chains import some_chains
+from tests.paths import ROOT
+from trainer.backends.backend import StepInput
+from trainer.backends.clock.clock_backend import ClockBackend, ClockInterrupted
+from trainer.backends.clock.gang_line import LineLost, WorkersAbsent
+from trainer.data.packing import pack
+from trainer.policy import PolicySection
+from trainer.settings import TrainerSection, TrainerSettings
+
+LIMIT_S = 20.0
+SLOW = {"train_s": 2.0, "train_context_s": 0.0}
+STEP = StepInput(pack(some_chains(), [1.0] * 6, 64, "packed"), [], 0, 0.05)
+LENGTHS = [len(chain.tokens.ids_T) for chain in some_chains()]
+
+
+def settings(
+    model: Path, modelled: dict[str, Any] | None = None, **trainer: Any
+) -> TrainerSettings:
+    return TrainerSettings(
+        policy=PolicySection(model=model),
+        device_model=DeviceModelSection(**{"scale": 1e-9, **(modelled or {})}),
+        trainer=TrainerSection(backend="clock", **trainer),
+    )
+
+
+class OtherWorker(threading.Thread):
+    """A gang's worker of rank 3, which follows until the first one rests or is lost."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        super().__init__(daemon=True)
+        self._settings = settings
+        self.lost: LineLost | None = None
+        self.start()
+
+    def run(self) -> None:
+        backend = ClockBackend(self._settings)
+        try:
+            backend.follow()
+        except LineLost as error:
+            self.lost = error
+        finally:
+            backend.interrupt()
+
+
+@contextmanager
+def gang(model: Path, **second: Any) -> Iterator[tuple[ClockBackend, OtherWorker]]:
+    """Yield the first worker, of three devices, and one more, of one device."""
+    both: dict[str, Any] = {"ranks": 4, "rendezvous": f"127.0.0.1:{free_port()}"}
+    other = OtherWorker(settings(model, second, rank=3, **both))
+    first = ClockBackend(settings(model, devices=(0, 1, 2), **both))
+    try:
+        yield first, other
+    finally:
+        first.interrupt()
+        other.join(LIMIT_S)
+
+
+def test_a_step_takes_what_its_sequences_take_and_says_nothing_of_a_loss(tmp_path: Path) -> None:
+    modelled = {"model": "Qwen3-4B", "step_s": 3, "scale": 1e-9}
+    metrics = ClockBackend(settings(tmp_path, modelled, devices=(0, 1), ranks=2)).train(STEP)
+    rates = worker_rates(DeviceModelSection(**modelled), 2)
+    modelled_s = 3 + sum(rates.training(tokens) for tokens in LENGTHS)
+    assert metrics == {"learning_rate": 0.05, "modelled_s": pytest.approx(modelled_s)}
+
+
+def test_a_gang_takes_as_long_as_its_slowest_worker_and_rests_together(tmp_path: Path) -> None:
+    with gang(tmp_path, rates=SLOW) as (first, other):
+        metrics = first.train(STEP)
+        first.rest()
+        other.join(LIMIT_S)
+        assert not other.is_alive()
+    assert other.lost is None
+    assert metrics["modelled_s"] == pytest.approx(2 * sum(LENGTHS) / 4)
+
+
+def test_the_loss_of_a_worker_ends_the_others(tmp_path: Path) -> None:
+    with gang(tmp_path) as (first, other):
+        first.interrupt()
+        other.join(LIMIT_S)
+        assert other.lost is not None
+        with pytest.raises(LineLost):
+            first.train(STEP)
+
+
+def test_a_process_that_must_end_waits_for_no_worker_and_no_device(tmp_path: Path) -> None:
+    ranks: dict[str, Any] = {"ranks": 2, "rendezvous": f"127.0.0.1:{free_port()}"}
+    for rank in (0, 1):
+        with pytest.raises(WorkersAbsent, match=ranks["rendezvous"]):
+            ClockBackend(settings(tmp_path, rank=rank, **ranks), lambda: True)
+    backend = ClockBackend(settings(tmp_path, {"step_s": 1e4, "scale": 1}))
+    backend.interrupt()
+    with pytest.raises(ClockInterrupted):
+        backend.train(STEP)
+
+
+def test_a_clock_needs_no_torch(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+import trainer.ranks.__main__, trainer.ranks.bootstrap
+from trainer.ranks.worker_devices import worker_devices
+from trainer.settings import TrainerSettings
+settings = TrainerSettings(trainer={{"backend": "clock"}}, policy={{"model": {str(tmp_path)!r}}})
+worker_devices(settings, print, lambda: False)
+print(*sorted({{"torch", "transformers", "renderers"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")

@@ -1,0 +1,99 @@
+"""The contract of the back ends in a process, whatever computes: memory, weights, checkpoints."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from infra.device_model.settings import DeviceModelSection
+from infra.weights.tensors import tensor_hashes
+from tests.builders.trainer.chains import some_chains
+from tests.builders.trainer.models import write_tiny
+from trainer.backends.backend import LocalBackend, ModelUnusable, StepInput
+from trainer.backends.clock.clock_backend import ClockBackend
+from trainer.backends.torch_backend import TorchBackend
+from trainer.data.packing import pack
+from trainer.metrics.names import known
+from trainer.policy import PolicySection
+from trainer.settings import TrainerSection, TrainerSettings
+
+Make = Callable[[Path], LocalBackend]
+"""Returns the back end of a model's directory."""
+
+
+def clock(model: Path) -> LocalBackend:
+    at_once = DeviceModelSection(scale=1e-9)
+    return ClockBackend(TrainerSettings(policy=PolicySection(model=model), device_model=at_once))
+
+
+def computing(model: Path) -> LocalBackend:
+    return TorchBackend(model, TrainerSection(device="cpu", threads=1))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(params=[computing, clock], ids=["torch", "clock"])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.param
+    return made
+
+
+def step(seed: int = 0) -> StepInput:
+    advantages = [1.0, -1.0] * 3
+    return StepInput(pack(some_chains(seed), advantages, 64, "padded"), [], 0, 0.05)
+
+
+def written(backend: LocalBackend, directory: Path) -> Mapping[str, str]:
+    directory.mkdir()
+    backend.write_weights(directory)
+    return tensor_hashes(directory)
+
+
+def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
+    make: Make, model: Path, tmp_path: Path
+) -> None:
+    backend = make(model)
+    assert all(known(name) for name in backend.train(StepInput([], [], 0, 0.05)))
+    untrained = written(backend, tmp_path / "untrained")
+    assert untrained == tensor_hashes(model)
+    assert all(known(name) for name in backend.train(step()))
+    trained = written(backend, tmp_path / "trained")
+    assert trained.keys() == untrained.keys()
+    assert trained != untrained
+
+
+def test_a_checkpoint_has_the_state_of_its_snapshot(
+    make: Make, model: Path, tmp_path: Path
+) -> None:
+    first = make(model)
+    first.train(step())
+    first.snapshot()
+    first.train(step(1))
+    saved = tmp_path / "checkpoint"
+    saved.mkdir()
+    first.save(saved)
+    second = make(model)
+    second.load(saved, 1)
+    second.train(step(1))
+    assert written(second, tmp_path / "second") == written(first, tmp_path / "first")
+
+
+def test_memory_can_be_given_back_and_taken_again(make: Make, model: Path) -> None:
+    backend = make(model)
+    assert backend.release() > 0
+    for seed in range(2):
+        backend.acquire()
+        backend.train(step(seed))
+        assert backend.release() > 0
+
+
+def test_a_missing_model_or_checkpoint_is_a_typed_error(
+    make: Make, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelUnusable):
+        make(tmp_path / "nowhere")
+    with pytest.raises(ModelUnusable):
+        make(model).load(tmp_path, 1)

@@ -1,0 +1,134 @@
+"""The back end of modelled devices: it computes nothing, and takes the time that they would take.
+
+For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times are
+those of the simulator (`infra/device_model`), multiplied by `device_model.scale`; weights are
+stand-ins (`stand_in.py`). One process stands for all devices of a worker. Imports no torch.
+"""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from infra.device_model.hardware import hardware_named
+from infra.device_model.settings import worker_rates
+from infra.errors import SeamlessFlowError
+from infra.kafka.outage import Stopping, never
+from trainer.backends.backend import Machine, ModelUnusable, StepInput
+from trainer.backends.clock.gang_line import gathered, joined
+from trainer.backends.clock.stand_in import WEIGHTS, stand_in
+from trainer.settings import TrainerSettings
+
+STATE = "clock.safetensors"
+_STEPS = "steps"
+
+
+class ClockInterrupted(SeamlessFlowError):
+    """Work of modelled devices that was cut short because the process ends."""
+
+    lasting = False
+
+    def __init__(self) -> None:
+        super().__init__("the process ends; what its modelled devices did is lost")
+
+
+class ClockBackend:
+    """A `Backend` (see `trainer/backends/backend.py`) of devices that are modelled."""
+
+    def __init__(self, settings: TrainerSettings, stopping: Stopping = never) -> None:
+        """Wait for the other workers of the gang.
+
+        Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent`.
+        """
+        trainer, self._model = settings.trainer, settings.device_model
+        self._own, self._devices = max(1, len(trainer.devices)), trainer.ranks
+        self._rates = worker_rates(self._model, self._own)
+        self._weights = stand_in(settings.policy.model)
+        self._steps = 0
+        """Optimizer steps behind the weights."""
+        self._snapshot = 0
+        self._on_devices = False
+        self._ended = threading.Event()
+        meeting, others = trainer.rendezvous, trainer.ranks - self._own
+        self._first = joined(meeting, self._own, stopping) if trainer.rank else None
+        self._others = [] if trainer.rank else gathered(meeting, others, stopping)
+
+    @property
+    def dtype(self) -> str:
+        return self._weights.dtype
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(f"clock of {self._own} {self._model.hardware}", 0, "")
+
+    def train(self, step: StepInput) -> dict[str, float]:
+        lengths = [tokens for of in step.micro_batches for tokens in of.lengths_C.tolist()]
+        for line in self._others:
+            line.send(lengths)
+        own_s = self._train(lengths)
+        slowest_s = max([own_s, *(line.receive() for line in self._others)])
+        if any(map(len, step.micro_batches)):
+            self._steps += 1
+        return {"learning_rate": step.learning_rate, "modelled_s": slowest_s}
+
+    def remember(self, version: int) -> None:
+        """Keep nothing: there are no log-probs to measure."""
+
+    def remembered(self) -> Sequence[int]:
+        return ()
+
+    def write_weights(self, directory: Path) -> None:
+        self._pass(self._model.publish_s)
+        (directory / WEIGHTS).write_bytes(self._weights.after(self._steps))
+
+    def snapshot(self) -> None:
+        self._snapshot = self._steps
+
+    def save(self, directory: Path) -> None:
+        save_file({_STEPS: np.array([self._snapshot], np.int64)}, directory / STATE)
+
+    def load(self, directory: Path | None, version: int) -> None:
+        if directory is None:
+            return
+        try:
+            self._steps = int(load_file(directory / STATE)[_STEPS][0])
+        except (OSError, SafetensorError, LookupError) as error:
+            raise ModelUnusable(str(directory), f"has no state of a clock: {error}") from error
+
+    def rest(self) -> None:
+        for line in self._others:
+            line.send(None)
+
+    def follow(self) -> None:
+        while self._first is not None and (lengths := self._first.receive()) is not None:
+            self._first.send(self._train(lengths))
+
+    def interrupt(self) -> None:
+        self._ended.set()
+        for line in (*self._others, *([self._first] if self._first else ())):
+            line.close()
+
+    def acquire(self) -> None:
+        if not self._on_devices:
+            self._pass(self._rates.take_s)
+        self._on_devices = True
+
+    def release(self) -> int:
+        if self._on_devices:
+            self._pass(self._rates.leave_s)
+        self._on_devices = False
+        return int(hardware_named(self._model.hardware).memory_bytes)
+
+    def _train(self, lengths: Sequence[int]) -> float:
+        """Take the time of this worker's part of a step; return it without the scale."""
+        seconds = self._model.step_s + self._rates.part(lengths, self._own, self._devices)
+        self._pass(seconds)
+        return seconds
+
+    def _pass(self, seconds: float) -> None:
+        """Wait while the devices work. Raise `ClockInterrupted`."""
+        if self._ended.wait(seconds * self._model.scale):
+            raise ClockInterrupted

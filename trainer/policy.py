@@ -1,0 +1,73 @@
+"""Settings of the policy: its initial model, and how it is sampled. Importable without torch."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from infra.rendering.settings import FROM_MODEL, RendererSettings
+from infra.settings import Section
+
+
+class PolicySection(Section):
+    """The initial model, and the settings that all processes follow for the policy."""
+
+    model: Path = Field(
+        Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
+    )
+    renderer: RendererSettings = Field(
+        RendererSettings(FROM_MODEL),
+        description="Renderer of the prompts: name of the model family, thinking_retention, "
+        "options (see docs/renderers.md); a variable has them as JSON. Without a name: the one "
+        "that writes the prompts of the model's own template",
+    )
+    max_context: int = Field(
+        32_768, ge=2, description="Most tokens of prompt and completion together"
+    )
+    temperature: float = Field(
+        1.0,
+        ge=0.01,
+        le=2,
+        description="Sampling temperature of all sessions; trained is the distribution at it",
+    )
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off; see train_truncated"
+    )
+    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
+    train_truncated: bool = Field(
+        False,
+        description="Whether to train turns sampled with top_p or top_k, with log-probs over the "
+        "whole vocabulary on both sides (rollout.engine torch); false: they are masked",
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Most tokens of a turn, also if its agent asks for more; none: up to the end "
+        "of the context",
+    )
+    train_inexact: bool = Field(
+        False, description="Whether to train also inexact turns, as those sampled with a grammar"
+    )
+    train_undelivered: bool = Field(
+        False,
+        description="Whether to train also turns whose client left before it had the answer, "
+        "unless a retry got it or a later turn continues it",
+    )
+    siblings: Literal["continued", "all"] = Field(
+        "continued",
+        description="Which of several samples of one prompt are trained; continued: those that the "
+        "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
+    )
+    strictness: Literal["exact", "arguments", "content", "ids"] = Field(
+        "arguments",
+        description="How messages of an agent's history are compared with what was sampled; ids: a "
+        "message with tool calls matches by their ids, even if the agent changed the arguments",
+    )
+
+    @field_validator("renderer", mode="before")
+    @classmethod
+    def _read_renderer(cls, value: object) -> object:
+        """Accept JSON text also: older configuration files have it so. Add the name if it lacks."""
+        read = json.loads(value) if isinstance(value, str) else value
+        return {"name": FROM_MODEL, **read} if isinstance(read, dict) else read
