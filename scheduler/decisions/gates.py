@@ -9,6 +9,10 @@ from scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
 """Time a worker stays for a batch that is complete, before any switch was measured."""
+MARGIN = 1.5
+"""Factor by which a predicted pause must exceed the one from which on leaving pays."""
+TRIPS_APART = 64
+"""Round trips that fit into the time before one that no prediction calls for: it costs 1.6 %."""
 
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
@@ -17,14 +21,19 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
         return False
     if snapshot.now_ms - worker.acquired_ms < snapshot.min_dwell_ms:
         return False
-    pause_ms, switch_ms = _pause(snapshot, worker), snapshot.costs.round_trip
-    unmeasured = switch_ms is None or snapshot.costs.group is None
+    switch_ms = snapshot.costs.round_trip
     # The batch is complete, only its announcement is missing: leave only if that takes too long.
+    if snapshot.missing == 0 and switch_ms is None:
+        return _waited(snapshot, worker) > UNMEASURED_SWITCH_MS
+    if switch_ms is not None and _waited_in_vain(snapshot, worker, switch_ms):
+        return True
     if snapshot.missing == 0:
-        return pause_ms > (UNMEASURED_SWITCH_MS if switch_ms is None else switch_ms)
-    # Switch costs are only known from switches, so the first ones are made without an estimate.
+        return False
     others = any(other.role == "rollout" for other in snapshot.workers if other.name != worker.name)
-    return not others or unmeasured or pause_ms > (switch_ms or 0)
+    # Switch costs are only known from switches, so the first ones are made without an estimate.
+    if not others or switch_ms is None or snapshot.costs.group is None:
+        return True
+    return _pause(snapshot) > MARGIN * _worth(snapshot)
 
 
 def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
@@ -37,17 +46,53 @@ def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
 
 def figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
     """Return the figures that decide whether the worker may leave training, in milliseconds."""
-    known = {"pause_ms": _pause(snapshot, worker), "missing_groups": snapshot.missing}
+    known = {
+        "pause_ms": _pause(snapshot),
+        "waited_ms": _waited(snapshot, worker),
+        "missing_groups": snapshot.missing,
+    }
     switch = snapshot.costs.round_trip
-    return known if switch is None else {**known, "round_trip_ms": switch}
+    if switch is None:
+        return known
+    return {**known, "round_trip_ms": switch, "least_pause_ms": MARGIN * _worth(snapshot)}
 
 
-def _pause(snapshot: Snapshot, worker: WorkerView) -> float:
-    """Return how long training will pause, predicted by the rate at which groups get ready, but at
-    least as long as it has paused already.
+def _pause(snapshot: Snapshot) -> float:
+    """Return how long training will pause: the lower one of two predictions.
 
-    A worker that leaves once it has waited as long as the switch takes never loses more than twice
-    what the best choice would have cost (the ski rental argument).
+    One is by the rate at which groups get ready. It takes the groups under way for new ones, so
+    the other is the mean time from batch to batch, less the time since the last one.
     """
-    waited = snapshot.now_ms - max(snapshot.ended_ms, worker.acquired_ms or 0)
-    return max(snapshot.missing * (snapshot.costs.group or 0), waited)
+    costs = snapshot.costs
+    by_groups = snapshot.missing * (costs.group or 0)
+    if costs.batch is None:
+        return by_groups
+    return min(by_groups, max(0.0, costs.batch - (snapshot.now_ms - snapshot.batch_ms)))
+
+
+def _worth(snapshot: Snapshot) -> float:
+    """Return the pause from which on rollout during it saves more than the switches cost.
+
+    Of n devices that roll out, g leave training in a pause p. The rollout that is left, p (n - g)
+    of device time, is done by all after the switch a, in (p (n - g) + g a) / n, and the batch then
+    waits for the switch b. That is sooner than p if p > a + b n / g.
+    """
+    rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
+    leaving = sum(worker.devices for worker in rollers if worker.role == "train")
+    there, back = snapshot.costs.to_rollout or 0, snapshot.costs.to_train or 0
+    return there + back * sum(worker.devices for worker in rollers) / max(1, leaving)
+
+
+def _waited(snapshot: Snapshot, worker: WorkerView) -> float:
+    """Return how long training has paused already."""
+    return snapshot.now_ms - max(snapshot.ended_ms, worker.acquired_ms or 0)
+
+
+def _waited_in_vain(snapshot: Snapshot, worker: WorkerView, switch_ms: float) -> bool:
+    """Return True if the prediction was too short, and a wrong move would cost little.
+
+    The batch may come as soon as the worker has left, again and again on a load that is made so:
+    the time since the worker took training limits what that costs.
+    """
+    held_ms = snapshot.now_ms - (worker.acquired_ms or 0)
+    return _waited(snapshot, worker) > switch_ms and held_ms > TRIPS_APART * switch_ms

@@ -47,6 +47,8 @@ class MeanCosts:
     train: float | None = None
     rollout: float | None = None
     group: float | None = None
+    batch: float | None = None
+    """Time from one announced batch to the next."""
     to_train: float | None = None
     to_rollout: float | None = None
 
@@ -81,6 +83,8 @@ class Snapshot:
     min_dwell_ms: int = 0
     ended_ms: int = 0
     """End of the last step."""
+    batch_ms: int = 0
+    """Time at which the last batch was announced."""
     costs: MeanCosts = MeanCosts()
 
     @property
@@ -110,6 +114,7 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         running=ledger.running if settings.pacing.issues else 1,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
+        batch_ms=state.costs.batch_ms or 0,
         costs=_mean_costs(state),
     )
 
@@ -177,6 +182,7 @@ def _mean_costs(state: State) -> MeanCosts:
         train=costs.train.mean,
         rollout=costs.rollout.mean,
         group=costs.group.mean,
+        batch=costs.batch.mean,
         to_train=costs.switch_mean("train"),
         to_rollout=costs.switch_mean("rollout"),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from scheduler.decisions import waste
 from scheduler.decisions.decide import Rules, View
-from scheduler.decisions.gates import UNMEASURED_SWITCH_MS
+from scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
 from scheduler.decisions.pacing import attempt_ms
 from scheduler.decisions.snapshot import retry_ms
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -65,8 +65,11 @@ def _of_moves(state: State, settings: SchedulerSettings) -> Iterator[int]:
         given = worker.assignment
         if worker.role == "train" and given is not None and given.acquired_ms is not None:
             yield given.acquired_ms + dwell_ms
-            # It must have waited longer than the switch takes.
-            yield int(max(state.steps.ended_ms, given.acquired_ms) + switch_ms) + 1
+            # It must have waited longer than the switch takes, and may not leave so too often.
+            waited_ms = int(max(state.steps.ended_ms, given.acquired_ms) + switch_ms) + 1
+            yield waited_ms
+            if len(known) == len(parts):
+                yield max(waited_ms, int(given.acquired_ms + TRIPS_APART * switch_ms) + 1)
 
 
 def _of_waits(state: State, settings: SchedulerSettings, now_ms: int) -> Iterator[int]:

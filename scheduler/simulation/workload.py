@@ -39,6 +39,19 @@ class WorkloadSection(Section):
     tool_spread: float = Field(
         0.8, ge=0, description="Standard deviation of the logarithm of these seconds"
     )
+    swing: float = Field(
+        1,
+        gt=0,
+        description="Factor of these lengths in every second lot of `swing_groups` groups, "
+        "for loads that flip",
+    )
+    swing_groups: int = Field(1, ge=1, description="Groups of such a lot")
+    drift: float = Field(
+        1, gt=0, description="Factor by which these lengths have changed after `drift_groups`"
+    )
+    drift_groups: int = Field(
+        1000, ge=1, description="Groups over which they change, evenly by factors"
+    )
     success: float = Field(0.5, ge=0, le=1, description="Share of sessions with reward 1")
     drop_equal: bool = Field(
         False, description="Drop groups whose rewards are all equal, as the trainer's filter does"
@@ -71,14 +84,27 @@ class Workload:
         draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311
         shared = task.gauss()
         count = max(1, round(_log_normal(of.turns, of.turns_spread, draws.gauss())))
+        mean = of.turn_tokens * _length(of, _number(group))
         turns = []
         for number in range(count):
             mixed = sqrt(of.prompt_effect) * shared + sqrt(1 - of.prompt_effect) * draws.gauss()
-            sampled = min(of.most_tokens, _log_normal(of.turn_tokens, of.spread, mixed))
+            sampled = min(of.most_tokens, _log_normal(mean, of.spread, mixed))
             wait_s = _log_normal(of.tool_s, of.tool_spread, draws.gauss())
             added = of.tool_tokens if number else of.prompt_tokens
             turns.append((added, max(1, round(sampled)), wait_s))
         return SessionDraw(tuple(turns), float(draws.random() < of.success))
+
+
+def _number(group: str) -> int:
+    """Return the number at the end of a group's name, or 0 without one."""
+    number = group.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _length(of: WorkloadSection, number: int) -> float:
+    """Return the factor of the sampled tokens in the group of this number."""
+    drifted: float = of.drift ** min(1.0, number / of.drift_groups)
+    return drifted * of.swing if number // of.swing_groups % 2 else drifted
 
 
 def _log_normal(mean: float, spread: float, normal: float) -> float:

@@ -12,7 +12,7 @@ from schemas.records import Record
 
 WINDOW = 16
 _LONGEST_PAUSE_MS = 600_000
-"""Bound of a pause between groups, so that one outage does not dominate the mean."""
+"""Bound of a pause between groups or batches, so that one outage does not dominate the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Costs:
     """Device time that a step takes for rollout, summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
+    batch: Rolling = field(default_factory=Rolling)
+    """Time from one announced batch to the next."""
     switch: Mapping[str, Rolling] = field(default_factory=dict)
     """Time to release the other role and acquire this one, by role."""
     speed: Mapping[str, Mapping[str, Rolling]] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class Costs:
     """Decoding time since the last completed step, summed over devices."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
+    batch_ms: int | None = None
+    """Time at which the last batch was announced."""
 
     def switch_mean(self, role: str) -> float | None:
         """Return the mean cost of a switch to the role, or None before the first."""
@@ -77,6 +81,8 @@ def apply(costs: Costs, record: Record) -> Costs:
             return _switched(costs, record)
         case r.GroupReady():
             return _group_ready(costs, record.at_ms)
+        case r.BatchReady():
+            return _batch_ready(costs, record.at_ms)
         case r.WorkerJoined():
             devices = {**costs.devices, record.worker: device_count(record)}
             return replace(costs, devices=devices)
@@ -107,8 +113,17 @@ def _switched(costs: Costs, record: r.RoleAcquired) -> Costs:
 def _group_ready(costs: Costs, at_ms: int) -> Costs:
     if costs.group_ms is None:
         return replace(costs, group_ms=at_ms)
-    pause = min(max(0, at_ms - costs.group_ms), _LONGEST_PAUSE_MS)
-    return replace(costs, group_ms=at_ms, group=costs.group.add(pause))
+    return replace(costs, group_ms=at_ms, group=costs.group.add(_between(costs.group_ms, at_ms)))
+
+
+def _batch_ready(costs: Costs, at_ms: int) -> Costs:
+    if costs.batch_ms is None:
+        return replace(costs, batch_ms=at_ms)
+    return replace(costs, batch_ms=at_ms, batch=costs.batch.add(_between(costs.batch_ms, at_ms)))
+
+
+def _between(before_ms: int, at_ms: int) -> int:
+    return min(max(0, at_ms - before_ms), _LONGEST_PAUSE_MS)
 
 
 def _used(costs: Costs, record: r.WorkerUsage) -> Costs:

@@ -39,6 +39,8 @@ def workload(
     turns: int = 1,
     spread: float = 0,
     seed: int = 0,
+    swing: float = 1,
+    swing_groups: int = 1,
     hangs: Callable[[str, int, int], bool] = lambda group, sample, attempt: False,
     filtered: Callable[[str], bool] = lambda group: False,
 ) -> Workload:
@@ -51,5 +53,7 @@ def workload(
         spread=spread,
         prompt_effect=0,
         tool_s=0,
+        swing=swing,
+        swing_groups=swing_groups,
     )
     return Workload(section, seed, hangs, filtered)

@@ -33,6 +33,12 @@ def test_only_groups_that_were_admitted_tell_how_often_a_group_gets_ready() -> N
     assert costs.group.mean == 50
 
 
+def test_the_time_from_batch_to_batch_is_measured() -> None:
+    batches = [control.batch_ready(step, at_ms=at) for step, at in enumerate((50, 100, 250))]
+
+    assert fold(*batches).costs.batch.mean == 100
+
+
 def test_worker_time_of_a_step_is_what_all_workers_decoded_and_the_gang_trained() -> None:
     costs = fold(
         control.batch_ready(),
