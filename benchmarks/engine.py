@@ -1,11 +1,15 @@
-"""Tokens a second of the torch engine, compared with `generate` of `transformers`.
+"""Tokens a second of the torch engine, compared with `generate`; time and CPU of the clock engine.
 
     python -m benchmarks engine [--tokens 192] [--prompt 32] [--repeats 3]
 
-Both use one random model of 131k parameters (hidden 64, 2 layers), float32, one thread.
-`generate_one_by_one` serves the sequences one after the other, as a plain loop does;
-`generate_padded` gets all of them at once, equally long, which is its best case. The best of the
-repeats counts; all figures include the time to prefill.
+The torch engine and `generate` of `transformers` use one random model of 131k parameters (hidden
+64, 2 layers), float32, one thread. `generate_one_by_one` serves the sequences one after the other,
+as a plain loop does; `generate_padded` gets all of them at once, equally long, which is its best
+case. The best of the repeats counts; all figures include the time to prefill.
+
+The clock engine samples 32 turns at once as Qwen3-8B on an H100 would: `wall_s` is what it took,
+`model_s` what the passes of the device model add up to. CPU is measured at a thousandth of the
+time, so that waiting costs nothing.
 """
 
 import argparse
@@ -20,8 +24,15 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from producers.rollout.engine.contract import SamplingParams, TokenChunk
+from infra.device_model.lengths import LengthsSection
+from infra.device_model.rates import Rates
+from infra.device_model.settings import DeviceModelSection, worker_rates
+from producers.rollout.clock_engine.answers import Answers
+from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from producers.rollout.clock_engine.lengths import AnswerLengths
+from producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from schemas.tokens import pack
 
 _SEQUENCES = (1, 8, 32)
 _VOCABULARY = 512
@@ -44,7 +55,8 @@ def main(argv: Sequence[str]) -> None:
         for count in _SEQUENCES:
             found[str(count)] = compare(engine, model, count, asked)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(json.dumps({"benchmark": "engine", "parameters": parameters, "sequences": found}))
+    figures = {"parameters": parameters, "sequences": found, "clock": clock_figures()}
+    print(json.dumps({"benchmark": "engine", **figures}))
 
 
 def compare(
@@ -71,7 +83,36 @@ def compare(
     return rates | ratios
 
 
-def serve(engine: TorchEngine, prompts: Prompts, tokens: int) -> None:
+def clock_figures() -> dict[str, float]:
+    """Return the time of a full batch against the model's, and CPU by turn and by token."""
+    rows, prompt, tokens, batches = 32, 1000, 512, 100
+    rates = worker_rates(DeviceModelSection(hardware="H100", model="Qwen3-8B"), 1, rows=rows)
+    passes = (
+        rates.batch_s(rows) + rates.context_s * rows * (prompt + number + 0.5)
+        for number in range(tokens)
+    )
+    model_s = rows * rates.prompt(prompt) + sum(passes)
+    # Equally long, without a prefix in common.
+    prompts = [draw_prompts(1, prompt, number)[0] for number in range(rows * batches)]
+    with closing(clock_engine(rates)) as engine:
+        wall_s = timed(lambda some: serve(engine, some, tokens), prompts[:rows])
+    with closing(clock_engine(rates.scaled(1e-3))) as engine:
+        began_s = time.process_time()
+        for first in range(0, len(prompts), rows):
+            serve(engine, prompts[first : first + rows], tokens)
+        turn_s = (time.process_time() - began_s) / len(prompts)
+    figures = {"model_s": model_s, "wall_s": wall_s}
+    cpu = {"cpu_us_a_turn": 1e6 * turn_s, "cpu_us_a_token": 1e6 * turn_s / tokens}
+    return {name: round(value, 4) for name, value in (figures | cpu).items()}
+
+
+def clock_engine(rates: Rates) -> ClockEngine:
+    """Return an engine whose answers end at their `max_tokens`."""
+    answers = Answers(pack(range(50)), AnswerLengths(LengthsSection()))
+    return ClockEngine(ClockEngineSettings(rates=rates), answers)
+
+
+def serve(engine: Engine, prompts: Prompts, tokens: int) -> None:
     """Serve all sequences with the engine at once."""
     finished = threading.Semaphore(0)
 

@@ -159,7 +159,8 @@ class RunConfig(BaseSettings):
     )
     device_model: DeviceModelSection = Field(
         default_factory=DeviceModelSection,
-        description="Modelled devices, of `seamlessflow simulate` and of trainer.backend clock",
+        description="Modelled devices, of `seamlessflow simulate`, of rollout.engine clock and of "
+        "trainer.backend clock",
     )
     simulation: SimulationSection = Field(
         default_factory=SimulationSection,

@@ -29,6 +29,8 @@ class BatchClock:
     """Part of it for tokens whose KV is computed for the first time."""
     tokens: float = 0.0
     """Tokens sampled so far."""
+    busy_s: float = 0.0
+    """Time so far with a row."""
     full_batch_s: float = 0.0
     """Time that tokens and prompts so far would have taken in full batches."""
     recomputing_s: float = 0.0
@@ -37,6 +39,8 @@ class BatchClock:
     def advance(self, now_s: float) -> None:
         """Count the passes until `now_s`."""
         spent_s, self.now_s = now_s - self.now_s, now_s
+        if self.rows:
+            self.busy_s += spent_s
         if self.prompt_s > 0:
             spent_s -= self._compute(min(self.prompt_s, spent_s))
         if spent_s > 0 and self.rows:

@@ -1,10 +1,11 @@
 """Bootstrap of a rollout process from its settings: the one place where its parts are joined."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from infra.clock import now_ms
+from infra.device_model.hardware import hardware_named
 from infra.errors import DeliveryFailed
 from infra.kafka.client import Headers
 from infra.kafka.outage import Stopping, never
@@ -70,7 +71,7 @@ def build(
     roles = RolloutRoles(
         mine.worker, new_incarnation(), policy=mine.policy, loads_asleep=engines.loads_asleep
     )
-    facts = Facts(mine.tags, mine.capacity, mine.hardware, mine.devices)
+    facts = Facts(mine.tags, mine.capacity, _hardware(settings), mine.devices)
 
     def undelivered(live: LiveDispatch, error: DeliveryFailed) -> None:
         inbox.post(Undelivered(live, error))
@@ -109,6 +110,14 @@ def load_parser(policy: PolicyWeights) -> MessageParser:
     return Renderer.load(
         Path(policy.tokenizer_directory), RendererSettings.from_json(policy.renderer)
     )
+
+
+def _hardware(settings: RolloutSettings) -> Mapping[str, float]:
+    """Return the facts about each device: those set, or the modelled device's."""
+    mine = settings.rollout
+    if mine.engine == "clock" and not mine.hardware:
+        return hardware_named(settings.device_model.hardware).figures
+    return mine.hardware
 
 
 def _writer(producer: Producer, counts: Counts) -> Write:

@@ -3,15 +3,20 @@
 import shutil
 from pathlib import Path
 
+from infra.device_model.models import model_named
+from infra.device_model.settings import DeviceModelSection, worker_rates
 from infra.errors import SeamlessFlowError, SettingsRejected
 from infra.process import collect_seldom
 from infra.weights.manifest import verify
+from producers.rollout.clock_engine.answers import Answers
+from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from producers.rollout.clock_engine.lengths import AnswerLengths
 from producers.rollout.engine.contract import Engine
 from producers.rollout.roles.device import EngineFactory
 from producers.rollout.roles.moves import PublishedWeights
 from producers.rollout.scripted_engine.engine import ScriptedEngine
 from producers.rollout.scripted_engine.script import Script
-from producers.rollout.settings import RolloutSection, VllmSection
+from producers.rollout.settings import RolloutSection, RolloutSettings, VllmSection
 from producers.rollout.turns.message_parser import MessageParser
 from producers.rollout.vllm_engine.engine import VllmEngine
 
@@ -110,15 +115,50 @@ class ScriptedEngines:
         return ScriptedEngine(script, weights.version, max_running=self._settings.capacity)
 
 
-def engine_factory(settings: RolloutSection, log_dir: Path) -> EngineFactory:
-    """Return the factory for `settings.engine`; servers that it starts log to `log_dir`."""
-    match settings.engine:
+class ClockEngines:
+    """The factory of engines that take the time of modelled devices; they read no weights."""
+
+    whole_vocabulary = True
+    loads_asleep = True
+
+    def __init__(self, settings: RolloutSection, devices: DeviceModelSection) -> None:
+        """Raises `ModelTooLarge`."""
+        self._section = settings.clock
+        rates = worker_rates(devices, max(1, len(settings.devices)), settings.capacity)
+        model = model_named(devices.model)
+        self._settings = ClockEngineSettings(
+            rates=rates.scaled(devices.scale),
+            token_bytes=model.kv_bytes,
+            memory_bytes=round(model.weight_bytes + rates.kv_tokens * model.kv_bytes),
+            report_s=self._section.report_s,
+        )
+
+    def verify(self, weights: PublishedWeights) -> None:
+        """See `verify_full`: what a rehearsal publishes is checked as in a run."""
+        verify_full(weights)
+
+    def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
+        """Return an engine once weights would be loaded; its text is in tokens of the policy."""
+        answers = Answers(parser.encode(self._section.text), AnswerLengths(self._section))
+        engine = ClockEngine(self._settings, answers)
+        engine.pause("keep")
+        engine.load_weights(Path(weights.directory), weights.version)
+        engine.resume()
+        return engine
+
+
+def engine_factory(settings: RolloutSettings) -> EngineFactory:
+    """Return the factory for `rollout.engine`; servers that it starts log below `data_dir`."""
+    mine = settings.rollout
+    match mine.engine:
         case "torch":
-            return TorchEngines(settings)
+            return TorchEngines(mine)
         case "vllm":
-            return VllmEngines(settings, log_dir)
+            return VllmEngines(mine, settings.data_dir / "logs")
         case "scripted":
-            return ScriptedEngines(settings)
+            return ScriptedEngines(mine)
+        case "clock":
+            return ClockEngines(mine, settings.device_model)
 
 
 def verify_full(weights: PublishedWeights) -> None:

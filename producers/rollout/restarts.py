@@ -45,7 +45,7 @@ def serve(settings: RolloutSettings, stop: threading.Event) -> None:
     """Run a rollout process until `stop` is set. Raises the error that ends it for good."""
     mine = settings.rollout
     # First: a wrong setting shows at once, also where Kafka is waited for.
-    engines = engine_factory(mine, settings.data_dir / "logs")
+    engines = engine_factory(settings)
     find_cluster(settings.kafka, _TOPICS, stop.is_set)
     restarts = Restarts(mine.vllm.restarts if mine.engine == "vllm" else 0)
     while True:

@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from infra.device_model.lengths import LengthsSection
+from infra.device_model.settings import DeviceModelSection
 from infra.ports import is_loopback
 from infra.settings import ProcessSettings, Section
 
@@ -109,6 +111,20 @@ class ScriptedSection(Section):
     )
 
 
+class ClockSection(LengthsSection):
+    """The engine without a model that takes the time of the devices of `device_model`."""
+
+    text: str = Field(
+        "The answer is found step by step: read what is given, name what is asked, try the "
+        "simplest case first, then check each result before the next one. ",
+        min_length=1,
+        description="Text of which answers are made; where one begins follows from its prompt",
+    )
+    report_s: float = Field(
+        0.5, gt=0, description="Seconds between two deliveries of the tokens of running turns"
+    )
+
+
 class RolloutSection(Section):
     """The worker that this process belongs to, and its engine."""
 
@@ -121,21 +137,21 @@ class RolloutSection(Section):
         ("rollout",), min_length=1, description="Roles the worker can take, over all its processes"
     )
     policy: str = Field("policy", min_length=1, description="Policy to serve")
-    engine: Literal["torch", "vllm", "scripted"] = Field(
+    engine: Literal["torch", "vllm", "scripted", "clock"] = Field(
         "torch",
-        description="torch samples from the policy in this process, vllm in a server; scripted "
-        "gives the same answer each time",
+        description="torch samples from the policy in this process, vllm in a server; without a "
+        "model, scripted gives the same answer each time, and clock takes the time of device_model",
     )
     capacity: int = Field(32, ge=1, description="Most turns sampled at once")
     hardware: dict[str, float] = Field(
         default_factory=dict,
         description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
-        "second), memory (bytes)",
+        "second), memory (bytes); none with clock: those of device_model",
     )
     devices: tuple[int, ...] = Field(
         (),
-        description="vllm: numbers of the worker's devices on its node, which share each pass "
-        "(tensor parallel); none: one device",
+        description="vllm, clock: numbers of the worker's devices on its node, which share each "
+        "pass (tensor parallel); none: one device",
     )
     probe_deadline_s: float = Field(
         120,
@@ -151,9 +167,14 @@ class RolloutSection(Section):
     torch: TorchSection = Field(default_factory=TorchSection)
     vllm: VllmSection = Field(default_factory=VllmSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
+    clock: ClockSection = Field(default_factory=ClockSection)
 
 
 class RolloutSettings(ProcessSettings):
-    """All settings of `python -m producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`."""
+    """All settings of `python -m producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`.
+
+    `device_model` is for the clock engine alone.
+    """
 
     rollout: RolloutSection = Field(default_factory=RolloutSection)
+    device_model: DeviceModelSection = Field(default_factory=DeviceModelSection)

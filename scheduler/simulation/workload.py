@@ -11,10 +11,10 @@ from random import Random
 
 from pydantic import Field
 
-from infra.settings import Section
+from infra.device_model.lengths import LengthsSection
 
 
-class WorkloadSection(Section):
+class WorkloadSection(LengthsSection):
     """The work of the agents: turns, tokens, tools, rewards."""
 
     turns: int = Field(4, ge=1, description="Mean turns of a session")
@@ -23,17 +23,12 @@ class WorkloadSection(Section):
     )
     prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
     tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
-    turn_tokens: float = Field(500, gt=0, description="Mean tokens sampled in a turn")
-    spread: float = Field(
-        0.8, ge=0, description="Standard deviation of the logarithm of a turn's sampled tokens"
-    )
     prompt_effect: float = Field(
         0.5,
         ge=0,
         le=1,
         description="Share of that variance which is the task's, the same for its whole group",
     )
-    most_tokens: int = Field(32_768, ge=1, description="Most tokens sampled in a turn")
     start_s: float = Field(0, ge=0, description="Seconds from a task to its first turn")
     tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
     tool_spread: float = Field(

@@ -54,7 +54,7 @@ def computes(config: RunConfig) -> bool:
 
 
 def _samples(config: RunConfig) -> bool:
-    return config.rollout.engine != "scripted"
+    return config.rollout.engine not in ("scripted", "clock")
 
 
 def _vllm(config: RunConfig) -> Iterator[Fault]:

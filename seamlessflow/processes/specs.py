@@ -137,7 +137,11 @@ class ProcessSpecs:
         )
         environment = {**_visible(template.engine, worker), **worker.environment}
         return self._child(
-            f"rollout-{worker.id}", "producers.rollout", environment, rollout=section
+            f"rollout-{worker.id}",
+            "producers.rollout",
+            environment,
+            rollout=section,
+            device_model=self._config.device_model,
         )
 
     def trainer(self) -> ChildSpec:

@@ -30,10 +30,10 @@ class CommandQueue:
         """Add a command. Does not block."""
         self._queue.put(command)
 
-    def run(self, wait: bool) -> None:
-        """Run all commands in the queue; with `wait`, block until there is at least one."""
+    def run(self, wait_s: float | None) -> None:
+        """Run all commands in the queue; wait so long for the first; None: without a limit."""
         try:
-            self._queue.get(block=wait)()
+            self._queue.get(block=wait_s != 0, timeout=wait_s)()
             while True:
                 self._queue.get_nowait()()
         except queue.Empty:

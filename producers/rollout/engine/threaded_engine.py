@@ -71,7 +71,7 @@ class ThreadedEngine(ABC):
     def _run(self) -> None:
         while not self._stopped:
             try:
-                self._commands.run(wait=not self._ready)
+                self._commands.run(self._wait_s())
                 if self._ready:
                     self._advance()
             except Exception as error:  # a pass may raise anything, and the thread must go on
@@ -80,6 +80,10 @@ class ThreadedEngine(ABC):
     @property
     def _ready(self) -> bool:
         return self._has_work and not self.state.paused and not self._stopped
+
+    def _wait_s(self) -> float | None:
+        """Return how long to wait for a call: not at all while there is work, else for ever."""
+        return 0 if self._ready else None
 
     def _pause(self, mode: PauseMode) -> None:
         self.state.require_working("pause")

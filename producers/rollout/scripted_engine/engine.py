@@ -21,9 +21,10 @@ from producers.rollout.engine.contract import (
     TokenChunk,
 )
 from producers.rollout.engine.errors import PromptTooLong, RequestInvalid, no_structured_output
+from producers.rollout.engine.made_up import logprobs, most_likely
 from producers.rollout.engine.request import last_chunk
 from producers.rollout.engine.threaded_engine import ThreadedEngine
-from producers.rollout.scripted_engine.script import Script, logprobs, most_likely
+from producers.rollout.scripted_engine.script import Script
 from schemas.tokens import TOKEN_BYTES
 
 DEADLINE_S = 30.0

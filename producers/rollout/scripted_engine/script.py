@@ -1,22 +1,11 @@
-"""The answer of the scripted engine: the same tokens for every prompt, from any offset. Pure.
+"""The answer of the scripted engine: the same tokens for every prompt, from any offset. Pure."""
 
-The distribution is made up, but it is one: the scripted token has log-probability `LOGPROB`, all
-others, in id order, follow at steps of 1, and a temperature changes it as it changes a model's.
-"""
-
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from producers.rollout.engine.contract import FinishReason, SamplingParams
 from schemas.tokens import TOKEN_BYTES, pack
-
-LOGPROB = -0.5
-"""The log-probability of every scripted token at temperature 1."""
-
-FIRST_OTHER = math.log((1 - math.exp(LOGPROB)) * (1 - math.exp(-1)))
-"""That of the first of the other tokens: all together then have a probability of 1."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +63,3 @@ class Script:
     def _repeated(self, length: int) -> bytes:
         size = length * TOKEN_BYTES
         return (self.pattern * (size // len(self.pattern) + 1))[:size]
-
-
-def logprobs(count: int, temperature: float = 1.0) -> bytes:
-    """Return the log-probabilities of that many tokens at a temperature; at 1 if that is 0."""
-    return np.array([_tempered(LOGPROB, temperature)], "<f4").tobytes() * count
-
-
-def most_likely(ids: bytes, count: int, temperature: float) -> tuple[bytes, bytes]:
-    """Return ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
-
-    They are the token itself and then, for want of a model, the first ones of the vocabulary.
-    """
-    tokens_N1 = np.frombuffer(ids, "<i4")[:, None]
-    others_K = np.arange(count - 1, dtype="<i4")
-    others_NK = others_K + (others_K >= tokens_N1)
-    raw_K = [LOGPROB, *(FIRST_OTHER - others_K).tolist()]
-    logprobs_K = np.array([_tempered(raw, temperature) for raw in raw_K], "<f4")
-    rows_NK = np.concatenate([tokens_N1, others_NK], axis=1).astype("<i4")
-    return rows_NK.tobytes(), logprobs_K.tobytes() * len(tokens_N1)
-
-
-def _tempered(logprob: float, temperature: float) -> float:
-    """Return a log-probability at another temperature: the others are a geometric series."""
-    if temperature in (0, 1):
-        return logprob
-    others = math.exp(FIRST_OTHER / temperature) / -math.expm1(-1 / temperature)
-    return logprob / temperature - math.log(math.exp(LOGPROB / temperature) + others)

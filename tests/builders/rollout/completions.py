@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from infra.rendering.completion import MessageDelta, ParsedMessage
 from producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
-from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.engine.made_up import logprobs
 from schemas.tokens import pack, unpack
 
 

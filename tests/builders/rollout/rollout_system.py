@@ -46,7 +46,7 @@ class RunningWorker:
         self.error: BaseException | None = None
         self._stop = threading.Event()
         traces = telemetry(TelemetrySettings(), "rollout", self.name)
-        made = engines or engine_factory(settings.rollout, settings.data_dir / "logs")
+        made = engines or engine_factory(settings)
         self._worker = build(settings, traces, Metrics(), made)
         self._thread = threading.Thread(target=self._run, name=self.name)
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Both engines keep the same promises."""
+"""All engines of this process keep the same promises."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from infra.device_model.lengths import LengthsSection
+from infra.device_model.rates import Rates
+from producers.rollout.clock_engine.answers import Answers
+from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
+from producers.rollout.clock_engine.lengths import AnswerLengths
 from producers.rollout.engine.contract import Engine
+from producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
 from producers.rollout.scripted_engine.engine import ScriptedEngine
-from producers.rollout.scripted_engine.script import FIRST_OTHER, LOGPROB, Script
+from producers.rollout.scripted_engine.script import Script
 from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes
@@ -19,11 +25,11 @@ from tests.contracts.engine import Distribution, EngineContract, Rows
 CONTEXT = 256
 LENGTH = 150
 ENOUGH = 100
-"""Tokens of the scripted vocabulary beyond which the probabilities add up to nothing."""
+"""Tokens of the made-up vocabulary beyond which the probabilities add up to nothing."""
 
 
-def scripted_rows(tokens: list[int], start: int) -> Rows:
-    """Return the scripted distribution beside each token: the others follow in id order."""
+def made_up_rows(tokens: list[int], start: int) -> Rows:
+    """Return the made-up distribution beside each token: the others follow in id order."""
     rows = []
     for token in tokens[start:]:
         others = FIRST_OTHER - np.arange(ENOUGH - 1, dtype=np.float64)
@@ -45,7 +51,26 @@ class TestScriptedEngine(EngineContract):
 
     @pytest.fixture
     def distribution(self) -> Distribution:
-        return scripted_rows
+        return made_up_rows
+
+
+class TestClockEngine(EngineContract):
+    @pytest.fixture
+    def engine(self) -> Iterator[Engine]:
+        answers = Answers(as_bytes([11, 12, 13]), AnswerLengths(LengthsSection(turn_tokens=150)))
+        rates = Rates(row_s=1e-5, prompt_s=1e-6, load_s=1e-3, leave_s=1e-3, take_s=1e-3)
+        settings = ClockEngineSettings(rates=rates, report_s=1e-3, max_length=CONTEXT)
+        engine = ClockEngine(settings, answers, version=3)
+        yield engine
+        engine.close()
+
+    @pytest.fixture
+    def weights(self, tmp_path: Path) -> Path:
+        return tmp_path
+
+    @pytest.fixture
+    def distribution(self) -> Distribution:
+        return made_up_rows
 
 
 class TestTorchEngine(EngineContract):

@@ -25,7 +25,7 @@ class Owner:
     def _run(self) -> None:
         self.begin.wait(10)
         while not self._stopped:
-            self.commands.run(wait=True)
+            self.commands.run(wait_s=None)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_commands_run_in_the_order_they_came() -> None:
     for number in range(5):
         commands.put(partial(seen.append, number))
     assert len(commands) == 5
-    commands.run(wait=False)
+    commands.run(wait_s=0)
     assert seen == [0, 1, 2, 3, 4]
 
 

@@ -6,6 +6,8 @@ from functools import partial
 
 import pytest
 
+from infra.device_model.rates import Rates
+from producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
 from producers.rollout.probe.asking import EngineProbe
@@ -16,6 +18,7 @@ from producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettin
 from tests.builders.engines import broken as broken
 from tests.builders.engines.broken import Altered, Wrapped
 from tests.builders.models import model
+from tests.builders.rollout.clock_turns import answers
 from tests.builders.rollout.completions import codes
 from tests.builders.rollout.generation import as_bytes
 
@@ -44,6 +47,13 @@ def sound() -> Iterator[Engine]:
 )
 def test_a_scripted_engine_passes(script: Script) -> None:
     with closing(ScriptedEngine(script, VERSION)) as engine:
+        PATIENT.whole(engine, PROMPT, VERSION)
+        PATIENT.short(engine, PROMPT, VERSION)
+
+
+def test_a_clock_engine_passes() -> None:
+    settings = ClockEngineSettings(rates=Rates(row_s=1e-5))
+    with closing(ClockEngine(settings, answers(), VERSION)) as engine:
         PATIENT.whole(engine, PROMPT, VERSION)
         PATIENT.short(engine, PROMPT, VERSION)
 

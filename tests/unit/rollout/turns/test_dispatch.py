@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.rollout.engine.contract import FinishReason
-from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.engine.made_up import logprobs
 from producers.rollout.turns.dispatch import Dispatch
 from producers.rollout.turns.refusal import unstarted
 from producers.rollout.turns.unwritten import ChunkIncomplete, ChunkOutOfOrder

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.rollout.scripted_engine.script import logprobs
+from producers.rollout.engine.made_up import logprobs
 from producers.rollout.turns.dispatch import Dispatch
 from schemas.records import GenerateTurn, Sampling, TurnCompleted, TurnInterrupted
 from schemas.tokens import pack

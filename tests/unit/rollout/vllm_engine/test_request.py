@@ -5,8 +5,8 @@ import pytest
 
 from producers.rollout.engine.contract import ChunkSpan, SamplingParams, TokenChunk
 from producers.rollout.engine.errors import PromptTooLong, SamplingUnsupported
+from producers.rollout.engine.made_up import logprobs
 from producers.rollout.engine.request import Request
-from producers.rollout.scripted_engine.script import logprobs
 from producers.rollout.vllm_engine.protocol import AnswerInvalid, TokenEvent
 from producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 from schemas.tokens import pack

@@ -1,0 +1,196 @@
+"""The turns of the clock engine as a function of time: which chunks come when. Pure.
+
+`ModelledBatch` says which turns run and how fast. An event is a turn's arrival, its first token or
+its end, or a report of all running turns; nothing happens for a token. Each method counts what was
+sampled until `now_s` first, so it does not matter when between two events it is called.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
+
+from infra.device_model.batch import TOLERANCE, ModelledBatch
+from infra.device_model.batch_clock import BatchClock
+from infra.device_model.rates import Rates
+from producers.rollout.clock_engine.answers import Answers
+from producers.rollout.clock_engine.prefixes import BlockPrefixes
+from producers.rollout.clock_engine.turn import ClockTurn
+from producers.rollout.engine.contract import TokenChunk
+from producers.rollout.engine.request import Request, last_chunk
+
+Emission = tuple[Request, TokenChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """A snapshot of the batch, for other threads. `next_s`: its next event; infinite: none."""
+
+    clock: BatchClock
+    next_s: float = inf
+    running: int = 0
+    waiting: int = 0
+    kv_tokens: float = 0.0
+    reused: int = 0
+
+    def at(self, now_s: float) -> BatchClock:
+        """Return a clock that has come to `now_s`, or to the next event if that is sooner."""
+        clock = replace(self.clock)
+        if self.next_s < inf:
+            clock.advance(max(clock.now_s, min(now_s, self.next_s)))
+        return clock
+
+
+class ClockBatch:
+    """All live requests. `version` samples every token; running turns report every `report_s`."""
+
+    def __init__(
+        self, rates: Rates, answers: Answers, version: int, limit: int, report_s: float
+    ) -> None:
+        """`limit` is the most tokens of prompt and completion."""
+        self.version = version
+        self.state = ClockState(BatchClock(rates))
+        self._answers = answers
+        self._limit = limit
+        self._report_s = report_s
+        self._prefixes = BlockPrefixes()
+        self._batch = ModelledBatch[ClockTurn](rates, self._prefixes)
+        self._live: dict[str, ClockTurn] = {}
+        self._fresh: deque[ClockTurn] = deque()
+        """Turns that began and have no token yet, the one that began first before the others."""
+        self._report_at_s = inf
+        self._paused = False
+        self._computed = True
+        """False if the KV of running turns is lost or of other weights."""
+
+    def add(self, request: Request, now_s: float) -> list[Emission]:
+        """Take a request; one whose id is live is ignored."""
+        if request.request_id in self._live:
+            return []
+        reason = request.finished_before_start(self._limit)
+        if reason is not None:
+            return [(request, last_chunk(request.completed, reason))]
+        emissions = self._run(now_s)
+        turn = ClockTurn.of(request, self._answers, self._limit)
+        self._live[request.request_id] = turn
+        self._batch.add(turn)
+        return self._planned(emissions)
+
+    def abort(self, request_id: str | None, now_s: float) -> list[Emission]:
+        """End one request, or all; unknown ids are ignored."""
+        emissions = self._run(now_s)
+        for name in list(self._live) if request_id is None else [request_id]:
+            if (turn := self._live.get(name)) is not None:
+                emissions += self._new([turn])
+                emissions.append((turn.request, last_chunk(turn.sent, "abort")))
+                self._drop(turn)
+        return self._planned(emissions)
+
+    def drop(self, request_id: str) -> None:
+        """Give up a request without a chunk; an unknown id is ignored."""
+        if (turn := self._live.get(request_id)) is not None:
+            self._drop(turn)
+            self._planned([])
+
+    def give_up(self) -> list[Emission]:
+        """End all requests for good, without a look at the time."""
+        self._paused = True
+        turns = list(self._live.values())
+        self._live.clear()
+        self._fresh.clear()
+        self._batch.drain()
+        return self._planned([(turn.request, last_chunk(turn.sent, "abort")) for turn in turns])
+
+    def advance(self, now_s: float) -> list[Emission]:
+        """Return the chunks that are due until now."""
+        return self._planned(self._run(now_s))
+
+    def pause(self, now_s: float) -> list[Emission]:
+        """Hold all turns; return what they have sampled."""
+        emissions = self._run(now_s) + self._new(self._batch.running)
+        self._paused = True
+        return self._planned(emissions)
+
+    def resume(self, now_s: float) -> None:
+        """Go on, with KV computed again if it must be."""
+        self._paused = False
+        self._batch.clock.skip(now_s)
+        if not self._computed:
+            self._batch.recompute()
+            self._computed = True
+        self._report_at_s = now_s + self._report_s if self._batch.running else inf
+        self._planned([])
+
+    def forget(self) -> None:
+        """Lose the KV of all turns, while paused."""
+        self._computed = False
+
+    def _run(self, now_s: float) -> list[Emission]:
+        if self._paused:
+            return []
+        emissions, clock = [], self._batch.clock
+        while (end_s := self._reached_s(self._batch.first_end)) <= now_s:
+            clock.advance(end_s)
+            for turn in self._batch.finish():
+                del self._live[turn.request.request_id]
+                last = turn.chunk(turn.answer.length, self.version, turn.answer.reason)
+                emissions.append((turn.request, last))
+            self._begin()
+        clock.advance(now_s)
+        return emissions + self._reports(now_s)
+
+    def _begin(self) -> None:
+        begun = self._batch.fill()
+        self._fresh.extend(begun)
+        if begun and self._report_at_s == inf:
+            self._report_at_s = self._batch.clock.now_s + self._report_s
+
+    def _reports(self, now_s: float) -> list[Emission]:
+        due = []
+        while self._fresh and self._sampled(self._fresh[0]) >= 1:
+            due.append(self._fresh.popleft())
+        if now_s < self._report_at_s:
+            return self._new(due)
+        running = self._batch.running
+        self._report_at_s = now_s + self._report_s if running else inf
+        return self._new(running)
+
+    def _new(self, turns: Sequence[ClockTurn]) -> list[Emission]:
+        """Return the chunks of those turns that have new tokens."""
+        ends = [(turn, turn.request.completed + self._sampled(turn)) for turn in turns]
+        return [
+            (turn.request, turn.chunk(end, self.version)) for turn, end in ends if end > turn.sent
+        ]
+
+    def _drop(self, turn: ClockTurn) -> None:
+        del self._live[turn.request.request_id]
+        self._batch.remove(turn)
+        with suppress(ValueError):
+            self._fresh.remove(turn)
+
+    def _sampled(self, turn: ClockTurn) -> int:
+        return int(self._batch.sampled(turn) + TOLERANCE)
+
+    def _reached_s(self, passes: float | None) -> float:
+        """Return the time at which so many passes have run; None: never."""
+        clock = self._batch.clock
+        return inf if passes is None else clock.now_s + clock.seconds_until(passes)
+
+    def _planned(self, emissions: list[Emission]) -> list[Emission]:
+        """Begin turns that have room, find the next event, and return the emissions."""
+        batch, next_s = self._batch, inf
+        if not self._paused:
+            self._begin()
+            first = self._fresh[0].begin + 1 if self._fresh else None
+            times = self._reached_s(batch.first_end), self._reached_s(first), self._report_at_s
+            next_s = min(times)
+        self.state = ClockState(
+            clock=replace(batch.clock),
+            next_s=next_s,
+            running=len(batch.running),
+            waiting=len(batch.waiting),
+            kv_tokens=batch.reserved + self._prefixes.tokens,
+            reused=self._prefixes.reused,
+        )
+        return emissions
