@@ -18,6 +18,7 @@ from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.scheduling.simulate import simulate
+from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
@@ -36,6 +37,7 @@ app.command(name="eval")(evaluate)
 app.command()(simulate)
 app.command()(show)
 app.command()(trace)
+app.command()(timeline)
 app.command()(audit)
 app.command()(erase)
 app.command()(doctor)

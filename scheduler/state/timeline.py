@@ -1,11 +1,11 @@
 """The timeline of a run: the states of each worker over time, and figures, from `control` alone.
 
-A pure fold, during the run or long after. Drawn by `seamlessflow/reports/timeline_chart.py`.
+A pure fold, during the run or long after. Drawn by `seamlessflow/reports/timeline`.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -13,6 +13,7 @@ from scheduler.state.accounts.device_time import DeviceTime, Interval, Window, d
 from scheduler.state.accounts.division import divided
 from scheduler.state.accounts.ideal_step import IdealStep, ideal_step
 from scheduler.state.accounts.occupation import Occupation
+from scheduler.state.accounts.waits import Waits
 from scheduler.state.ledger import EVAL
 from scheduler.state.state import Decision
 from schemas import records as r
@@ -33,7 +34,8 @@ class Timeline:
     """The timeline of a run so far."""
 
     intervals: tuple[Interval, ...]
-    """In the order of their ends; those of rollout are divided by what their worker measured."""
+    """In the order of their ends; those of rollout are divided by what their worker measured, and
+    those with waiting in them have its reasons."""
     steps: tuple[StepEnd, ...]
     switches: int
     """Number of completed changes from one role to the other."""
@@ -80,17 +82,27 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 def timeline(records: Iterable[Record]) -> Timeline:
     """Return the timeline of records of `control`, given in log order."""
     fold = _TimelineFold()
-    for record in records:
+    for record in in_force(records):
         fold.apply(record)
     return fold.result()
 
 
+def in_force(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield records of `control` without the decisions of schedulers that were deposed."""
+    epoch = 0
+    for record in records:
+        if isinstance(record, r.SchedulerClaimed):
+            epoch = max(epoch, record.epoch)
+        if not isinstance(record, Decision) or record.epoch >= epoch:
+            yield record
+
+
 @dataclass
 class _TimelineFold:
-    epoch: int = 0
     start_ms: int | None = None
     now_ms: int = 0
     occupation: Occupation = field(default_factory=Occupation)
+    waits: Waits = field(default_factory=Waits)
     last_role: dict[str, str] = field(default_factory=dict)
     steps: list[StepEnd] = field(default_factory=list)
     begun_ms: int | None = None
@@ -101,15 +113,12 @@ class _TimelineFold:
     handed_back: int = 0
 
     def apply(self, record: Record) -> None:
-        if isinstance(record, r.SchedulerClaimed):
-            self.epoch = max(self.epoch, record.epoch)
-        if isinstance(record, Decision) and record.epoch < self.epoch:
-            return
         at_ms = getattr(record, "at_ms", None)
         if isinstance(at_ms, int):
             self.start_ms = at_ms if self.start_ms is None else self.start_ms
             self.now_ms = max(self.now_ms, at_ms)
         self.occupation.apply(record)
+        self.waits.apply(record)
         self._apply_role(record)
         self._apply_step(record)
         self._apply_group(record)
@@ -120,7 +129,9 @@ class _TimelineFold:
         for reports in self.usage.values():
             reports.sort(key=lambda of: of.at_ms)  # clocks are set back now and then
         return Timeline(
-            intervals=tuple(divided(self.occupation.close(self.now_ms), self.usage)),
+            intervals=tuple(
+                self.waits.explained(divided(self.occupation.close(self.now_ms), self.usage))
+            ),
             steps=tuple(self.steps),
             switches=self.switches,
             handed_back=self.handed_back,

@@ -22,9 +22,10 @@ from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.usage import peak_rss_mb
-from seamlessflow.reports import reward_chart, timeline_chart
+from seamlessflow.reports import reward_chart
 from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, summary
+from seamlessflow.reports.timeline import chart
 from trainer.metrics.reasons import reasons_for_little_learning
 
 FINAL = "final"
@@ -79,7 +80,7 @@ def write_report(
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     steps = step_facts(control, sessions)
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
-    timeline_chart.plot(timeline(control), config.out / "timeline.png")
+    chart.plot(timeline(control), config.out / "timeline.png")
     keep_final_weights(config.weights_dir)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])

@@ -31,6 +31,8 @@ class Interval:
     devices: int = 1
     shares: Mapping[str, float] = field(default_factory=dict)
     """Parts of the time by category, which sum to 1; empty: all of it, by its state."""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """Parts of the waiting by reason (`waits.py`), which sum to its share."""
 
     def by_category(self) -> Mapping[str, float]:
         """Return the parts of its time by category. Rollout of which no usage tells is waiting."""

@@ -51,10 +51,10 @@ def _cut(interval: Interval, reports: Sequence[WorkerUsage], first: int) -> Iter
 
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:
-    """Return how a stretch in rollout divides, without its loading; empty without a turn."""
+    """Return how a stretch in rollout divides, without its loading."""
     decoding_ms, idle_ms = max(0, report.decoding_ms), max(0, report.idle_ms)
     if not decoding_ms:
-        return {}
+        return {WAITING: 1.0}
     # Passes are timed on another thread than the activity, so their sum may be a little longer.
     again_ms = min(max(0, report.recomputing_ms), decoding_ms)
     full_ms = min(max(0, report.full_batch_ms), decoding_ms - again_ms)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from scheduler.simulation.cluster import ModelledCluster
     from scheduler.simulation.figures import SimulatedFigures
     from scheduler.simulation.settings import SimulationSection
+    from scheduler.simulation.simulator import SimulatedRun
     from seamlessflow.config import RunConfig
 
 _COLUMNS = (
@@ -41,6 +42,9 @@ def simulate(
     steps: Annotated[int | None, typer.Option(min=3, help="Optimizer steps.")] = None,
     lag: Annotated[int | None, typer.Option(min=0, help="As run.lag.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all draws.")] = None,
+    timelines: Annotated[
+        Path | None, typer.Option(help="Folder for a page of each strategy's timeline.")
+    ] = None,
 ) -> None:
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
@@ -53,18 +57,15 @@ def simulate(
     ]
     simulation = {"workers": workers or None, "strategies": strategy, "seed": seed}
     device_model = {"hardware": hardware, "model": model}
-    loaded = _loaded(
-        config,
-        {
-            "simulation": simulation,
-            "device_model": device_model,
-            "run": {"steps": steps, "lag": lag},
-        },
-    )
+    options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
+    loaded = _loaded(config, {**options, "run": {"steps": steps, "lag": lag}})
     cluster, compared = _checked(loaded)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
     for settings in compared:
-        typer.echo(_line(settings, cluster, loaded.simulation))
+        run = _simulated(settings, cluster, loaded.simulation)
+        typer.echo(_line(run, settings))
+        if timelines is not None:
+            _draw(run, settings.scheduler.policy, timelines)
 
 
 def _loaded(config: Path | None, options: dict[str, dict[str, Any]]) -> "RunConfig":
@@ -97,21 +98,34 @@ def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSetti
     ]
 
 
-def _line(
+def _simulated(
     settings: "SchedulerSettings", cluster: "ModelledCluster", section: "SimulationSection"
-) -> str:
-    from scheduler.simulation.figures import figures
+) -> "SimulatedRun":
     from scheduler.simulation.simulator import simulate as simulated
     from scheduler.simulation.workload import Workload
 
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)
-    run = simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
+    return simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
+
+
+def _line(run: "SimulatedRun", settings: "SchedulerSettings") -> str:
+    from scheduler.simulation.figures import figures
+
+    name, steps = settings.scheduler.policy, settings.run.steps
     found = figures(run, settings)
     if found is None:
         made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
         return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
     return _cells(name, found)
+
+
+def _draw(run: "SimulatedRun", strategy: str, folder: Path) -> None:
+    from seamlessflow.commands.scheduling.timeline import write_timeline
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{strategy.replace(':', '.')}.html"
+    write_timeline(run.control, [path], f"Timeline of {strategy}, simulated")
 
 
 def _cells(strategy: str, of: "SimulatedFigures") -> str:

@@ -1,6 +1,7 @@
 """The command line on a real broker."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ from schemas.topics import (
     Topic,
 )
 from seamlessflow.__main__ import app
-from tests.builders.records import sessions
+from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
 from tests.builders.records.tasks import task
 from tests.builders.traces import session_history
@@ -192,6 +193,29 @@ def test_a_session_is_traced_from_the_log(cluster: KafkaSettings) -> None:
         "weights published",
     ]
     assert "no session nobody" in str(run("trace", "nobody").exception)
+
+
+def test_the_timeline_of_a_cluster_is_drawn_once_or_followed(
+    cluster: KafkaSettings, tmp_path: Path
+) -> None:
+    created(cluster, [CONTROL])
+    records = [control.joined("w", at_ms=0), control.completed(at_ms=9)]
+    producer = Producer(cluster, "test")
+    for record in records:
+        producer.send(CONTROL.name, record)
+    producer.close(LIMIT_S)
+    once, followed = tmp_path / "once.html", tmp_path / "followed.html"
+
+    assert run("timeline", "--to", str(once)).output.strip() == str(once)
+    command = [sys.executable, "-m", "seamlessflow", "timeline", "--follow", "--to", str(followed)]
+    with subprocess.Popen(command) as following:
+        until(followed.exists, "the page", LIMIT_S)
+        going_on = followed.read_text()
+        following.send_signal(signal.SIGINT)
+
+    assert following.returncode == 0
+    assert going_on != once.read_text(), "a page that is followed loads itself again"
+    assert followed.read_text() == once.read_text()
 
 
 def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:

@@ -13,7 +13,7 @@ from scheduler.state.accounts.device_time import (
 from scheduler.state.timeline import StepEnd, timeline
 from schemas import records as r
 from schemas.records import Record
-from seamlessflow.reports.timeline_chart import plot
+from seamlessflow.reports.timeline.chart import plot
 from tests.builders.records import control
 
 RUN: list[Record] = [
@@ -178,10 +178,10 @@ def test_clocks_that_differ_make_no_interval_of_less_than_nothing() -> None:
         ]
     )
 
-    assert found.intervals == (Interval("w", ROLLOUT, 50, 60),)
+    assert found.intervals == (Interval("w", ROLLOUT, 50, 60, waits={"report": 1.0}),)
 
 
-def test_the_picture_is_a_png(tmp_path: Path) -> None:
+def test_the_picture_is_a_png_or_an_svg(tmp_path: Path) -> None:
     many: list[Record] = [*RUN]
     for step in range(1, 60):
         many.append(control.completed(step, at_ms=300 + 100 * step))
@@ -190,3 +190,13 @@ def test_the_picture_is_a_png(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.png"
         plot(timeline(records), path)
         assert path.read_bytes().startswith(b"\x89PNG")
+    plot(timeline([*RUN, report]), tmp_path / "few.svg")
+    assert "</svg>" in (tmp_path / "few.svg").read_text()
+
+
+def test_a_picture_of_very_many_workers_has_a_row_of_pixels_for_each(tmp_path: Path) -> None:
+    joined = [control.joined(f"w{number}", at_ms=0) for number in range(90)]
+
+    plot(timeline([*joined, *RUN]), tmp_path / "many.png")
+
+    assert (tmp_path / "many.png").read_bytes().startswith(b"\x89PNG")

@@ -1,8 +1,8 @@
-"""Chart `timeline.png`: a row for each worker, a colour for each category of its time, and the
-versions on top.
+"""Chart `timeline.png`: a row for each worker, a colour for each part of its time, and the versions
+on top.
 
-A bar is full height where all of the time was one category; in rollout its parts are as high as
-their shares.
+A bar is full height where all of the time was one part; in rollout its parts are as high as their
+shares. More than sixty workers are rows of an image instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,53 +15,29 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from scheduler.state.accounts.device_time import (
-    DECODING,
-    LOADING,
-    RECOMPUTING,
-    SWITCHING,
-    TRAINING,
-    UNDER_FILLED,
-    WAITING,
-    Interval,
-    Window,
-    together,
-)
+from scheduler.state.accounts.bars import Bar, bars, parts
+from scheduler.state.accounts.device_time import Window, together
 from scheduler.state.timeline import StepEnd, Timeline
+from seamlessflow.reports.timeline.looks import COLOURS, LABELS
+from seamlessflow.reports.timeline.rows_image import rows_image
 
-COLOURS = {
-    DECODING: "#2f6fce",
-    TRAINING: "#f28e2b",
-    RECOMPUTING: "#8e6bbf",
-    SWITCHING: "#9aa0a6",
-    LOADING: "#f6cf65",
-    UNDER_FILLED: "#bcd5f3",
-    WAITING: "#e8eaed",
-}
-"""From the bottom of a bar to its top."""
-LABELS = {
-    DECODING: "decoding",
-    TRAINING: "training",
-    RECOMPUTING: "recomputing",
-    SWITCHING: "switching role",
-    LOADING: "loading or writing weights",
-    UNDER_FILLED: "under-filled",
-    WAITING: "waiting",
-}
 BAR = 0.72
 """Height of a bar; rows are 1 apart."""
-MOST_LABELS = 14
+MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
+"""Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
+neighbours are joined."""
+MOST_LABELS, MOST_NAMES = 14, 60
 CLOSEST = 0.03
 """Least distance of two labels, as a share of the chart's width."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
-WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.45, 18.0
+WIDTH_IN, ROW_IN, PANEL_IN, HEAD_IN, FOOT_IN, TALLEST_IN = 12.0, 0.5, 0.85, 0.75, 0.65, 18.0
 
 
 @style.context("seamlessflow.reports.style")
 def plot(timeline: Timeline, path: Path) -> None:
-    """Write the timeline as PNG. Raises `OSError`."""
+    """Write the timeline as PNG, or as SVG where the name ends so. Raises `OSError`."""
     windows = [timeline.training_ms, *_zoom(timeline)]
     rows = max(1, len(timeline.workers))
     height = min(TALLEST_IN, HEAD_IN + FOOT_IN + len(windows) * (PANEL_IN + ROW_IN * rows))
@@ -72,7 +48,7 @@ def plot(timeline: Timeline, path: Path) -> None:
         bottom = height - HEAD_IN - (number + 1) * panel + 0.5
         box = (0.09, bottom / height, 0.83, (panel - PANEL_IN) / height)
         axes = figure.add_axes(box)
-        _bars(axes, timeline, window)
+        (_bars if rows <= MOST_NAMES else _image)(axes, timeline, window)
         _steps(axes, timeline, window)
         _frame(axes, timeline, window)
         if number == 0:
@@ -96,26 +72,34 @@ def _seconds(timeline: Timeline, at_ms: int) -> float:
 def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
     rows = {worker: row for row, worker in enumerate(timeline.workers)}
     boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
-    for of in timeline.intervals:
-        if of.within(window):
-            start, end = _seconds(timeline, of.start_ms), _seconds(timeline, of.end_ms)
-            for category, low, high in _heights(of):
-                low, high = (rows[of.worker] + BAR / 2 - BAR * at for at in (low, high))
-                boxes[category].append([(start, low), (start, high), (end, high), (end, low)])
-    for category, colour in COLOURS.items():
-        # Not snapped to pixels: intervals may be shorter than one. Edges close seams between bars.
-        bars = PolyCollection(boxes[category], facecolors=colour, edgecolors=colour, snap=False)
-        bars.set_linewidth(0.2)
-        axes.add_collection(bars, autolim=False)
+    for worker, found in bars(timeline.intervals, window, MOST_BARS).items():
+        for bar in found:
+            start, end = _seconds(timeline, bar.start_ms), _seconds(timeline, bar.end_ms)
+            for part, low, high in _heights(bar):
+                low, high = (rows[worker] + BAR / 2 - BAR * at for at in (low, high))
+                boxes[part].append([(start, low), (start, high), (end, high), (end, low)])
+    for part, colour in COLOURS.items():
+        # Not snapped to pixels: bars may be narrower than one. Edges close seams between bars.
+        drawn = PolyCollection(boxes[part], facecolors=colour, edgecolors=colour, snap=False)
+        drawn.set_linewidth(0.2)
+        axes.add_collection(drawn, autolim=False)
 
 
-def _heights(interval: Interval) -> Iterator[tuple[str, float, float]]:
-    """Yield the categories of an interval, each with the part of the bar that it takes."""
-    shares, low = interval.by_category(), 0.0
-    for category in COLOURS:
-        if category in shares:
-            yield category, low, low + shares[category]
-            low += shares[category]
+def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
+    found = bars(timeline.intervals, window, MOST_IMAGE_BARS)
+    rows = timeline.workers
+    extent = (_seconds(timeline, window[0]), _seconds(timeline, window[1]), len(rows) - 0.5, -0.5)
+    image = rows_image(rows, found, window, COLUMNS)
+    axes.imshow(image, extent=extent, aspect="auto", interpolation="nearest")
+
+
+def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
+    """Yield the parts of a bar, each with the lower and the upper end of its place in it."""
+    low = 0.0
+    for part in COLOURS:
+        if part in bar.shares:
+            yield part, low, low + bar.shares[part]
+            low += bar.shares[part]
 
 
 def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
@@ -155,15 +139,21 @@ def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
     start, end = (_seconds(timeline, at_ms) for at_ms in window)
     axes.set_xlim(start, max(start + 0.001, end))
     axes.set_ylim(max(1, len(workers)) - 0.5, -0.5)
-    axes.set_yticks(range(len(workers)), labels=workers, fontsize=9, color=INK)
+    every = _every(len(workers))
+    axes.set_yticks(range(0, len(workers), every), labels=workers[::every], fontsize=9, color=INK)
     axes.set_xlabel("seconds", fontsize=8.5, color=FAINT, labelpad=2)
     axes.tick_params(axis="x", labelsize=8)
 
 
+def _every(rows: int) -> int:
+    """Return the number of rows from one name to the next."""
+    return -(-rows // MOST_NAMES) or 1
+
+
 def _idle_shares(axes: Axes, timeline: Timeline) -> None:
-    spent = timeline.device_time()
+    spent, every = timeline.device_time(), _every(len(timeline.workers))
     for row, worker in enumerate(timeline.workers):
-        if worker in spent:
+        if worker in spent and row % every == 0:
             axes.annotate(
                 f"{spent[worker].idle_share:.0%} idle",
                 (1, row),
@@ -178,16 +168,16 @@ def _idle_shares(axes: Axes, timeline: Timeline) -> None:
 def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
-    present = {category for of in timeline.intervals for category in of.by_category()}
+    present = {part for of in timeline.intervals for part in parts(of)}
     figure.legend(
         handles=[
-            Patch(facecolor=colour, label=LABELS[category])
-            for category, colour in COLOURS.items()
-            if category in present
+            Patch(facecolor=colour, label=LABELS[part])
+            for part, colour in COLOURS.items()
+            if part in present
         ],
         loc="lower left",
         bbox_to_anchor=(0.082, 0.08 / height),
-        ncols=len(COLOURS),
+        ncols=6,
         fontsize=9,
         handlelength=1.2,
         handleheight=1.0,

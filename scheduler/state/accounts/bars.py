@@ -1,0 +1,102 @@
+"""Bars: the intervals of a worker, joined until they are few enough to be drawn. Pure.
+
+A bar keeps the sums of what it joins, so a picture of bars has the same shares as the intervals.
+Called by the pictures of a timeline (`seamlessflow/reports/timeline`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.state.accounts.device_time import WAITING, Interval, Window
+
+_SAMPLE = 16
+"""Workers by which the number of bars is estimated."""
+Part = str
+"""A category; waiting is in parts of its own, named `waiting: ` and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A time of one worker, with the shares of its parts, which sum to 1."""
+
+    start_ms: int
+    end_ms: int
+    shares: Mapping[Part, float]
+
+
+def waiting_for(reason: str) -> Part:
+    """Return the name of the part of waiting that has this reason."""
+    return f"{WAITING}: {reason}"
+
+
+def parts(of: Interval) -> dict[Part, float]:
+    """Return the parts of an interval's time, with the reasons of its waiting."""
+    found = dict(of.by_category())
+    waited = found.pop(WAITING, 0.0)
+    if of.waits:
+        return found | {waiting_for(reason): share for reason, share in of.waits.items()}
+    return found | ({WAITING: waited} if waited else {})
+
+
+def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, dict[Part, float]]:
+    """Return the device time of each worker in the window by part, in milliseconds."""
+    spent: defaultdict[str, defaultdict[Part, float]] = defaultdict(lambda: defaultdict(float))
+    for of in intervals:
+        if inside_ms := of.within(window):
+            for name, share in parts(of).items():
+                spent[of.worker][name] += share * inside_ms * of.devices
+    return {worker: dict(found) for worker, found in spent.items()}
+
+
+def bars(intervals: Iterable[Interval], window: Window, most: int) -> dict[str, list[Bar]]:
+    """Return the bars of each worker in the window, about `most` of them in all."""
+    by_worker: defaultdict[str, list[Interval]] = defaultdict(list)
+    for of in intervals:
+        if of.within(window):
+            by_worker[of.worker].append(of)
+    least_ms = _least_length(list(by_worker.values()), window, most)
+    return {
+        worker: list(_joined(sorted(found, key=lambda of: of.start_ms), window, least_ms))
+        for worker, found in by_worker.items()
+    }
+
+
+def _least_length(workers: Sequence[Sequence[Interval]], window: Window, most: int) -> int:
+    """Return the length below which intervals are joined; 0 if there are few enough of them."""
+    if sum(map(len, workers)) <= most:
+        return 0
+    sample = workers[:: max(1, len(workers) // _SAMPLE)]
+    allowed = most * len(sample) / len(workers)
+    low, high = 0, window[1] - window[0]
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        found = sum(
+            sum(1 for _ in _joined(sorted(of, key=lambda one: one.start_ms), window, middle))
+            for of in sample
+        )
+        low, high = (low, middle) if found <= allowed else (middle, high)
+    return high
+
+
+def _joined(intervals: Iterable[Interval], window: Window, least_ms: int) -> Iterator[Bar]:
+    """Yield bars: each interval of at least that length alone, shorter neighbours together."""
+    spent: defaultdict[Part, float] = defaultdict(float)
+    start_ms = end_ms = 0
+
+    def flush() -> Iterator[Bar]:
+        if end_ms > start_ms:
+            shares = {name: ms / (end_ms - start_ms) for name, ms in spent.items()}
+            yield Bar(start_ms, end_ms, shares)
+
+    for of in intervals:
+        from_ms, to_ms = max(of.start_ms, window[0]), min(of.end_ms, window[1])
+        alone = to_ms - from_ms >= least_ms
+        if alone or from_ms != end_ms or end_ms - start_ms >= least_ms:
+            yield from flush()
+            spent.clear()
+            start_ms = end_ms = from_ms
+        for name, share in parts(of).items():
+            spent[name] += share * (to_ms - from_ms)
+        end_ms = to_ms
+    yield from flush()

@@ -1,0 +1,139 @@
+"""Waits: the reason for which each worker waits, in parts of its time. Pure.
+
+The intervals of `occupation.py` and `division.py` have how long a worker waits; this module adds
+what it waits for, from the same records. Called by `scheduler/state/timeline.py`.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from scheduler.state.accounts.device_time import ROLLOUT, WAITING, Interval
+from schemas import records as r
+from schemas.records import Record
+
+TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "role", "report"
+REASONS = (TURNS, GROUPS, BATCH, GANG, ROLE, REPORT)
+"""In rollout, `turns`: groups are under way, but no turn of theirs is here (agents and tools work,
+or few long turns are left elsewhere); `groups`: none is under way, so a step's weights come first.
+In training, `batch`: none is ready; `gang`: one is, and others of the gang still change roles.
+`role`: the worker has none. `report`: it rolls out, and no usage of that time is on the log."""
+_TRAIN = "train"
+
+
+@dataclass
+class Spells:
+    """Stretches of time, one after the other, in which something holds."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    _before: list[int] = field(default_factory=list)
+    """Length of all earlier ones, by number."""
+
+    def begin(self, at_ms: int) -> None:
+        """Begin one, unless one goes on."""
+        if len(self.starts) == len(self.ends):
+            self._before.append(self._until(self.ends[-1]) if self.ends else 0)
+            self.starts.append(max(at_ms, self.ends[-1] if self.ends else at_ms))
+
+    def end(self, at_ms: int) -> None:
+        """End the one that goes on, if there is one."""
+        if len(self.starts) > len(self.ends):
+            self.ends.append(max(at_ms, self.starts[-1]))
+
+    def within(self, start_ms: int, end_ms: int) -> int:
+        """Return how many milliseconds from start to end it holds; the last may go on."""
+        return self._until(end_ms) - self._until(start_ms)
+
+    def _until(self, at_ms: int) -> int:
+        number = bisect_right(self.starts, at_ms) - 1
+        if number < 0:
+            return 0
+        end_ms = self.ends[number] if number < len(self.ends) else at_ms
+        return self._before[number] + min(at_ms, end_ms) - self.starts[number]
+
+
+@dataclass
+class Waits:
+    """The fold of what can be waited for. Decisions of older epochs must not get here."""
+
+    _roles: defaultdict[str, list[tuple[int, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Each worker's roles, with the time of their beginnings; empty: none."""
+    _open: set[str] = field(default_factory=set)
+    _rolled: Spells = field(default_factory=Spells)
+    """Times with a group under way."""
+    _batches: defaultdict[str, Spells] = field(default_factory=lambda: defaultdict(Spells))
+    """Times with a batch that is not yet trained, by policy."""
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in."""
+        match record:
+            case r.RoleAcquired():
+                self._roles[record.worker].append((record.at_ms, record.role))
+            case r.RoleReleased():
+                self._roles[record.worker].append((record.at_ms, ""))
+            case r.AssignmentTimedOut():
+                self._roles[record.worker].append((record.at_ms, ""))
+            case r.WorkerLost() if self._role(record.worker) == record.process:
+                self._roles[record.worker].append((record.at_ms, ""))
+            case r.GroupAdmitted():
+                self._open.add(record.group_id)
+                self._rolled.begin(record.at_ms)
+            case r.GroupReady() | r.GroupDropped():
+                self._open.discard(record.group_id)
+                if not self._open:
+                    self._rolled.end(record.at_ms)
+            case r.BatchReady():
+                self._batches[record.policy].begin(record.at_ms)
+            case r.StepStarted() | r.StepSkipped():
+                self._batches[record.policy].end(record.at_ms)
+
+    def explained(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
+        """Yield the intervals, those with waiting in them with its reasons."""
+        for of in intervals:
+            waiting = of.by_category().get(WAITING, 0.0)
+            yield replace(of, waits=self._reasons(of, waiting)) if waiting else of
+
+    def _reasons(self, of: Interval, waiting: float) -> dict[str, float]:
+        if of.state == ROLLOUT:
+            if not of.shares:
+                return {REPORT: waiting}
+            return _split(waiting, self._rolled.within(of.start_ms, of.end_ms), of, TURNS, GROUPS)
+        ms = defaultdict[str, int](int)
+        for start_ms, end_ms, role in self._stretches(of):
+            ready_ms = self._ready(start_ms, end_ms) if role == _TRAIN else 0
+            ms[GANG] += ready_ms
+            ms[BATCH if role == _TRAIN else ROLE] += end_ms - start_ms - ready_ms
+        length_ms = of.end_ms - of.start_ms
+        return {reason: waiting * part / length_ms for reason, part in ms.items() if part > 0}
+
+    def _ready(self, start_ms: int, end_ms: int) -> int:
+        """Return how long a batch waits in this time."""
+        return max((of.within(start_ms, end_ms) for of in self._batches.values()), default=0)
+
+    def _stretches(self, of: Interval) -> Iterator[tuple[int, int, str]]:
+        """Yield the interval in parts in which the worker has one role."""
+        known = self._roles.get(of.worker, [])
+        number = bisect_right(known, of.start_ms, key=lambda one: one[0])
+        start_ms, role = of.start_ms, known[number - 1][1] if number else ""
+        while number < len(known) and known[number][0] < of.end_ms:
+            yield start_ms, max(start_ms, known[number][0]), role
+            start_ms, role = max(start_ms, known[number][0]), known[number][1]
+            number += 1
+        yield start_ms, of.end_ms, role
+
+    def _role(self, worker: str) -> str:
+        """Return the worker's newest role; empty: none."""
+        known = self._roles.get(worker)
+        return known[-1][1] if known else ""
+
+
+def _split(
+    waiting: float, first_ms: int, of: Interval, first: str, second: str
+) -> dict[str, float]:
+    """Return the waiting in two parts, the first of them as long as `first_ms` of the interval."""
+    part = waiting * min(1.0, first_ms / (of.end_ms - of.start_ms))
+    return {name: share for name, share in ((first, part), (second, waiting - part)) if share > 0}

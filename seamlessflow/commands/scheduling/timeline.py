@@ -1,0 +1,131 @@
+"""The command `seamlessflow timeline`: a run's time as a page and as pictures."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from infra.kafka.unreadable import Skipped
+    from schemas.records import Record
+
+_TO, _PAGE, _PICTURES = Path("timeline.html"), ".html", (".svg", ".png")
+_REDRAW_S = 5.0
+_SHARE = 10
+"""Time between two drawings of a run that goes on, in times of a drawing."""
+
+
+def timeline(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of a run, live or ended; by default SEAMLESSFLOW_KAFKA__*."),
+    ] = None,
+    to: Annotated[
+        list[Path] | None,
+        typer.Option(help="File to write: .html, .svg or .png; repeat.  [default: timeline.html]"),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Draw it anew while the run goes on, until its end or Ctrl-C."
+        ),
+    ] = False,
+) -> None:
+    """Draw who did what when, and who waited for what, from the topic control alone.
+
+    The page is one file, without any outside address; see docs/scheduling.md.
+    """
+    paths = to or [_TO]
+    _check(paths)
+    from infra.kafka.unreadable import Skipped
+
+    skipped = Skipped()
+    (_follow if follow else _draw)(out, paths, skipped)
+    for notice in skipped.notices:
+        typer.echo(f"! {notice}", err=True)
+
+
+def write_timeline(
+    records: "Sequence[Record]", paths: "Iterable[Path]", title: str, refresh_s: float = 0
+) -> None:
+    """Write the timeline of records of `control` to each path, in the form that it ends in.
+
+    A page with `refresh_s` loads itself again after so many seconds. A reader of a file never sees
+    half of it. Raises `OSError`.
+    """
+    from scheduler.state.timeline import timeline as folded
+    from seamlessflow.reports.timeline.facts import facts
+    from seamlessflow.reports.timeline.page import page
+
+    found = folded(records)
+    for path in paths:
+        draft = path.with_name(f".{path.stem}.part{path.suffix}")
+        if path.suffix == _PAGE:
+            draft.write_text(page(found, facts(records), title, refresh_s), encoding="utf-8")
+        else:
+            from seamlessflow.reports.timeline.chart import plot
+
+            plot(found, draft)
+        draft.replace(path)
+
+
+def _check(paths: list[Path]) -> None:
+    from seamlessflow.checks.packages import require
+
+    for path in paths:
+        if path.suffix not in (_PAGE, *_PICTURES):
+            raise typer.BadParameter(f"--to {path}: must end in {_PAGE}, {', '.join(_PICTURES)}")
+        if not path.parent.is_dir():
+            raise typer.BadParameter(f"--to {path}: there is no folder {path.parent}")
+    if any(path.suffix in _PICTURES for path in paths):
+        require("charts", "matplotlib")
+
+
+def _draw(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
+    from infra.kafka.whole_topic import read_topic
+    from schemas.topics import CONTROL
+    from seamlessflow.processes.cluster import kafka_to_audit
+
+    with kafka_to_audit(out) as kafka:
+        records = [item.record for item in read_topic(kafka, CONTROL, skipped)]
+    write_timeline(records, paths, _title(out, kafka.topic_prefix))
+    for path in paths:
+        typer.echo(path)
+
+
+def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
+    from infra.kafka.start.cluster import find_cluster
+    from schemas.topics import CONTROL
+    from seamlessflow.inspection.sessions.tail import Tail
+    from seamlessflow.processes.cluster import has_address, kafka_of_running
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+
+    kafka = kafka_of_running(out)
+    records: list[Record] = []  # all of them: a load of megabytes, never of tokens
+    title, due_s, drawn = _title(out, kafka.topic_prefix), 0.0, 0
+    try:
+        with stoppable() as stop:
+            find_cluster(kafka, [CONTROL], lambda: stop.asked)
+
+            def ended() -> bool:
+                return stop.asked or (out is not None and not has_address(out))
+
+            tail = Tail(kafka, [(CONTROL.name, 0)], lambda _: True, skipped, ended)
+            for batch in tail.batches():
+                records += [item.record for item in batch]
+                if len(records) > drawn and time.monotonic() >= due_s:
+                    began_s, drawn = time.monotonic(), len(records)
+                    write_timeline(records, paths, title, _REDRAW_S)
+                    took_s = time.monotonic() - began_s
+                    due_s = time.monotonic() + max(_REDRAW_S, _SHARE * took_s)
+    except Interrupted:
+        pass  # asked to end: the last drawing follows
+    write_timeline(records, paths, title)
+
+
+def _title(out: Path | None, prefix: str) -> str:
+    """Return the name of the run: its directory, or its prefix of topics."""
+    return f"Timeline of {out or prefix.strip('.') or 'the run'}"
