@@ -15,7 +15,7 @@ FILES = {
     "reward.png": "mean reward of each step",
     "timeline.png": "who did what, when",
     "trained": "every token that was trained",
-    "weights/final": "the trained model, a Hugging Face directory",
+    "weights/final": "the last weights, a Hugging Face directory",
     "kafka": "the log: seamlessflow show --out DIR",
 }
 

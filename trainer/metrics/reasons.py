@@ -15,6 +15,11 @@ RISE = 0.05
 FEWEST_STEPS = 20
 """A shorter run is not expected to learn."""
 
+MODELLED = (
+    "a rehearsal: the devices that train are modelled (trainer.backend clock), so nothing was "
+    "learned and the weights are stand-ins"
+)
+
 _LARGE_SHARE = 0.05
 
 
@@ -38,12 +43,12 @@ def reasons_for_little_learning(
 ) -> list[str]:
     """Return why the mean reward did not rise from `first` to `last`; empty if it did.
 
-    Also empty if a reward is unknown, if the run was too short for a rise, or if its devices were
-    modelled.
+    Also empty if a reward is unknown, or if the run was too short for a rise. Devices that were
+    modelled are the reason whatever the rewards are.
     """
-    if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
-        return []
     if any("modelled_s" in metrics for metrics in steps):
+        return [MODELLED]
+    if first is None or last is None or len(steps) < FEWEST_STEPS or last - first >= RISE:
         return []
     head = f"the mean reward went from {first:.3f} to {last:.3f}: little or nothing was learned"
     return [head, *_reasons(steps, equal_share=_LARGE_SHARE, least_share=_LARGE_SHARE)]

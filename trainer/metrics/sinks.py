@@ -40,21 +40,23 @@ class Sink(Protocol):
 
 
 class CsvFile:
-    """A file with a row for each step and evaluation. Metrics of families are in the column
-    `more`, as name=value.
+    """A file with a row for each step and evaluation. Metrics of families, and those for which a
+    file of an earlier release has no column, are in the column `more`, as name=value.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists() or not _cut_after_last_line(path)
         self._file = path.open("a", newline="", encoding="utf-8")
-        self._rows = csv.DictWriter(self._file, _COLUMNS, restval="")
+        self._columns = _COLUMNS if new else _header(path)
+        self._rows = csv.DictWriter(self._file, self._columns, restval="")
         if new:
             self._rows.writeheader()
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        columns = {name: f"{value:.6g}" for name, value in metrics.items() if name in _COLUMNS}
-        more = [f"{name}={value:g}" for name, value in metrics.items() if name not in _COLUMNS]
+        known = self._columns
+        columns = {name: f"{value:.6g}" for name, value in metrics.items() if name in known}
+        more = [f"{name}={value:g}" for name, value in metrics.items() if name not in known]
         place = {"step": step, "version": version, "at_ms": at_ms, "more": " ".join(more)}
         self._rows.writerow({**columns, **place})
         self._file.flush()
@@ -68,6 +70,13 @@ def _cut_after_last_line(path: Path) -> int:
     with path.open("r+b") as file:
         size = file.read().rfind(b"\n") + 1
         return file.truncate(size)
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    """Return the columns of a file, if it is one of ours."""
+    with path.open(newline="", encoding="utf-8") as file:
+        found = tuple(next(csv.reader(file), ()))
+    return found if {"step", "version", "at_ms", "more"} <= {*found} else _COLUMNS
 
 
 class TensorBoard:

@@ -2,6 +2,7 @@
 
 from trainer.metrics.reasons import (
     FEWEST_STEPS,
+    MODELLED,
     reasons_for_little_learning,
     reasons_for_no_gradient,
 )
@@ -50,7 +51,7 @@ def test_steps_without_a_gradient_are_explained_by_masks_and_dropped_groups() ->
 def test_modelled_devices_are_not_expected_to_learn_from_the_tokens_they_had() -> None:
     modelled = {**NORMAL, "modelled_s": 2.0}
     assert reasons_for_no_gradient([modelled]) == []
-    assert reasons_for_little_learning(0.1, 0.1, [modelled] * FEWEST_STEPS) == []
+    assert reasons_for_little_learning(0.1, 0.9, [modelled]) == [MODELLED]
     untrained = {**modelled, "tokens_trained": 0.0, "masked/stale": 5.0}
     assert reasons_for_no_gradient([untrained]) != []
 

@@ -49,6 +49,15 @@ def test_an_evaluation_of_earlier_weights_takes_no_step_back() -> None:
     assert b"seamlessflow_trainer_steps 8.0" in metrics.text()
 
 
+def test_a_file_of_an_earlier_release_keeps_its_columns(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.csv"
+    file.write_text("step,version,at_ms,train_s,more\n")
+    sink = CsvFile(file)
+    sink.write(3, 4, 5, {"train_s": 0.5, "modelled_s": 0.25})
+    sink.close()
+    assert file.read_text().splitlines()[1:] == ["3,4,5,0.5,modelled_s=0.25"]
+
+
 def test_a_row_that_a_full_disk_cut_off_is_removed(tmp_path: Path) -> None:
     file = tmp_path / "metrics.csv"
     CsvFile(file).close()
