@@ -28,7 +28,6 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         if not any("train" in worker.tags for worker in config.workers):
             yield Fault(("workers",), "no worker can train: none has the tag train")
         yield from gang_faults(config)
-        yield from devices.modelled_faults(config)
         if not config.pacing.issues:
             yield Fault(("pacing", "tasks"), "no file of tasks is named")
         if config.pacing.tasks is not None:
@@ -85,6 +84,7 @@ def _shared(config: RunConfig, trainers: bool) -> Iterator[Fault]:
         yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
+    yield from devices.modelled_faults(config)
     yield from devices.device_faults(config, devices.gpu_count())
     command = config.agents.command
     if command and shutil.which(command[0]) is None:

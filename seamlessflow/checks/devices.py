@@ -43,10 +43,11 @@ def device_faults(config: RunConfig, gpus: int | None) -> Iterator[Fault]:
 
 
 def modelled_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for the modelled devices of each worker that trains, if they are too small."""
-    if config.trainer.backend != "clock":
-        return
-    for count in {worker.device_count: None for worker in trains(config)}:
+    """Yield a fault for the modelled devices of each worker that are too small for the model."""
+    trained = trains(config) if config.trainer.backend == "clock" else []
+    sampled = [worker for worker in config.workers if "rollout" in worker.tags]
+    modelled = [*trained, *(sampled if config.rollout.engine == "clock" else [])]
+    for count in {worker.device_count: None for worker in modelled}:
         try:
             worker_rates(config.device_model, count)
         except ModelTooLarge as error:
@@ -58,11 +59,12 @@ def _devices(
 ) -> Iterator[tuple[SettingPath, str]]:
     """Yield the devices of a worker's processes, with the settings that name them."""
     computes = "train" in worker.tags and config.trainer.backend != "clock"
+    samples = "rollout" in worker.tags and config.rollout.engine != "clock"
     if worker.device is not None:
-        if computes or "rollout" in worker.tags:
+        if computes or samples:
             yield ("workers", number, "device"), worker.device
         return
-    if "rollout" in worker.tags and config.rollout.engine == "torch":
+    if samples and config.rollout.engine == "torch":
         yield ("rollout", "torch", "device"), config.rollout.torch.device
     if computes:
         yield ("trainer", "device"), config.trainer.device

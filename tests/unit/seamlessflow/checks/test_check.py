@@ -227,11 +227,12 @@ def test_tasks_that_cannot_be_evaluated_on_are_named(
     assert faults(values, evaluation(tasks=tasks)) == (line,)
 
 
-def test_a_rehearsal_needs_no_weights(values: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("engine", ["scripted", "clock"])
+def test_a_rehearsal_needs_no_weights(values: Mapping[str, Any], engine: str) -> None:
     (values["policy"]["model"] / "model.safetensors").unlink()
     [missing] = faults(changed(values, "rollout", engine="scripted"))
     assert "lacks model.safetensors" in missing
-    clocks = changed(changed(values, "trainer", backend="clock"), "rollout", engine="scripted")
+    clocks = changed(changed(values, "trainer", backend="clock"), "rollout", engine=engine)
     assert faults(clocks) == ()
 
 

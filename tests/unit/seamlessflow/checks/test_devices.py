@@ -63,6 +63,16 @@ def test_a_clock_needs_no_device_but_a_model_that_its_modelled_ones_can_hold() -
     assert "needs 145 GB, 2 H100 have 160 GB" in fault.text
 
 
+def test_a_clock_engine_needs_no_device_either() -> None:
+    workers = [{"id": "a", "tags": ["rollout"], "device": "cuda:1"}]
+    rollout = {"engine": "clock", "torch": {"device": "cuda:7"}}
+    assert faults(0, workers=workers, rollout=rollout) == []
+    large = {"workers": workers, "rollout": rollout, "device_model": {"model": "Qwen3-235B-A22B"}}
+    [fault] = modelled_faults(parse(large))
+    assert "needs 470 GB, 1 H100 have 80 GB" in fault.text
+    assert list(modelled_faults(parse({**large, "rollout": {"engine": "scripted"}}))) == []
+
+
 def test_devices_of_all_workers_are_those_of_their_sections() -> None:
     workers = [{"id": "a"}, {"id": "b", "tags": ["rollout", "train"]}]
     found = faults(
