@@ -7,6 +7,7 @@ import pytest
 
 from infra.errors import ExitStatus
 from infra.kafka.topics.creation import create_topics
+from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
 from schemas import records as r
@@ -26,12 +27,13 @@ GROUPS = ("run-0", "run-1")
 @pytest.fixture
 def scheduler(kafka: KafkaSettings) -> Iterator[ScriptedScheduler]:
     create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
-    scheduler = ScriptedScheduler(kafka)
+    scheduler = ScriptedScheduler(kafka, ["w0", "w1"])
     yield scheduler
     scheduler.close()
 
 
-def test_a_killed_clock_resumes_and_each_group_is_trained_once(
+@pytest.mark.slow
+def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
@@ -53,14 +55,19 @@ def test_a_killed_clock_resumes_and_each_group_is_trained_once(
     )
     modelled = '{"model": "Qwen3-8B", "step_s": 10, "scale": 0.1}'
     run = {"RUN__STEPS": 2, "RUN__GROUPS_PER_STEP": 1, "TRAINER__CHECKPOINT_EVERY": 1}
-    env = environment(
-        kafka, model, tmp_path, TRAINER__BACKEND="clock", DEVICE_MODEL=modelled, **run
-    )
-    with TrainerProcesses(env) as processes:
+    gang = {"BACKEND": "clock", "RANKS": 3, "RENDEZVOUS": f"127.0.0.1:{free_port()}"}
+    gang_settings = {f"TRAINER__{name}": value for name, value in gang.items()}
+    env = environment(kafka, model, tmp_path, DEVICE_MODEL=modelled, **run, **gang_settings)
+    # Two devices in one process, and one.
+    workers = [
+        {"SEAMLESSFLOW_TRAINER__WORKER": "w0", "SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"},
+        {"SEAMLESSFLOW_TRAINER__WORKER": "w1", "SEAMLESSFLOW_TRAINER__RANK": "2"},
+    ]
+    with TrainerProcesses(env, workers) as processes:
         scheduler.wait_for_count(r.StepStarted, 2)
-        assert processes.kill(1) == [ExitStatus.PASSING]
-    with TrainerProcesses(env) as processes:
-        assert processes.wait() == [0, 0]
+        assert processes.kill(2) == [ExitStatus.PASSING] * 2
+    with TrainerProcesses(env, workers) as processes:
+        assert processes.wait() == [0, 0, 0]
     scheduler.wait_for_count(r.RunFinished, 1)
     final = surviving(scheduler.of(r.StepCommitted))
     assert [commit.step for commit in final] == [0, 1]
