@@ -1,15 +1,14 @@
 """Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-Let R and T be the device time that rollout and training of a step take, and g of G devices be in
-the gang. Then `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Called
-by `scheduler/decisions/decide.py`.
+Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called by
+`scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Collection, Sequence
-from math import ceil
 
 from scheduler.decisions.snapshot import Snapshot
 from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state.accounts.closed_form import StepWork, devices_that_train, predicted
 from scheduler.state.state import State
 from schemas.records import PlanWarning
 
@@ -19,23 +18,6 @@ REPEAT_CHANGE = 0.1
 """Change of a share after which its warning is given again."""
 SETTLED_MS = 30_000
 """Time that workers have to join before missing tags are warned of."""
-
-
-def predicted_idle(
-    strategy: str, devices: int, gang: int, rollout: float, train: float, lag: int
-) -> float:
-    """Return the share of device time that `strategy` leaves idle, 0 to 1, without stragglers.
-
-    `rollout` and `train` are device times of a step in the same unit. `gang` is 1 to `devices`.
-    """
-    step = _step_time(strategy, devices, gang, rollout, train, lag)
-    return max(0.0, 1 - (rollout + train) / (devices * step)) if step > 0 else 0.0
-
-
-def devices_that_train(devices: int, rollout: float, train: float) -> int:
-    """Return the least number of devices that must train so that `multiplexed` leaves none idle."""
-    # The small amount keeps an exact quotient from being rounded up.
-    return max(1, ceil(devices * train / (rollout + train) - 1e-9))
 
 
 def warnings(
@@ -63,20 +45,6 @@ def warnings(
     ]
 
 
-def _step_time(
-    strategy: str, devices: int, gang: int, rollout: float, train: float, lag: int
-) -> float:
-    """Return the wall time of a step."""
-    # `alone`: the gang's time for training. `together`: the time of a step if no device waits.
-    alone, together = train / gang, (rollout + train) / devices
-    if strategy == "colocated":
-        return together
-    if strategy == "disaggregated":
-        rolls = rollout / max(1, devices - gang)
-        return max(rolls, alone) if lag else rolls + alone
-    return max(together, alone) if lag else rollout / devices + alone
-
-
 def _idle(
     state: State, snapshot: Snapshot, settings: SchedulerSettings
 ) -> list[tuple[str, str, float]]:
@@ -87,7 +55,8 @@ def _idle(
     gang = min(state.costs.gang_size, total)
     if total == 0 or rollout <= 0:
         return []
-    share = predicted_idle(strategy, total, gang, rollout, train, settings.run.lag)
+    work = StepWork(rollout=rollout, train=train)
+    share = predicted(strategy, total, gang, work, settings.run.lag).idle
     if share < settings.scheduler.idle_warning:
         return []
     enough = devices_that_train(total, rollout, train)

@@ -28,4 +28,9 @@ def ideal_step(
     `devices` is G. `group_ms`: the time from a group's admission until it is ready.
     """
     needed = spent.total - spent.of(UNDER_FILLED, WAITING)
-    return IdealStep(needed / steps / devices, group_ms / (lag + 1))
+    return IdealStep(needed / steps / devices, latency_limit(group_ms, lag))
+
+
+def latency_limit(group: float, lag: int) -> float:
+    """Return the least time of a step whose groups take so long, in the same unit."""
+    return group / (lag + 1)

@@ -12,27 +12,6 @@ from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, joined_both, scheduler_settings
 
 
-@pytest.mark.parametrize(("gang", "bubble"), [(1, True), (2, False), (3, False)])
-def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
-    gang: int, bubble: bool
-) -> None:
-    # T / (R + T) = 2 / 4
-    idle = waste.predicted_idle("multiplexed", 4, gang, rollout=200, train=200, lag=1)
-
-    assert (idle > 0) is bubble
-    assert waste.devices_that_train(4, 200, 200) == 2
-
-
-def test_a_lag_of_one_hides_training_behind_rollout() -> None:
-    def idle(strategy: str, lag: int) -> float:
-        return waste.predicted_idle(strategy, 4, 2, rollout=200, train=200, lag=lag)
-
-    assert idle("disaggregated", 0) == pytest.approx(0.5)
-    assert idle("disaggregated", 1) == pytest.approx(0)
-    assert idle("multiplexed", 0) == pytest.approx(1 / 3)
-    assert idle("colocated", 0) == pytest.approx(0)
-
-
 def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
     records: list[Record] = [
         control.claimed(),

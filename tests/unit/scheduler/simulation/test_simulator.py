@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.decisions.strategies import STRATEGIES
-from scheduler.decisions.waste import predicted_idle
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.simulator import SimulatedRun, simulate
 from scheduler.simulation.workload import Workload
+from scheduler.state.accounts.closed_form import StepWork, predicted
 from scheduler.state.accounts.device_time import together
 from scheduler.state.timeline import timeline
 from schemas import records as r
@@ -67,9 +67,9 @@ def fleet(trainers: int, others: int, tags: tuple[str, ...] = BOTH) -> dict[str,
 def test_multiplexed_has_the_predicted_bubble_when_too_few_train() -> None:
     outcome = run("multiplexed", 1, fleet(1, 3), train_ms=3200)
 
-    predicted = predicted_idle("multiplexed", 4, 1, ROLLOUT_MS, 3200, 1)
-    assert predicted > 0.5
-    assert idle_share(outcome) == pytest.approx(predicted, abs=0.05)
+    idle = predicted("multiplexed", 4, 1, StepWork(rollout=ROLLOUT_MS, train=3200), 1).idle
+    assert idle > 0.5
+    assert idle_share(outcome) == pytest.approx(idle, abs=0.05)
     assert count(outcome, r.PlanWarning) >= 1
 
 
@@ -77,8 +77,8 @@ def test_multiplexed_has_the_predicted_bubble_when_too_few_train() -> None:
 def test_disaggregated_overlaps_rollout_and_training_only_with_lag(lag: int) -> None:
     outcome = run("disaggregated", lag, fleet(2, 2, TRAIN), train_ms=1600)
 
-    predicted = predicted_idle("disaggregated", 4, 2, ROLLOUT_MS, 1600, lag)
-    assert idle_share(outcome) == pytest.approx(predicted, abs=0.08)
+    idle = predicted("disaggregated", 4, 2, StepWork(rollout=ROLLOUT_MS, train=1600), lag).idle
+    assert idle_share(outcome) == pytest.approx(idle, abs=0.08)
     assert max(outcome.staleness) <= lag
 
 

@@ -1,0 +1,113 @@
+"""Measured work of a step: R, T and their costs from records of `control`. Pure.
+
+Of the accounts of device time (docs/scheduling.md). Called by `seamlessflow plan`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from infra.errors import SeamlessFlowError
+from scheduler.state.accounts.closed_form import StepWork
+from scheduler.state.accounts.device_time import (
+    DECODING,
+    LOADING,
+    RECOMPUTING,
+    TRAINING,
+    DeviceTime,
+    together,
+)
+from scheduler.state.timeline import in_force, timeline
+from scheduler.state.workers import device_count
+from schemas import records as r
+from schemas.records import Record
+
+LEAST_STEPS = 2
+
+
+class TooFewSteps(SeamlessFlowError):
+    """A log has too few optimizer steps to measure their work."""
+
+    lasting = True
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        super().__init__(
+            f"control has {steps} completed optimizer steps with work in them, a plan needs "
+            f"{LEAST_STEPS}; give --config or --rollout-s, --train-s and --devices instead"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """The mean step of a log, in seconds, and the cluster that made it."""
+
+    work: StepWork
+    steps: int
+    step_s: float
+    spent: DeviceTime
+    devices: int
+    """Devices of all workers."""
+    able: int
+    """Devices with the tag train."""
+    unit: int
+    """Devices of most workers."""
+
+
+@dataclass
+class _Workers:
+    """The fold of the workers' devices, tags and changes of role."""
+
+    devices: dict[str, int] = field(default_factory=dict)
+    able: set[str] = field(default_factory=set)
+    took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Times of changes of role, by the role that was taken."""
+    _left_ms: dict[str, int] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case r.WorkerJoined():
+                self.devices[record.worker] = device_count(record)
+                if "train" in record.tags:
+                    self.able.add(record.worker)
+            case r.RoleReleased():
+                self._left_ms[record.worker] = record.took_ms
+            case r.RoleAcquired() if record.worker in self._left_ms:
+                left_ms = self._left_ms.pop(record.worker)
+                self.took_ms[record.role].append(left_ms + record.took_ms)
+
+
+def measured_step(records: Sequence[Record]) -> MeasuredStep:
+    """Return the mean step of the training. Raises `TooFewSteps`."""
+    of = timeline(records)
+    workers = _workers(records)
+    spent = together(of.device_time().values())
+    steps = len(of.steps)
+    if steps < LEAST_STEPS or not spent.useful or not workers.devices:
+        raise TooFewSteps(steps if spent.useful else 0)
+    devices = sum(workers.devices.values())
+    unit, _ = Counter(workers.devices.values()).most_common(1)[0]
+    switch_ms = sum(fmean(took) for took in workers.took_ms.values())
+    return MeasuredStep(
+        work=StepWork(
+            rollout=spent.of(DECODING) / steps / 1000,
+            train=spent.of(TRAINING) / steps / 1000,
+            switch=switch_ms / 1000,
+            load=spent.of(LOADING, RECOMPUTING) / steps / devices / 1000,
+            latency=(of.group_ms or 0.0) / 1000,
+        ),
+        steps=steps,
+        step_s=(of.step_ms or 0.0) / 1000,
+        spent=spent,
+        devices=devices,
+        able=sum(workers.devices[name] for name in workers.able),
+        unit=unit,
+    )
+
+
+def _workers(records: Iterable[Record]) -> _Workers:
+    found = _Workers()
+    for record in in_force(records):
+        found.apply(record)
+    return found

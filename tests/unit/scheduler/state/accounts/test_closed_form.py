@@ -1,0 +1,73 @@
+"""Step times, idle shares and splits by the closed form."""
+
+import pytest
+
+from scheduler.state.accounts.closed_form import (
+    StepWork,
+    best_gang,
+    devices_that_train,
+    predicted,
+)
+
+EVEN = StepWork(rollout=200, train=200)
+
+
+@pytest.mark.parametrize(("gang", "bubble"), [(1, True), (2, False), (3, False)])
+def test_multiplexed_has_no_bubble_exactly_when_enough_workers_train(
+    gang: int, bubble: bool
+) -> None:
+    # T / (R + T) = 2 / 4
+    assert (predicted("multiplexed", 4, gang, EVEN, lag=1).idle > 0) is bubble
+    assert devices_that_train(4, 200, 200) == 2
+
+
+def test_a_lag_of_one_hides_training_behind_rollout() -> None:
+    def idle(strategy: str, lag: int) -> float:
+        return predicted(strategy, 4, 2, EVEN, lag).idle
+
+    assert idle("disaggregated", 0) == pytest.approx(0.5)
+    assert idle("disaggregated", 1) == pytest.approx(0)
+    assert idle("multiplexed", 0) == pytest.approx(1 / 3)
+    assert idle("colocated", 0) == pytest.approx(0)
+
+
+def times(strategy: str, gang: int, work: StepWork) -> tuple[float, str]:
+    """Return the step on four devices with a lag of 1, and its limit."""
+    found = predicted(strategy, 4, gang, work, 1)
+    return found.step, found.limit
+
+
+def test_changes_of_role_and_new_weights_lengthen_a_step() -> None:
+    work = StepWork(rollout=200, train=200, switch=10, load=5)
+
+    assert times("colocated", 4, work) == (115, "work")
+    # The gang is away for ten, and all stand still for five.
+    assert times("multiplexed", 4, work) == (115, "work")
+    assert times("multiplexed", 3, work) == (112.5, "work")
+    assert times("multiplexed", 1, work) == (210, "training")
+    assert times("disaggregated", 2, work) == (105, "rollout")
+    assert predicted("multiplexed", 4, 1, work, 1).idle == pytest.approx(1 - 400 / 840)
+
+
+def test_a_step_waits_for_its_groups() -> None:
+    slow = StepWork(rollout=200, train=200, latency=600)
+
+    assert times("multiplexed", 2, slow) == (300, "latency")
+    assert predicted("multiplexed", 4, 2, slow, 3).step == 150
+
+
+def test_the_best_gang_is_the_least_with_the_shortest_step_in_whole_workers() -> None:
+    work = StepWork(rollout=600, train=200, latency=10_000)
+
+    assert best_gang("multiplexed", 64, work, 1) == 16
+    assert best_gang("disaggregated", 64, work, 1) == 16
+    assert best_gang("multiplexed", 64, work, 1, unit=24) == 24
+    assert best_gang("disaggregated", 2, StepWork(rollout=1, train=99), 1) == 1
+    assert best_gang("multiplexed", 1, work, 1, unit=2) == 1
+
+
+def test_changes_of_role_that_cost_much_make_a_larger_gang_the_best() -> None:
+    dear = StepWork(rollout=600, train=200, switch=1)
+
+    # (600 + 200 + 17) / 64 > 200 / 17 + 1, but 200 / 16 + 1 is longer.
+    assert best_gang("multiplexed", 64, dear, 1) == 17

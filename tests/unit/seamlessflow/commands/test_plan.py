@@ -1,0 +1,83 @@
+"""The command `seamlessflow plan`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from seamlessflow.__main__ import app
+
+WORK = ["--rollout-s", "900", "--train-s", "300", "--devices", "64"]
+
+
+def plan(*options: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *options])
+
+
+def test_given_work_is_compared_by_strategy_split_and_lag() -> None:
+    done = plan(*WORK, "--train-devices", "8")
+
+    head, *rows, _, tags, staleness = done.stdout.splitlines()
+    assert head.split() == ["strategy", "train", "on", "lag", "step", "s", "idle", "limit"]
+    assert [row.split()[:7] for row in rows if "multiplexed" in row] == [
+        ["multiplexed", "8", "of", "64", "0", "51.56", "64%"],
+        ["multiplexed", "8", "of", "64", "1", "37.50", "50%"],
+        ["multiplexed", "16", "of", "64", "0", "32.81", "43%"],
+        ["multiplexed", "16", "of", "64", "1", "18.75", "0%"],
+    ]
+    assert "needs 16 of 64 devices with the tag train to leave none idle, and 8 have it" in tags
+    assert "multiplexed with lag 1 and 16 devices that train takes 18.8 s a step" in tags
+    assert "lag 1 trains tokens up to 1 step old, at 37.5 s: 27% less" in staleness
+
+
+def test_where_groups_take_long_no_tag_helps() -> None:
+    done = plan(*WORK, "--group-s", "100")
+
+    assert "no tag makes the step of 50 s shorter: its groups take so long" in done.stdout
+
+
+def test_colocated_gains_nothing_by_lag() -> None:
+    assert "lag gains it nothing" in plan(*WORK, "--strategy", "colocated").stdout
+
+
+def test_a_configuration_is_simulated(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "run: {groups_per_step: 2, group_size: 2}\n"
+        "simulation: {workload: {turns: 1, turn_tokens: 50}}\n"
+    )
+
+    measured, _, _, head, *rows, _, tags, staleness = plan(
+        "--config", str(file)
+    ).stdout.splitlines()
+
+    assert measured.startswith("measured over 8 steps")
+    assert head.split()[-3:] == ["s", "idle", "staleness"]
+    assert {row.split()[0] for row in rows} == {"colocated", "disaggregated", "multiplexed"}
+    assert all(len(row.split()) >= 11 for row in rows), "each has figures of its simulation"
+    assert "T/(R+T)" in tags and staleness.startswith("Staleness")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([], "give one of"),
+        ([*WORK, "--kafka"], "give one of"),
+        (["--rollout-s", "3"], "go together"),
+        (["--rollout-s", "0", "--train-s", "0", "--devices", "2"], "go together"),
+        ([*WORK, "--train-devices", "65"], "there are 64 devices"),
+        ([*WORK, "--strategy", "mine"], "a plan knows"),
+    ],
+)
+def test_wrong_input_is_refused(options: list[str], reason: str) -> None:
+    done = plan(*options)
+
+    assert done.exit_code == 2
+    assert reason in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_configuration_that_trains_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("simulation: {workers: [{count: 2, tags: [rollout]}]}")
+
+    assert "control has 0 completed optimizer steps" in str(plan("--config", str(file)).exception)

@@ -1,0 +1,41 @@
+"""Work of a step, measured on `control`."""
+
+import pytest
+
+from scheduler.state.accounts.closed_form import StepWork
+from schemas.records import Record
+from seamlessflow.reports.measured_step import TooFewSteps, measured_step
+from tests.builders.records import control
+
+HALF: list[Record] = [
+    control.joined("a", at_ms=0, devices=(0, 1)),
+    control.joined("b", at_ms=0, tags=("rollout",), devices=(2, 3)),
+    control.assigned("b", at_ms=0),
+    control.acquired("b", at_ms=0),
+    control.admitted("g", at_ms=0),
+    control.ready("g", at_ms=900),
+    control.usage("b", decoding_ms=2_000, full_batch_ms=500, from_ms=0, at_ms=2_000),
+    control.assigned("a", "train", 1, at_ms=0),
+    control.released("a", at_ms=50, took_ms=50),
+    control.acquired("a", "train", 1, at_ms=100, took_ms=50),
+]
+STEPS: list[Record] = [
+    control.started(["a"], 0, at_ms=500),
+    control.completed(0, at_ms=1_000),
+    control.started(["a"], 1, at_ms=1_500),
+    control.completed(1, at_ms=2_000),
+]
+
+
+def test_rollout_training_switches_and_latency_are_measured_a_step() -> None:
+    found = measured_step([*HALF, *STEPS])
+
+    # 0.5 of 2 s of two devices, and 2 x 0.5 s of two devices, in two steps.
+    assert found.work == StepWork(rollout=0.5, train=1.0, switch=0.1, load=0.0, latency=0.9)
+    assert (found.steps, found.step_s) == (2, 1.0)
+    assert (found.devices, found.able, found.unit) == (4, 2, 2)
+
+
+def test_a_log_of_one_step_is_too_short() -> None:
+    with pytest.raises(TooFewSteps, match="1 completed"):
+        measured_step([*HALF, *STEPS[:2]])
