@@ -168,7 +168,8 @@ def _idle_shares(axes: Axes, timeline: Timeline) -> None:
 def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     figure.text(0.09, 1 - 0.3 / height, "What each worker did", fontsize=13, weight="bold")
     figure.text(0.09, 1 - 0.54 / height, _summary(timeline), fontsize=9, color=FAINT)
-    present = {part for of in timeline.intervals for part in parts(of)}
+    shown = (of for of in timeline.intervals if of.within(timeline.training_ms))
+    present = {part for of in shown for part in parts(of)}
     figure.legend(
         handles=[
             Patch(facecolor=colour, label=LABELS[part])

@@ -46,7 +46,7 @@ def test_bars_are_gaps_lengths_and_mixes() -> None:
         (0, 10, {"switching role": 100}),
         (0, 100, {"decoding": 40, "under-filled": 60}),
         (0, 10, {"switching role": 100}),
-        (0, 10, {"waits for its gang's change of role": 100}),
+        (0, 10, {"waits for its gang": 100}),
         (0, 70, {"training": 100}),
     ]
 
