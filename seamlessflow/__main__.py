@@ -18,6 +18,7 @@ from seamlessflow.commands.history.erase import erase
 from seamlessflow.commands.history.export import export
 from seamlessflow.commands.history.import_files import import_files
 from seamlessflow.commands.scheduling.plan import plan
+from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.show import show
@@ -37,6 +38,7 @@ app.command()(train)
 app.command(name="eval")(evaluate)
 app.command()(simulate)
 app.command()(plan)
+app.command()(rehearse)
 app.command()(show)
 app.command()(trace)
 app.command()(timeline)

@@ -60,19 +60,19 @@ def train(
     ):
         facts = LauncherFacts()
         if not is_finished(config, kafka, launcher.stopping):
-            facts = _run(config, display, launcher, kafka, prepare, held_back)
+            facts = run_processes(config, display, launcher, kafka, prepare, held_back)
         display.phase("checking what was trained against the log")
         facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
         return write_report(config, kafka, facts, launcher.stopping)
 
 
-def _run(
+def run_processes(
     config: RunConfig,
     display: Display,
     launcher: Launcher,
     kafka: KafkaSettings,
-    prepare: Prepare | None,
-    held_back: HeldBackTasks | None,
+    prepare: Prepare | None = None,
+    held_back: HeldBackTasks | None = None,
 ) -> LauncherFacts:
     """Start all processes, train, evaluate, stop all processes."""
     system = System(config, kafka, launcher, display)

@@ -1,0 +1,52 @@
+"""The command `seamlessflow rehearse`: a run on modelled devices, before one on real ones."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def rehearse(
+    config: Annotated[
+        Path, typer.Option(help="Run configuration; its section device_model has the devices.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the rehearsal.  [OUT/rehearsal]")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.  [run.steps]")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Factor of all times of devices.  [device_model.scale]")
+    ] = None,
+) -> None:
+    """Rehearse a run: all its processes, Kafka and agents are real, only the devices are modelled.
+
+    Tells what steps would take and what the software would do, on a machine without these devices.
+    Ends with status 78 if this machine was too small to tell; see docs/scheduling.md.
+    """
+    from seamlessflow.checks.check import before_training
+    from seamlessflow.config_file import load
+    from seamlessflow.rehearsal.configuration import rehearsed
+
+    if scale is not None and scale <= 0:
+        raise typer.BadParameter("--scale must be greater than 0")
+    # The check is of what runs: the run's own devices need not be there.
+    loaded = load(config, lambda given: before_training(rehearsed(given, out, steps, scale)))
+    from rich.console import Console
+
+    from infra.errors import ExitStatus
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.rehearsal.rehearsal import rehearse as run
+    from seamlessflow.rehearsal.view import view
+    from seamlessflow.watching.display import display
+
+    own, console = rehearsed(loaded, out, steps, scale), Console()
+    try:
+        with stoppable() as stop, display(console, own.run.policy) as shown:
+            result = run(own, shown, stop)
+    except Interrupted:
+        console.print(f"stopped as asked; the rehearsal so far is in {own.out}")
+        sys.exit(Interrupted.status)
+    console.print(view(result))
+    if result.distorted or result.outcome.failed:
+        raise typer.Exit(ExitStatus.LASTING)

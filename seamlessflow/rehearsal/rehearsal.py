@@ -1,0 +1,79 @@
+"""Rehearsal of a run: all its processes, with modelled devices, from its beginning to its end."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from infra.kafka.outage import Stopping
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.records import Record
+from schemas.topics import REQUESTS, SESSIONS, Topic
+from seamlessflow.config import RunConfig
+from seamlessflow.processes.launcher import Launcher
+from seamlessflow.processes.stopping import Stop
+from seamlessflow.processes.supervisor import Supervisor
+from seamlessflow.processes.system import kafka_to_run_on
+from seamlessflow.rehearsal.hops import Hops, hops
+from seamlessflow.rehearsal.verdict import NearestLimit, distortions, nearest_limit
+from seamlessflow.reports.outcome import RunOutcome, write_report
+from seamlessflow.runs.training import run_processes
+from seamlessflow.watching.display import Display
+
+REPORT = "rehearsal.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """A rehearsal that has ended."""
+
+    outcome: RunOutcome
+    hops: Hops
+    scale: float
+    limit: NearestLimit | None
+    distorted: tuple[str, ...]
+    """Ways in which this machine distorted the figures; empty if they can be trusted."""
+
+
+def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
+    """Run to the last step, with the report of a run and `rehearsal.json` in `config.out`.
+
+    Raises what `seamlessflow.runs.training.train` raises.
+    """
+    config.out.mkdir(parents=True, exist_ok=True)
+    supervisor = Supervisor(config.restarts, display.notice)
+    with (
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
+        kafka_to_run_on(config, launcher, display) as kafka,
+    ):
+        facts = run_processes(config, display, launcher, kafka)
+        display.phase("measuring the way of turns through the software")
+        found = _hops(kafka, launcher.stopping)
+        facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
+        outcome = write_report(config, kafka, facts, launcher.stopping)
+    told = outcome.summary
+    turns = told["turns"] / max(1, told["trajectories"])
+    distorted = distortions(facts.loads, found, turns, told["step_s"] or 0.0)
+    limit = nearest_limit(facts.loads, os.cpu_count() or 1)
+    result = Rehearsed(outcome, found, config.device_model.scale, limit, tuple(distorted))
+    (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+def _hops(kafka: KafkaSettings, stopping: Stopping) -> Hops:
+    def records(topic: Topic) -> Iterable[Record]:
+        return (one.record for one in read_topic(kafka, topic, Skipped(), stopping=stopping))
+
+    return hops(records(REQUESTS), records(SESSIONS))
+
+
+def _plain(of: Rehearsed) -> dict[str, object]:
+    limit = of.limit
+    return {
+        "scale": of.scale,
+        "hop_ms": {"mean": round(of.hops.mean_ms, 2), "p95": of.hops.p95_ms},
+        "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
+        "distorted": of.distorted,
+    }

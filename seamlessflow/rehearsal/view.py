@@ -1,0 +1,59 @@
+"""View of a rehearsal for the terminal. Pure; makes `rich` objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seamlessflow.rehearsal.rehearsal import Rehearsed
+
+
+def view(of: Rehearsed) -> RenderableType:
+    """Return the figures that the devices of the run would show, the loads, and the verdict."""
+    figures = Table.grid(padding=(0, 2))
+    figures.add_column(style="dim", justify="right")
+    figures.add_column()
+    for name, text in _figures(of):
+        figures.add_row(name, text)
+    verdict = (
+        [Text(f"! refused: {reason}", "bold red") for reason in of.distorted]
+        + [Text("  take fewer workers, a larger --scale, or a machine with more processors")]
+        if of.distorted
+        else [Text("this machine did not distort the figures", "green")]
+    )
+    return Group(figures, _loads(of.outcome.summary), *verdict)
+
+
+def _figures(of: Rehearsed) -> list[tuple[str, str]]:
+    told, scale = of.outcome.summary, of.scale
+    step_s, wall_s, tokens = told["step_s"], told["train_wall_s"], told["tokens_trained"]
+    shares = sorted(told["device_time"].items(), key=lambda one: -one[1])
+    limits = [f"{ms / scale:.2f} s by {name}" for name, ms in told["ideal_step_s"].items()]
+    hop = f"{of.hops.mean_ms:.0f} ms mean, {of.hops.p95_ms} ms p95"
+    return [
+        ("step", f"{step_s / scale:.2f} s; no shorter than {' and '.join(limits)}"),
+        ("tokens", f"{scale * (tokens or 0) / wall_s:,.0f} trained a second"),
+        ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
+        ("staleness", f"at most {told['max_staleness']} optimizer steps"),
+        ("switches", f"{told['role_switches']} changes of role in {told['steps']} steps"),
+        ("software", f"{hop} from a request to its TurnStarted"),
+        ("would break first", _limit(of)),
+        ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
+    ]
+
+
+def _limit(of: Rehearsed) -> str:
+    limit = of.limit
+    return f"{limit.process}, at {limit.factor:.1f} times this load" if limit else "nothing"
+
+
+def _loads(told: Mapping[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 2))
+    for name in ("process", "processors", "waited", "peak MiB"):
+        table.add_column(name, justify="left" if name == "process" else "right")
+    for name, load in told["processors"].items():
+        peak = told["peak_rss_mb"].get(name, 0.0)
+        table.add_row(name, f"{load['computed']:.0%}", f"{load['waited']:.1%}", f"{peak:.0f}")
+    return table
