@@ -117,6 +117,7 @@ def started(
     # A gang that was formed anew after a loss has another epoch and starts the same step again.
     if batch.started_epoch == gang.epoch or not _all_acquired(snapshot):
         return []
+    present = snapshot.present
     return [
         r.StepStarted(
             epoch=state.epoch,
@@ -126,7 +127,7 @@ def started(
             gang_epoch=gang.epoch,
             workers=tuple(sorted(gang.members)),
             policy=policy,
-            devices=sum(snapshot.present[name].devices for name in gang.members),
+            devices=sum(present[name].devices for name in gang.members),
         )
     ]
 
@@ -158,7 +159,8 @@ def _is_taking(worker: WorkerView, role: str) -> bool:
 
 
 def _all_acquired(snapshot: Snapshot) -> bool:
-    return all(snapshot.present[name].acquired_ms is not None for name in snapshot.gang)
+    present = snapshot.present
+    return all(present[name].acquired_ms is not None for name in snapshot.gang)
 
 
 def _free_slots(state: State, moving: set[str], slots: int) -> Iterator[int]:
