@@ -99,6 +99,9 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except SeamlessFlowError as error:
+        # It ends in any case: to be asked to, by a supervisor that saw another end, would only
+        # replace the status that says why.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         status = error.process_status(_ready.is_set())
         if not _ready.is_set():
             _print(f"not started: {error}")

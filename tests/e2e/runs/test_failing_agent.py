@@ -24,7 +24,7 @@ def run(task, session):
 def test_an_agent_that_always_raises_is_shown_with_its_traceback_and_ends_the_run(
     tmp_path: Path,
 ) -> None:
-    config = short_run(tmp_path, AGENT, steps=3)
+    config = short_run(tmp_path, AGENT, steps=3, modelled=True)
     done = subprocess.run(
         [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
         cwd=tmp_path,

@@ -161,6 +161,13 @@ def test_a_lasting_fault_of_a_process_that_was_ready_is_told_in_one_line() -> No
     assert "Traceback" not in err
 
 
+def test_a_process_that_ends_by_an_error_keeps_its_status_if_it_is_asked_to_end_meanwhile() -> None:
+    ask = "import atexit, os; atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM)); "
+    process = started(SYNC.format(body=ask + OURS.format("")))
+    process.communicate(timeout=20)
+    assert process.returncode == ExitStatus.LASTING
+
+
 def test_kafka_that_is_away_is_a_passing_fault_from_the_first_moment() -> None:
     raised = "from infra.errors import KafkaUnavailable; raise KafkaUnavailable('a:1', 10)"
     process = started(SYNC.format(body=raised))

@@ -1,0 +1,69 @@
+"""A rehearsal: all processes of a run, with modelled devices that the run itself would need."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.errors import ExitStatus
+from tests.e2e.runs.short_run import short_run
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 400
+STEPS = 3
+AGENT = """
+import httpx
+
+async def run(task, session):
+    async with httpx.AsyncClient(base_url=session.base_url, timeout=60) as client:
+        for _ in range(2):
+            answer = await client.post(
+                "/chat/completions",
+                headers={"authorization": f"Bearer {session.api_key}"},
+                json={"model": session.model, "messages": [{"role": "user", "content": "go"}]},
+            )
+            answer.raise_for_status()
+    return float(int(session.session_id.split(".")[1]) % 2)
+"""
+
+
+def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None:
+    config = short_run(tmp_path, AGENT, steps=STEPS)
+    values = yaml.safe_load(config.read_text())
+    for worker in values["workers"]:
+        worker |= {"device": "cuda", "devices": list(range(8))}
+    values |= {
+        "trainer": {"backend": "fsdp2", "ranks": 8},
+        "rollout": {"engine": "vllm"},
+        "device_model": {"hardware": "H100", "model": "Qwen3-4B", "scale": 0.2},
+    }
+    config.write_text(yaml.safe_dump(values))
+    done = subprocess.run(
+        [sys.executable, "-m", "seamlessflow", "rehearse", "--config", str(config)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    out = tmp_path / "out" / "rehearsal"
+    assert (out / "rehearsal.json").exists(), done.stdout + done.stderr
+    told = json.loads((out / "rehearsal.json").read_text())
+    # This machine may be busy with other tests: then the figures are refused, and that is said.
+    trusted = done.returncode == 0
+    assert trusted or done.returncode == ExitStatus.LASTING
+    assert trusted == (not told["distorted"]) == ("refused" not in done.stdout)
+    assert "would break first" in done.stdout
+    assert told["hop_ms"]["mean"] > 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["steps"] == STEPS
+    assert summary["device_time"]["training"] > 0
+    assert summary["checks"]["mismatches"] == 0
+    assert {"broker", "gateway", "trainer", "trainer-w1"} <= summary["processors"].keys()
