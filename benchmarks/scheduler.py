@@ -1,15 +1,18 @@
-"""Decisions of the scheduler a second, with many workers.
+"""Scheduler: decisions a second with many workers, and draws from a large file of tasks.
 
-    python -m benchmarks decisions [--workers 1000]
+    python -m benchmarks scheduler [--workers 1000] [--tasks 1000000]
 
 The cluster is simulated until its second step is under way. Then the three costs of the scheduler
 are timed, each alone and in CPU time of this process: a call of `decide`, the fold of a record of
 `control` (`RoleAcquired`), and the fold of a heartbeat of `fleet`. The agents' work is small, so
-that most of the records are about workers: half of them may train.
+that most of the records are about workers: half of them may train. Of the file of tasks: the time
+to open it, the memory that this takes, and the time of a draw.
 """
 
 import argparse
 import json
+import resource
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,33 +26,40 @@ from scheduler.simulation.settings import SimulationSection
 from scheduler.simulation.simulator import simulate, simulated_rules
 from scheduler.simulation.workload import Workload
 from scheduler.state import fleet, state
+from scheduler.tasks.file import read
 from schemas import records as r
 
 _CALLS = 100
+_DRAWS = 10_000
 
 
 def main(argv: Sequence[str]) -> None:
     """Print one line of JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks decisions", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks scheduler", description=__doc__)
     parser.add_argument("--workers", type=int, default=1000)
-    workers = parser.parse_args(argv).workers
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    asked = parser.parse_args(argv)
+    found = {"benchmark": "scheduler", "workers": asked.workers, **_decisions(asked.workers)}
+    print(json.dumps({**found, "tasks": asked.tasks, **_draws(asked.tasks)}))
+
+
+def _decisions(workers: int) -> dict[str, float]:
     settings = _settings()
     view, now_ms = _running(settings, workers)
     rules = simulated_rules(settings, workers)
-    worker = next(name for name, one in view.state.workers.items() if one.assignment)
-    given = view.state.workers[worker].assignment
-    number = given.number if given else 0
+    name, member = next((name, one) for name, one in view.state.workers.items() if one.assignment)
+    number = member.assignment.number if member.assignment else 0
     acquired = r.RoleAcquired(
-        worker=worker,
-        incarnation=worker,
+        worker=name,
+        incarnation=name,
         role="rollout",
         assignment=number,
         took_ms=1,
         at_ms=now_ms,
     )
     beat = r.WorkerHeartbeat(
-        worker=worker,
-        incarnation=worker,
+        worker=name,
+        incarnation=name,
         process="rollout",
         tags=("rollout",),
         role="rollout",
@@ -59,20 +69,32 @@ def main(argv: Sequence[str]) -> None:
         devices=(0,),
         at_ms=now_ms,
     )
-    decide_s = _each_s(lambda: decide(view, rules, now_ms))
-    print(
-        json.dumps(
-            {
-                "benchmark": "decisions",
-                "workers": workers,
-                "decisions_a_second": round(1 / decide_s, 1),
-                "control_fold_us": round(1e6 * _each_s(lambda: state.apply(view.state, acquired))),
-                "heartbeat_fold_us": round(
-                    1e6 * _each_s(lambda: fleet.apply(view.fleet, beat, now_ms))
-                ),
-            }
-        )
-    )
+    control_s = _each_s(lambda: state.apply(view.state, acquired))
+    heartbeat_s = _each_s(lambda: fleet.apply(view.fleet, beat, now_ms))
+    return {
+        "decisions_a_second": round(1 / _each_s(lambda: decide(view, rules, now_ms)), 1),
+        "control_fold_us": round(1e6 * control_s, 1),
+        "heartbeat_fold_us": round(1e6 * heartbeat_s, 1),
+    }
+
+
+def _draws(tasks: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for number in range(tasks):
+                file.write(f'{{"id": "task-{number}", "prompt": "{"x" * 200}"}}\n')
+        before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        began_s = time.perf_counter()
+        source = read(path)
+        open_s = time.perf_counter() - began_s
+        used_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb
+        began_s = time.perf_counter()
+        for number in range(_DRAWS):
+            source.draw(number)
+        draw_us = 1e6 * (time.perf_counter() - began_s) / _DRAWS
+    found = {"open_s": open_s, "memory_mb": used_kb / 1024, "draw_us": draw_us}
+    return {name: round(value, 2) for name, value in found.items()}
 
 
 def _settings() -> SchedulerSettings:
