@@ -23,8 +23,8 @@ from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
-from scheduler.decisions import strategies
 from scheduler.decisions.decide import Outgoing, Rules, decide, finished
+from scheduler.decisions.strategies import registry
 from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
 from scheduler.settings import PacingSection, SchedulerSettings, milliseconds
@@ -176,7 +176,7 @@ def rules_of(settings: SchedulerSettings) -> Rules:
         sources["train"] = training
     if evaluation.tasks is not None:
         sources[EVAL] = read_tasks(evaluation.tasks)
-    return Rules(settings, strategies.named(settings.scheduler.policy), sources)
+    return Rules(settings, registry.named(settings.scheduler.policy), sources)
 
 
 def _training_source(pacing: PacingSection) -> TaskSource | None:

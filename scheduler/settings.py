@@ -46,10 +46,13 @@ class SchedulerSection(Section):
     policy: str = Field(
         "multiplexed",
         description="Strategy that gives roles: colocated, disaggregated, multiplexed, "
-        "or module:function of your own (see scheduler/decisions/strategies.py)",
+        "bidirectional, adaptive, or module:function of your own (docs/scheduling.md)",
     )
     gang_size: int | None = Field(
-        None, ge=1, description="Devices that train together; none: all that can"
+        None,
+        ge=1,
+        description="Devices that train together; none: all that can. The least for bidirectional "
+        "and adaptive, which take more where that pays; none: one worker",
     )
     helpers: int = Field(
         0,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies import BOTH, Wanted, multiplexed
+from scheduler.decisions.strategies.multiplexed import multiplexed
+from scheduler.decisions.strategies.wanted import BOTH, Wanted
 
 DWELL_MS = 500
 """Least time in rollout: by then turns are in flight on the worker."""

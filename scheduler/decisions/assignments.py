@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scheduler.decisions import gates
 from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies import Wanted
+from scheduler.decisions.strategies.wanted import Wanted
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.state import State
 from schemas import records as r

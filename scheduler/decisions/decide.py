@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from scheduler.decisions import absences, assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.snapshot import snapshot
-from scheduler.decisions.strategies import Strategy
+from scheduler.decisions.strategies.wanted import Strategy
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State

@@ -2,7 +2,7 @@
 
 Optional are the changes that nothing waits for: back to rollout after a step, and helpers beyond
 the gang's size. A change that a ready batch needs is never held up here. Called by
-`scheduler/decisions/strategies.py` and `scheduler/decisions/assignments.py`.
+`scheduler/decisions/strategies/` and `scheduler/decisions/assignments.py`.
 """
 
 from scheduler.decisions.snapshot import Snapshot, WorkerView

@@ -4,11 +4,13 @@ Made by `snapshot` from the folds of `control` and `fleet`; tests make their own
 `SchedulerSnapshot` is something else: the state, stored for the next scheduler.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from scheduler.decisions import roofline
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet
+from scheduler.state.rates import LearnedRates
 from scheduler.state.state import State
 from scheduler.state.workers import NO_ROLE, RoleFailures, Worker
 
@@ -34,6 +36,8 @@ class WorkerView:
     """Speed in training over speed in rollout."""
     devices: int = 1
     """Number of the devices that it is."""
+    modelled: Mapping[str, float] = field(default_factory=dict)
+    """Speed of each device by role, by the roofline model alone (flop/s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class Snapshot:
     """True while the present gang trains that batch."""
     gang: frozenset[str] = frozenset()
     """Members of the present gang; empty as soon as one of them is lost or has left it."""
+    last_gang: frozenset[str] = frozenset()
+    """Members of the gang that was assigned last, whatever became of them."""
     gang_size: int | None = None
     """Number of devices that train together, or None for all that can."""
     helpers: int = 0
@@ -85,7 +91,10 @@ class Snapshot:
     """End of the last step."""
     batch_ms: int = 0
     """Time at which the last batch was announced."""
+    lag: int = 1
+    """Optimizer steps that rollout may be ahead."""
     costs: MeanCosts = MeanCosts()
+    rates: LearnedRates = field(default_factory=LearnedRates)
 
     @property
     def present(self) -> dict[str, WorkerView]:
@@ -101,12 +110,13 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
-            _view(name, worker, ratios[name], weights, now_ms)
+            _view(name, worker, ratios[name], fleet.hardware(name), weights, now_ms)
             for name, worker in sorted(state.workers.items())
         ),
         batch=steps.waiting is not None,
         under_way=steps.under_way,
         gang=_gang(state),
+        last_gang=frozenset(steps.gang.members),
         gang_size=settings.scheduler.gang_size,
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
@@ -115,7 +125,9 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,
         batch_ms=state.costs.batch_ms or 0,
+        lag=run.lag,
         costs=_mean_costs(state),
+        rates=state.rates,
     )
 
 
@@ -129,7 +141,14 @@ def retry_ms(failures: RoleFailures | None) -> int:
     return failures.at_ms + min(LAST_RETRY_MS, FIRST_RETRY_MS << min(failures.count - 1, 10))
 
 
-def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -> WorkerView:
+def _view(
+    name: str,
+    worker: Worker,
+    ratio: float,
+    hardware: Mapping[str, float],
+    weights: bool,
+    now_ms: int,
+) -> WorkerView:
     given, tags = worker.assignment, worker.tags
     able = {
         role
@@ -149,6 +168,7 @@ def _view(name: str, worker: Worker, ratio: float, weights: bool, now_ms: int) -
         acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
         ratio=ratio,
         devices=worker.devices,
+        modelled=roofline.attainable(hardware),
     )
 
 

@@ -76,6 +76,9 @@ class SimulatedFleet:
         if left == NO_ROLE:
             self._take(worker, given)
             return
+        if left == given.role:  # in another gang than before
+            self._agenda.after(0, self._taken, worker, given, 0.0)
+            return
         turns: Sequence[SimulatedTurn] = ()
         if left == ROLLOUT:
             self._router.remove(worker.engine)
@@ -167,9 +170,10 @@ class SimulatedFleet:
 
     def _take(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
         worker.account(given.role).enter("loading", self._agenda.now_ms)
-        self._agenda.after(worker.model.rates.take_s, self._taken, worker, given)
+        take_s = worker.model.rates.take_s
+        self._agenda.after(take_s, self._taken, worker, given, take_s)
 
-    def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
+    def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned, took_s: float) -> None:
         if worker.assignment != given.assignment:  # assigned anew during the switch
             worker.account(given.role).enter("none", self._agenda.now_ms)
             return
@@ -185,7 +189,7 @@ class SimulatedFleet:
                 assignment=given.assignment,
                 slot=given.slot,
                 version=self._version if rolls_out else None,
-                took_ms=round(1000 * worker.model.rates.take_s),
+                took_ms=round(1000 * took_s),
                 policy=self._policy if rolls_out else "",
             )
         )

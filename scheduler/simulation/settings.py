@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from infra.settings import Section
-from scheduler.decisions.strategies import STRATEGIES
+from scheduler.decisions.strategies.registry import STRATEGIES
 from scheduler.simulation.workload import WorkloadSection
 
 

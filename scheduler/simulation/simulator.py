@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from scheduler.decisions import strategies
 from scheduler.decisions.decide import Rules, View, decide, finished
+from scheduler.decisions.strategies import registry
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.agents import SimulatedAgents
@@ -178,7 +178,7 @@ def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
     return Rules(
         settings.model_copy(update={"scheduler": limits}),
-        strategies.named(section.policy),
+        registry.named(section.policy),
         {"train": listed(rows)},
         slots,
     )

@@ -14,9 +14,10 @@ from hashlib import sha256
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.state import costs, groups, steps, workers
+from scheduler.state import costs, groups, rates, steps, workers
 from scheduler.state.costs import Costs
 from scheduler.state.ledger import EVAL, Ledger
+from scheduler.state.rates import LearnedRates
 from scheduler.state.steps import TrainingProgress
 from scheduler.state.workers import Worker
 from schemas import records as r
@@ -48,6 +49,7 @@ class State:
     ledger: Ledger = field(default_factory=Ledger)
     steps: TrainingProgress = field(default_factory=TrainingProgress)
     costs: Costs = field(default_factory=Costs)
+    rates: LearnedRates = field(default_factory=LearnedRates)
     warned: Mapping[str, float] = field(default_factory=dict)
     """Predicted idle share of the last warning, by code."""
     stalled: Mapping[str, int] = field(default_factory=dict)
@@ -68,6 +70,7 @@ def apply(state: State, record: Record) -> State:
         "ledger": groups.apply(state.ledger, record),
         "steps": steps.apply(state.steps, record),
         "costs": costs.apply(state.costs, record) if measures else state.costs,
+        "rates": rates.apply(state.rates, record),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(own, **changed) if changed else own  # type: ignore[arg-type]

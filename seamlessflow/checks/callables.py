@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from infra.faults import Fault, suggestion
-from scheduler.decisions.strategies import STRATEGIES
+from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.config import RunConfig
 
 _TAIL_CHARS = 300

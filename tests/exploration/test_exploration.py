@@ -6,7 +6,7 @@
 import pytest
 
 from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies import Wanted
+from scheduler.decisions.strategies.wanted import Wanted
 from tests.exploration.bounds import Bounds
 from tests.exploration.explorer import Counterexample, explore
 

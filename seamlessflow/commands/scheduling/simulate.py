@@ -81,7 +81,7 @@ def _loaded(config: Path | None, options: dict[str, dict[str, Any]]) -> "RunConf
 
 def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSettings]]":
     """Return the cluster and the settings with each strategy, before the first is simulated."""
-    from scheduler.decisions.strategies import named
+    from scheduler.decisions.strategies.registry import named
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import modelled
 

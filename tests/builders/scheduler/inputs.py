@@ -4,7 +4,7 @@ from functools import reduce
 from pathlib import Path
 
 from scheduler.decisions.decide import Rules
-from scheduler.decisions.strategies import named
+from scheduler.decisions.strategies.registry import named
 from scheduler.settings import (
     EvaluationSection,
     PacingSection,

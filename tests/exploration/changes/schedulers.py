@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from scheduler.decisions import strategies
 from scheduler.decisions.contact import Contact
 from scheduler.decisions.decide import Outgoing, Rules, View, decide
+from scheduler.decisions.strategies import registry
 from scheduler.settings import RunSection, SchedulerSection, SchedulerSettings
 from scheduler.state import fleet as fleet_fold
 from scheduler.state.fleet import Fleet
@@ -44,7 +44,7 @@ def rules(bounds: Bounds) -> Rules:
         min_dwell_s=1,
     )
     settings = SchedulerSettings(run=RunSection(steps=100), scheduler=limits)
-    return Rules(settings, strategies.named(bounds.strategy), slots=bounds.workers + 1)
+    return Rules(settings, registry.named(bounds.strategy), slots=bounds.workers + 1)
 
 
 def usual(world: World) -> Iterator[tuple[str, Any]]:

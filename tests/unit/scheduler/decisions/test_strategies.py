@@ -3,14 +3,11 @@
 import pytest
 
 from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
-from scheduler.decisions.strategies import (
-    Strategy,
-    UnknownStrategy,
-    colocated,
-    disaggregated,
-    multiplexed,
-    named,
-)
+from scheduler.decisions.strategies.colocated import colocated
+from scheduler.decisions.strategies.disaggregated import disaggregated
+from scheduler.decisions.strategies.multiplexed import multiplexed
+from scheduler.decisions.strategies.registry import UnknownStrategy, named
+from scheduler.decisions.strategies.wanted import Strategy
 
 ROLLOUT, TRAIN = frozenset({"rollout"}), frozenset({"train"})
 BOTH = ROLLOUT | TRAIN
@@ -183,11 +180,11 @@ def test_helpers_join_where_they_save_more_than_they_cost() -> None:
 
 
 def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
-    assert named("scheduler.decisions.strategies:colocated") is colocated
+    assert named("scheduler.decisions.strategies.colocated:colocated") is colocated
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "no.such.module:f", "scheduler.decisions.strategies:none", ":"]
+    "name", ["none", "no.such.module:f", "scheduler.decisions.strategies.colocated:none", ":"]
 )
 def test_an_unknown_strategy_is_refused(name: str) -> None:
     with pytest.raises(UnknownStrategy):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.decisions.strategies import STRATEGIES
+from scheduler.decisions.strategies.registry import STRATEGIES
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.simulator import SimulatedRun, simulate
 from scheduler.simulation.workload import Workload
@@ -34,13 +34,14 @@ def run(
     steps: int = 12,
     pacing: PacingSection | None = None,
     sessions: Workload | None = None,
+    gang_size: int | None = None,
 ) -> SimulatedRun:
     sessions = sessions or workload()
     turns = sessions.section.turns
     return simulate(
         scheduler_settings(
             RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
-            SchedulerSection(policy=strategy, min_dwell_s=0),
+            SchedulerSection(policy=strategy, min_dwell_s=0, gang_size=gang_size),
             pacing or PacingSection(tasks=Path("made up")),
         ),
         cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=turns),
@@ -175,6 +176,17 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
     ends = [record.at_ms for record in outcome.control if isinstance(record, r.StepCompleted)]
     assert max(after - before for before, after in itertools.pairwise(ends)) < 5_000
     assert len(ends) == 12
+
+
+@pytest.mark.parametrize("strategy", ["bidirectional", "adaptive"])
+def test_rollout_workers_help_a_step_once_one_was_measured(strategy: str) -> None:
+    alone = run("multiplexed", 1, fleet(4, 0), train_ms=1600, switch_ms=10, gang_size=1)
+    helped = run(strategy, 1, fleet(4, 0), train_ms=1600, switch_ms=10, gang_size=1)
+
+    gangs = [one.workers for one in helped.control if isinstance(one, r.StepStarted)]
+    assert len(gangs[0]) == 1
+    assert len(gangs[-1]) > 1
+    assert helped.ended_s < 0.8 * alone.ended_s
 
 
 def test_the_same_run_is_the_same_log() -> None:

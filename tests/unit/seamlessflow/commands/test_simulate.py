@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.__main__ import app
 
 FILE = """
@@ -29,7 +30,7 @@ def test_each_strategy_is_one_line_of_figures(config: Path) -> None:
     head, *lines = done.stdout.splitlines()
     assert head.split()[:4] == ["strategy", "step", "s", "ideal"]
     table = {line.split()[0]: line.split()[1:] for line in lines}
-    assert list(table) == ["colocated", "disaggregated", "multiplexed"]
+    assert list(table) == list(STRATEGIES)
     assert float(table["disaggregated"][-1]) == 0, "its workers never change their roles"
     assert float(table["colocated"][-1]) > 0
 

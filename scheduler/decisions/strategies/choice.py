@@ -1,0 +1,157 @@
+"""The gang with the shortest predicted step, of workers that differ in speed. Pure.
+
+A step trains an amount of work on the gang and rolls another amount out. All members train equal
+parts for each device and wait for the slowest. While the gang trains, the others roll out.
+Called by the strategies `bidirectional` and `adaptive`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
+from scheduler.decisions.strategies.gangs import device_sum
+
+HEADROOM = 1.1
+"""Factor by which training should be faster than rollout: lengths vary from step to step."""
+HYSTERESIS = 0.95
+"""Share of the last gang's predicted step below which another gang is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Speed of a worker: of each device in training, of all together in rollout, work a ms."""
+
+    train: float
+    rollout: float
+    ratio: float
+    """Training over rollout; workers with a higher one are chosen first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleWork:
+    """Work of a step, by role, in the unit of the speeds."""
+
+    train: float
+    rollout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A possible gang: the first workers of an order, and their speeds together."""
+
+    members: Sequence[WorkerView]
+    count: int
+    devices: int
+    slowest: float
+    """Training speed of each device, that of the slowest worker."""
+    rollout: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of its workers."""
+        return frozenset(worker.name for worker in self.members[: self.count])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The gang, and the figures that it was chosen by."""
+
+    gang: frozenset[str]
+    figures: Mapping[str, float]
+
+
+def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> Choice | None:
+    """Return the gang with the shortest predicted step, or None if too few workers can train.
+
+    The last gang is taken again unless another one is clearly better. A gang that trains, or that
+    was just assigned, stays as it is.
+    """
+    able = [worker for worker in snapshot.workers if "train" in worker.able]
+    least = snapshot.gang_size or 1
+    if not able or device_sum(able) < least:
+        return None
+    held = _team([worker for worker in able if worker.name in snapshot.gang], speeds)
+    whole = held is not None and held.count == len(snapshot.gang)
+    if held is not None and whole and is_settled(snapshot):
+        return Choice(held.names, {})
+    everyone = sum(speeds[of.name].rollout for of in snapshot.workers if "rollout" in of.tags)
+
+    def predicted(team: Team) -> float:
+        # Only a gang that holds training needs no switch.
+        costs = MeanCosts() if whole and team.names == snapshot.gang else snapshot.costs
+        return predicted_step_ms(team, work, everyone, snapshot.lag, costs)
+
+    best = min(
+        (team for order in _orders(able, speeds) for team in _prefixes(order, speeds, least)),
+        key=predicted,
+    )
+    last = _team([worker for worker in able if worker.name in snapshot.last_gang], speeds)
+    chosen = best
+    if last is not None and last.count == len(snapshot.last_gang) and last.devices >= least:
+        chosen = best if predicted(best) < HYSTERESIS * predicted(last) else last
+    return Choice(
+        chosen.names,
+        {
+            "predicted_step_ms": predicted(chosen),
+            "predicted_training_ms": _training_ms(chosen, work),
+            "devices": chosen.devices,
+        },
+    )
+
+
+def is_settled(snapshot: Snapshot) -> bool:
+    """Return True if the present gang trains, or took training for the batch that waits."""
+    taken = [snapshot.present[name].acquired_ms for name in snapshot.gang]
+    return snapshot.under_way or any(at is None or at > snapshot.ended_ms for at in taken)
+
+
+def predicted_step_ms(
+    team: Team, work: RoleWork, everyone: float, lag: int, costs: MeanCosts
+) -> float:
+    """Return the time of a step: training, or all rollout, whichever takes longer; with lag 0 both.
+
+    `everyone` is the rollout speed of all workers together.
+    """
+    to_train, to_rollout = costs.to_train or 0.0, costs.to_rollout or 0.0
+    training_ms = _training_ms(team, work) + to_train
+    if everyone <= 0:
+        return training_ms
+    if lag == 0:
+        return work.rollout / everyone + training_ms + to_rollout
+    # The gang's rollout is missing while it trains and switches.
+    rollout_ms = (work.rollout + team.rollout * (training_ms + to_rollout)) / everyone
+    return max(HEADROOM * training_ms, rollout_ms)
+
+
+def _training_ms(team: Team, work: RoleWork) -> float:
+    return work.train / (team.devices * team.slowest)
+
+
+def _orders(
+    able: Sequence[WorkerView], speeds: Mapping[str, Speed]
+) -> Iterator[Sequence[WorkerView]]:
+    """Yield the workers in order, without the slowest kinds, then without the next slowest."""
+    best = sorted(able, key=lambda worker: (-speeds[worker.name].ratio, worker.name))
+    for limit in sorted({speeds[worker.name].train for worker in able}):
+        yield [worker for worker in best if speeds[worker.name].train >= limit]
+
+
+def _prefixes(
+    order: Sequence[WorkerView], speeds: Mapping[str, Speed], least: int
+) -> Iterator[Team]:
+    devices, slowest, rollout = 0, float("inf"), 0.0
+    for count, worker in enumerate(order, start=1):
+        speed = speeds[worker.name]
+        devices += worker.devices
+        slowest = min(slowest, speed.train)
+        rollout += speed.rollout if "rollout" in worker.tags else 0.0
+        if devices >= least:
+            yield Team(order, count, devices, slowest, rollout)
+
+
+def _team(workers: Sequence[WorkerView], speeds: Mapping[str, Speed]) -> Team | None:
+    """Return all these workers as a team, or None if there are none."""
+    team = None
+    for team in _prefixes(workers, speeds, 1):  # noqa: B007 # the last one has them all
+        pass
+    return team

@@ -1,0 +1,74 @@
+"""Wanted roles: the results of a strategy, and how they follow from a gang. Pure.
+
+A strategy returns only the workers whose role matters now; the others stay as they are. Called by
+the strategies.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.decisions import gates
+from scheduler.decisions.snapshot import Snapshot, WorkerView
+
+BOTH = frozenset({"rollout", "train"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The role that a worker should have."""
+
+    worker: str
+    role: str
+    reason: str
+    optional: bool = False
+    """True if nothing waits for the change: it is made only if it pays (`gates.py`)."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Figures behind the reason, by name."""
+
+
+Strategy = Callable[[Snapshot], Sequence[Wanted]]
+
+
+def train(
+    snapshot: Snapshot,
+    gang: Iterable[str],
+    reason: str,
+    figures: Mapping[str, float] | None = None,
+) -> list[Wanted]:
+    """Want training of a gang, with its own figures or the ratio of each worker's speeds."""
+    present = snapshot.present
+    return [
+        Wanted(
+            worker=name,
+            role="train",
+            reason=reason,
+            figures=figures or {"train_over_rollout_speed": present[name].ratio},
+        )
+        for name in sorted(gang)
+    ]
+
+
+def roll_out(
+    snapshot: Snapshot, workers: Iterable[WorkerView], gang: frozenset[str]
+) -> list[Wanted]:
+    """Want rollout of all able workers outside the gang; optional for those that hold training."""
+    free = [worker for worker in workers if worker.name not in gang]
+    # A batch waits but too few can train: nothing is gained by keeping workers in training.
+    stuck = snapshot.batch and not gang
+    return [
+        Wanted(
+            worker=worker.name,
+            role="rollout",
+            reason=_reason(worker, stuck),
+            optional=worker.role == "train" and not stuck,
+            figures=gates.figures(snapshot, worker) if worker.role == "train" else {},
+        )
+        for worker in free
+        if "rollout" in worker.able
+    ]
+
+
+def _reason(worker: WorkerView, stuck: bool) -> str:
+    if "train" not in worker.tags:
+        return "only rolls out"
+    return "no gang can be formed" if stuck else "no batch to train"

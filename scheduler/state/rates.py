@@ -1,0 +1,84 @@
+"""Rates that a run has shown: speeds of rollout and of gangs, and the tokens of a step.
+
+A pure fold of `control`. Newer measurements count more (an exponential mean), so that it follows
+lengths and devices that change. Called by `scheduler/state/state.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.state.workers import device_count
+from schemas import records as r
+from schemas.records import Record
+
+NEWEST = 0.3
+"""Share of the newest measurement in a mean."""
+STEPS = 32
+"""Steps whose gangs are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangSpeed:
+    """A finished step: its gang, and the tokens that each device of it trained in a millisecond."""
+
+    members: tuple[str, ...]
+    speed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRates:
+    """The rates, and what is needed to continue them."""
+
+    sampled: Mapping[str, float] = field(default_factory=dict)
+    """Tokens that each worker samples in a millisecond of full batches: what it could do, while
+    the speed of a batch of few rows is low whatever the worker."""
+    gangs: tuple[GangSpeed, ...] = ()
+    """The last steps, newest last."""
+    step_tokens: float | None = None
+    """Mean tokens sampled for a step."""
+    batch_tokens: int = 0
+    """Trainable tokens of the batch that was announced last."""
+    since_step: int = 0
+    """Tokens sampled since the last completed step."""
+    members: tuple[str, ...] = ()
+    """Gang of the step under way, or of the last one."""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Number of devices by worker."""
+
+
+def apply(rates: LearnedRates, record: Record) -> LearnedRates:
+    """Return the rates after a record of `control`."""
+    match record:
+        case r.WorkerJoined():
+            return replace(rates, devices={**rates.devices, record.worker: device_count(record)})
+        case r.WorkerUsage(process="rollout"):
+            return _sampled(rates, record)
+        case r.BatchReady():
+            return replace(rates, batch_tokens=record.trainable_tokens)
+        case r.StepStarted():
+            return replace(rates, members=record.workers)
+        case r.StepCompleted():
+            return _completed(rates, record.took_ms)
+    return rates
+
+
+def _sampled(rates: LearnedRates, record: r.WorkerUsage) -> LearnedRates:
+    rates = replace(rates, since_step=rates.since_step + record.tokens)
+    busy_ms = record.full_batch_ms or record.decoding_ms
+    if busy_ms <= 0 or record.tokens <= 0:
+        return rates
+    mean = _mean(rates.sampled.get(record.worker), record.tokens / busy_ms)
+    return replace(rates, sampled={**rates.sampled, record.worker: mean})
+
+
+def _completed(rates: LearnedRates, took_ms: int) -> LearnedRates:
+    after = replace(rates, step_tokens=_mean(rates.step_tokens, rates.since_step), since_step=0)
+    devices = sum(rates.devices.get(worker, 1) for worker in rates.members)
+    if took_ms <= 0 or rates.batch_tokens <= 0 or devices == 0:
+        return after
+    shown = GangSpeed(rates.members, rates.batch_tokens / took_ms / devices)
+    return replace(after, gangs=(*rates.gangs, shown)[-STEPS:])
+
+
+def _mean(before: float | None, newest: float) -> float:
+    return newest if before is None else before + NEWEST * (newest - before)
