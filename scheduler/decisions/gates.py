@@ -29,7 +29,7 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
         return True
     if snapshot.missing == 0:
         return False
-    others = any(other.role == "rollout" for other in snapshot.workers if other.name != worker.name)
+    others = snapshot.rolling > (worker.role == "rollout")
     # Switch costs are only known from switches, so the first ones are made without an estimate.
     if not others or switch_ms is None or snapshot.costs.group is None:
         return True
@@ -77,10 +77,8 @@ def _worth(snapshot: Snapshot) -> float:
     of device time, is done by all after the switch a, in (p (n - g) + g a) / n, and the batch then
     waits for the switch b. That is sooner than p if p > a + b n / g.
     """
-    rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
-    leaving = sum(worker.devices for worker in rollers if worker.role == "train")
     there, back = snapshot.costs.to_rollout or 0, snapshot.costs.to_train or 0
-    return there + back * sum(worker.devices for worker in rollers) / max(1, leaving)
+    return there + back * snapshot.rolling_devices / max(1, snapshot.leaving_devices)
 
 
 def _waited(snapshot: Snapshot, worker: WorkerView) -> float:

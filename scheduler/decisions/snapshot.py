@@ -6,6 +6,7 @@ Made by `snapshot` from the folds of `control` and `fleet`; tests make their own
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from scheduler.decisions import roofline
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -64,7 +65,7 @@ class MeanCosts:
         return self.to_train + self.to_rollout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """The system at `now_ms`."""
 
@@ -96,21 +97,42 @@ class Snapshot:
     costs: MeanCosts = MeanCosts()
     rates: LearnedRates = field(default_factory=LearnedRates)
 
-    @property
+    # Cached: decisions about each of a thousand workers ask for them.
+    @cached_property
     def present(self) -> dict[str, WorkerView]:
         """Workers by name."""
         return {worker.name: worker for worker in self.workers}
+
+    @cached_property
+    def rolling(self) -> int:
+        """Number of workers that have or take the rollout role."""
+        return sum(worker.role == "rollout" for worker in self.workers)
+
+    @cached_property
+    def rolling_devices(self) -> int:
+        """Number of devices that can roll out."""
+        return sum(worker.devices for worker in self.workers if "rollout" in worker.tags)
+
+    @cached_property
+    def leaving_devices(self) -> int:
+        """Number of those devices that train now."""
+        return sum(
+            worker.devices
+            for worker in self.workers
+            if worker.role == "train" and "rollout" in worker.tags
+        )
 
 
 def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int) -> Snapshot:
     """Return the snapshot at `now_ms`."""
     ledger, steps, run = state.ledger, state.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
-    ratios = _ratios(state, fleet)
+    speeds = _speeds(state, fleet)
+    ratios = roofline.ratios(speeds)
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
-            _view(name, worker, ratios[name], fleet.hardware(name), weights, now_ms)
+            _view(name, worker, ratios[name], speeds[name].modelled, weights, now_ms)
             for name, worker in sorted(state.workers.items())
         ),
         batch=steps.waiting is not None,
@@ -145,7 +167,7 @@ def _view(
     name: str,
     worker: Worker,
     ratio: float,
-    hardware: Mapping[str, float],
+    modelled: Mapping[str, float],
     weights: bool,
     now_ms: int,
 ) -> WorkerView:
@@ -168,7 +190,7 @@ def _view(
         acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
         ratio=ratio,
         devices=worker.devices,
-        modelled=roofline.attainable(hardware),
+        modelled=modelled,
     )
 
 
@@ -184,7 +206,7 @@ def _gang(state: State) -> frozenset[str]:
     return frozenset(state.steps.gang.members)
 
 
-def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
+def _speeds(state: State, fleet: Fleet) -> dict[str, roofline.Speeds]:
     measured = {role: state.costs.speed_means(role) for role in ROLES}
     speeds = {}
     for name, worker in state.workers.items():
@@ -192,7 +214,7 @@ def _ratios(state: State, fleet: Fleet) -> dict[str, float]:
             roofline.attainable(fleet.hardware(name)),
             {role: of[name] / worker.devices for role, of in measured.items() if name in of},
         )
-    return roofline.ratios(speeds)
+    return speeds
 
 
 def _mean_costs(state: State) -> MeanCosts:
