@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from infra.settings import Section
 from scheduler.decisions.strategies.registry import STRATEGIES
@@ -41,3 +41,13 @@ class SimulationSection(Section):
         tuple(STRATEGIES), min_length=1, description="Strategies to compare, as scheduler.policy"
     )
     seed: int = Field(0, description="Seed of all draws")
+
+    @field_validator("workers")
+    @classmethod
+    def _take_both_roles(
+        cls, workers: tuple[SimulatedWorkersSection, ...]
+    ) -> tuple[SimulatedWorkersSection, ...]:
+        tags = {tag for lot in workers for tag in lot.tags}
+        if lacking := [role for role in ("rollout", "train") if role not in tags]:
+            raise ValueError(f"no worker has the tag {lacking[0]}")
+        return workers

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -25,6 +28,19 @@ from seamlessflow.watching.display import Display
 REPORT = "rehearsal.json"
 
 
+class DirectoryTaken(SeamlessFlowError):
+    """A directory for a rehearsal holds something else."""
+
+    lasting = True
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds no earlier rehearsal, which a new one would replace: name an empty "
+            "directory with --out"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
     """A rehearsal that has ended."""
@@ -40,9 +56,10 @@ class Rehearsed:
 def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     """Run to the last step, with the report of a run and `rehearsal.json` in `config.out`.
 
-    Raises what `seamlessflow.runs.training.train` raises.
+    An earlier rehearsal there is replaced, never resumed: figures over both would be of neither.
+    Raises `DirectoryTaken`, and what `seamlessflow.runs.training.train` raises.
     """
-    config.out.mkdir(parents=True, exist_ok=True)
+    begin_in(config.out)
     supervisor = Supervisor(config.restarts, display.notice)
     with (
         Launcher(config.logs_dir, stop, supervisor) as launcher,
@@ -60,6 +77,16 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     result = Rehearsed(outcome, found, config.device_model.scale, limit, tuple(distorted))
     (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def begin_in(directory: Path) -> None:
+    """Empty the directory of an earlier rehearsal, or make it. Raises `DirectoryTaken`."""
+    if directory.exists() and any(directory.iterdir()) and not (directory / REPORT).exists():
+        raise DirectoryTaken(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    # From the beginning, so that the directory is known as a rehearsal's after any end.
+    (directory / REPORT).write_text("{}\n", encoding="utf-8")
 
 
 def _hops(kafka: KafkaSettings, stopping: Stopping) -> Hops:

@@ -141,5 +141,9 @@ def _staleness(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
     return (
         f"Staleness: {of.strategy} on the split of now with lag 0 trains only tokens of the newest "
         f"weights, at {fresh:.3g} s a step; lag {lag} trains tokens up to {lag} "
-        f"{'step' if lag == 1 else 'steps'} old, at {stale:.3g} s: {1 - stale / fresh:.0%} less."
+        f"{'step' if lag == 1 else 'steps'} old, at {stale:.3g} s: {_change(stale / fresh)}."
     )
+
+
+def _change(factor: float) -> str:
+    return f"{1 - factor:.0%} less" if factor <= 1 else f"{factor - 1:.0%} more"

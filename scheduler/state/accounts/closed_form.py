@@ -44,15 +44,12 @@ class Prediction:
 
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
     """Return the prediction for a built-in strategy; `gang` is 1 to `devices`."""
-    limits = {
-        **_limits(strategy, devices, gang, work, lag),
-        "latency": latency_limit(work.latency, lag),
-    }
-    limit = max(limits, key=lambda name: limits[name])
-    step = limits[limit]
-    useful = work.rollout + work.train
-    idle = max(0.0, 1 - useful / (devices * step)) if step > 0 else 0.0
-    return Prediction(step, idle, limit)
+    found = _predicted(strategy, devices, gang, work, lag)
+    if strategy != MULTIPLEXED or gang >= devices:
+        return found
+    # Its gate keeps the gang in training where a change of role costs more than it gains.
+    stays = _predicted(DISAGGREGATED, devices, gang, work, lag)
+    return stays if stays.step < found.step else found
 
 
 def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int = 1) -> int:
@@ -76,6 +73,18 @@ def devices_that_train(devices: int, rollout: float, train: float) -> int:
     """Return the least number of devices that must train so that `multiplexed` leaves none idle."""
     # The small amount keeps an exact quotient from being rounded up.
     return max(1, ceil(devices * train / (rollout + train) - 1e-9))
+
+
+def _predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
+    limits = {
+        **_limits(strategy, devices, gang, work, lag),
+        "latency": latency_limit(work.latency, lag),
+    }
+    limit = max(limits, key=lambda name: limits[name])
+    step = limits[limit]
+    useful = work.rollout + work.train
+    idle = max(0.0, 1 - useful / (devices * step)) if step > 0 else 0.0
+    return Prediction(step, idle, limit)
 
 
 def _limits(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> dict[str, float]:

@@ -55,6 +55,8 @@ def simulate(
     workers = [
         {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
     ]
+    if not workers and any(count is not None for count in lots.values()):
+        raise typer.BadParameter("--rollout, --train and --both leave no worker")
     simulation = {"workers": workers or None, "strategies": strategy, "seed": seed}
     device_model = {"hardware": hardware, "model": model}
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}

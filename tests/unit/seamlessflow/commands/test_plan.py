@@ -80,4 +80,4 @@ def test_a_configuration_that_trains_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("simulation: {workers: [{count: 2, tags: [rollout]}]}")
 
-    assert "control has 0 completed optimizer steps" in str(plan("--config", str(file)).exception)
+    assert "no worker has the tag train" in str(plan("--config", str(file)).exception)

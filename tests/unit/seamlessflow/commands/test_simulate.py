@@ -43,19 +43,14 @@ def test_options_count_over_the_file(config: Path) -> None:
     assert line.split()[0] == "colocated"
 
 
-def test_a_strategy_that_cannot_finish_the_run_has_no_figures(config: Path) -> None:
-    options = ["--rollout", "2", "--strategy", "multiplexed"]
-    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
-
-    assert "no figures: 0 of 5 steps" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (["--model", "none"], "no model 'none' is known"),
         (["--hardware", "none"], "no device 'none' is known"),
         (["--strategy", "none"], "no strategy 'none'"),
+        (["--rollout", "2"], "no worker has the tag train"),
+        (["--train", "2"], "no worker has the tag rollout"),
         (["--model", "Qwen2.5-72B", "--both", "1", "--devices", "1"], "needs 145 GB"),
     ],
 )

@@ -44,9 +44,9 @@ def test_changes_of_role_and_new_weights_lengthen_a_step() -> None:
     # The gang is away for ten, and all stand still for five.
     assert times("multiplexed", 4, work) == (115, "work")
     assert times("multiplexed", 3, work) == (112.5, "work")
-    assert times("multiplexed", 1, work) == (210, "training")
+    assert times("multiplexed", 1, work) == (200, "training"), "it stays in training"
     assert times("disaggregated", 2, work) == (105, "rollout")
-    assert predicted("multiplexed", 4, 1, work, 1).idle == pytest.approx(1 - 400 / 840)
+    assert predicted("multiplexed", 4, 1, work, 1).idle == pytest.approx(1 - 400 / 800)
 
 
 def test_a_step_waits_for_its_groups() -> None:
@@ -66,8 +66,11 @@ def test_the_best_gang_is_the_least_with_the_shortest_step_in_whole_workers() ->
     assert best_gang("multiplexed", 1, work, 1, unit=2) == 1
 
 
-def test_changes_of_role_that_cost_much_make_a_larger_gang_the_best() -> None:
+def test_a_gang_stays_in_training_where_changes_of_role_cost_more_than_they_gain() -> None:
     dear = StepWork(rollout=600, train=200, switch=1)
 
-    # (600 + 200 + 17) / 64 > 200 / 17 + 1, but 200 / 16 + 1 is longer.
-    assert best_gang("multiplexed", 64, dear, 1) == 17
+    # With changes (600 + 200 + 16) / 64, without them 600 / 48.
+    assert predicted("multiplexed", 64, 16, dear, 1).step == 12.5
+    assert best_gang("multiplexed", 64, dear, 1) == 16
+    # (600 + 200 + 32) / 64 is shorter than 600 / 32.
+    assert predicted("multiplexed", 64, 32, dear, 1).step == 13
