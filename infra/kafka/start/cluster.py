@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from infra.errors import PartitionsDiffer, TopicMismatch, TopicMissing
+from infra.errors import KafkaUnavailable, PartitionsDiffer, TopicMismatch, TopicMissing
 from infra.kafka.client import client, client_options
 from infra.kafka.outage import ASK_S, REFUSALS, Outage, Stopping, never
 from infra.settings import KafkaSettings
@@ -54,9 +54,10 @@ def find_cluster(
             break
         except TopicMissing as error:
             missing = missing or Outage(settings, stopping, min(_TOPIC_PATIENCE_S, outage.limit_s))
-            if missing.over:
-                raise
-            missing.endure(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"no {error.topic} yet"))
+            try:
+                missing.endure_silence(f"no {error.topic} yet")
+            except KafkaUnavailable:
+                raise error from None
         except KafkaException as error:
             outage.endure(inquiry.refusal or error.args[0])
     _check_partitions(found.partitions, settings.topic_prefix)
