@@ -20,7 +20,7 @@ from pathlib import Path
 
 from infra.device_model.settings import DeviceModelSection
 from scheduler.decisions.decide import View, decide
-from scheduler.settings import PacingSection, RunSection, SchedulerSettings
+from scheduler.settings import RunSection, SchedulerSettings
 from scheduler.simulation.cluster import modelled
 from scheduler.simulation.settings import SimulationSection
 from scheduler.simulation.simulator import simulate, simulated_rules
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _decisions(workers: int) -> dict[str, float]:
-    settings = _settings()
+    settings = SchedulerSettings(run=RunSection(steps=3, groups_per_step=64, group_size=8))
     view, now_ms = _running(settings, workers)
     rules = simulated_rules(settings, workers)
     name, member = next((name, one) for name, one in view.state.workers.items() if one.assignment)
@@ -95,13 +95,6 @@ def _draws(tasks: int) -> dict[str, float]:
         draw_us = 1e6 * (time.perf_counter() - began_s) / _DRAWS
     found = {"open_s": open_s, "memory_mb": used_kb / 1024, "draw_us": draw_us}
     return {name: round(value, 2) for name, value in found.items()}
-
-
-def _settings() -> SchedulerSettings:
-    return SchedulerSettings(
-        run=RunSection(steps=3, groups_per_step=64, group_size=8),
-        pacing=PacingSection(tasks=Path("simulated")),
-    )
 
 
 def _running(settings: SchedulerSettings, workers: int) -> tuple[View, int]:

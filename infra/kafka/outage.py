@@ -97,11 +97,6 @@ class Outage:
         """Time since the first request."""
         return self._clock() - self._began_s
 
-    @property
-    def over(self) -> bool:
-        """True if the request may not be repeated: the limit is reached, or the process ends."""
-        return self.waited_s >= self.limit_s or self._stopping()
-
     def endure(self, error: KafkaError) -> None:
         """Return when the request that failed with `error` may be repeated.
 
@@ -110,7 +105,8 @@ class Outage:
         """
         if error.code() in REFUSALS:
             raise KafkaRefused(self._servers, error.str())
-        if not passes(error) or self.over:
+        over = self.waited_s >= self.limit_s or self._stopping()
+        if over or not passes(error):
             waited_s, reason = round(self.waited_s, 1), error.str()
             raise KafkaUnavailable(self._servers, waited_s, reason, self._setting)
         self._report(error)

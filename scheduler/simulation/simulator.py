@@ -9,6 +9,7 @@ depend on (`scheduler/simulation/due.py`). Called by `seamlessflow simulate` and
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 
 from scheduler.decisions.decide import Rules, View, decide, finished
 from scheduler.decisions.strategies import registry
@@ -176,8 +177,10 @@ def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
     section = settings.scheduler
     limits = section.model_copy(update={"heartbeat_timeout_s": LONGEST_S})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
+    # Only a scheduler that has a file of tasks admits groups.
+    pacing = settings.pacing.model_copy(update={"tasks": Path("simulated"), "forks": None})
     return Rules(
-        settings.model_copy(update={"scheduler": limits}),
+        settings.model_copy(update={"scheduler": limits, "pacing": pacing}),
         registry.named(section.policy),
         {"train": listed(rows)},
         slots,

@@ -4,7 +4,6 @@ Called by `seamlessflow plan`.
 """
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 from scheduler.settings import SchedulerSettings
@@ -25,7 +24,7 @@ def simulated(
         run=config.run.model_copy(update={"lag": lag, "steps": steps}),
         # A gang of all that have the tag: their number is what is planned.
         scheduler=config.scheduler.model_copy(update={"policy": strategy, "gang_size": None}),
-        pacing=config.pacing.model_copy(update={"tasks": Path("simulated"), "forks": None}),
+        pacing=config.pacing,
     )
     workload = Workload(config.simulation.workload, config.simulation.seed)
     return simulate(settings, cluster, workload), settings

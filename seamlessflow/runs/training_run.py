@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
 import typer
 from rich.console import Console
@@ -15,6 +16,8 @@ from seamlessflow.runs.recorded_training import Recording, configured, train_rec
 from seamlessflow.runs.training import HeldBackTasks, Prepare, train
 from seamlessflow.watching.display import Display, display
 
+T = TypeVar("T")
+
 
 def run_training(
     config: RunConfig, prepare: Prepare | None = None, held_back: HeldBackTasks | None = None
@@ -23,24 +26,34 @@ def run_training(
 
     Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
     """
-    _run(config, lambda shown, stop: train(config, shown, stop, prepare, held_back))
+    _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back))
 
 
 def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool) -> None:
     """Train on the sessions under the prefix `source`. Raises what `run_training` raises."""
     recording = Recording(source, to, follow)
     own = configured(config, recording)
-    _run(own, lambda shown, stop: train_recorded(own, recording, shown, stop))
+    _run(own, lambda progress, stop: train_recorded(own, recording, progress, stop))
+
+
+def shown(
+    config: RunConfig, console: Console, work: Callable[[Display, Stop], T], what: str = "run"
+) -> T:
+    """Return the result of `work` in `config.out`, which shows its progress.
+
+    Exits with the status of an interruption if the user asked to stop.
+    """
+    try:
+        with stoppable() as stop, display(console, config.run.policy) as progress:
+            return work(progress, stop)
+    except Interrupted:
+        console.print(f"stopped as asked; the {what} so far is in {config.out}")
+        sys.exit(Interrupted.status)
 
 
 def _run(config: RunConfig, work: Callable[[Display, Stop], RunOutcome]) -> None:
     console = Console()
-    try:
-        with stoppable() as stop, display(console, config.run.policy) as shown:
-            outcome = work(shown, stop)
-    except Interrupted:
-        console.print(f"stopped as asked; the run so far is in {config.out}")
-        sys.exit(Interrupted.status)
+    outcome = shown(config, console, work)
     console.print(outcome_view(outcome))
     if outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

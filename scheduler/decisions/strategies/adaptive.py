@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from scheduler.decisions.snapshot import Snapshot, WorkerView
-from scheduler.decisions.strategies.choice import RoleWork, Speed, choose
+from scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
 from scheduler.decisions.strategies.gangs import form_gang
 from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 from scheduler.state.rates import NEWEST, GangSpeed
@@ -29,11 +29,7 @@ def adaptive(snapshot: Snapshot) -> list[Wanted]:
         gang = form_gang(snapshot, [of for of in snapshot.workers if "train" in of.tags])
         return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, rollers, gang)]
     work = RoleWork(rates.batch_tokens, rates.step_tokens or rates.batch_tokens)
-    choice = choose(snapshot, learned_speeds(snapshot), work)
-    gang = frozenset() if choice is None else choice.gang
-    figures = None if choice is None else choice.figures
-    reason = "the step is shortest with these workers"
-    return [*train(snapshot, gang, reason, figures), *roll_out(snapshot, rollers, gang)]
+    return shortest_step(snapshot, learned_speeds(snapshot), work)
 
 
 def learned_speeds(snapshot: Snapshot) -> dict[str, Speed]:

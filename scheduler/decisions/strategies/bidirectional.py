@@ -6,7 +6,7 @@ A gang is fixed when its step begins, so helpers are chosen then, not during the
 """
 
 from scheduler.decisions.snapshot import Snapshot
-from scheduler.decisions.strategies.choice import RoleWork, Speed, choose
+from scheduler.decisions.strategies.choice import RoleWork, Speed, shortest_step
 from scheduler.decisions.strategies.gangs import device_sum, enough, preference
 from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
@@ -24,11 +24,7 @@ def bidirectional(snapshot: Snapshot) -> list[Wanted]:
         return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, rollers, gang)]
     # In device time all devices are alike; the roofline says which ones should train.
     speeds = {of.name: Speed(1.0, of.devices, of.ratio) for of in snapshot.workers}
-    choice = choose(snapshot, speeds, RoleWork(costs.train, costs.rollout))
-    gang = frozenset() if choice is None else choice.gang
-    figures = None if choice is None else choice.figures
-    reason = "the step is shortest with these workers"
-    return [*train(snapshot, gang, reason, figures), *roll_out(snapshot, rollers, gang)]
+    return shortest_step(snapshot, speeds, RoleWork(costs.train, costs.rollout))
 
 
 def _least(snapshot: Snapshot) -> frozenset[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
 from scheduler.decisions.strategies.gangs import device_sum
+from scheduler.decisions.strategies.wanted import Wanted, roll_out, train
 
 HEADROOM = 1.1
 """Factor by which training should be faster than rollout: lengths vary from step to step."""
@@ -97,6 +98,17 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> C
             "devices": chosen.devices,
         },
     )
+
+
+def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: RoleWork) -> list[Wanted]:
+    """Want training of the gang with the shortest predicted step, and rollout of all others."""
+    choice = choose(snapshot, speeds, work) or Choice(frozenset(), {})
+    rollers = [worker for worker in snapshot.workers if "rollout" in worker.tags]
+    reason = "the step is shortest with these workers"
+    return [
+        *train(snapshot, choice.gang, reason, choice.figures),
+        *roll_out(snapshot, rollers, choice.gang),
+    ]
 
 
 def is_settled(snapshot: Snapshot) -> bool:

@@ -1,6 +1,5 @@
 """The command `seamlessflow rehearse`: a run on modelled devices, before one on real ones."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,18 +34,12 @@ def rehearse(
     from rich.console import Console
 
     from infra.errors import ExitStatus
-    from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.rehearsal.rehearsal import rehearse as run
     from seamlessflow.rehearsal.view import view
-    from seamlessflow.watching.display import display
+    from seamlessflow.runs.training_run import shown
 
     own, console = rehearsed(loaded, out, steps, scale), Console()
-    try:
-        with stoppable() as stop, display(console, own.run.policy) as shown:
-            result = run(own, shown, stop)
-    except Interrupted:
-        console.print(f"stopped as asked; the rehearsal so far is in {own.out}")
-        sys.exit(Interrupted.status)
+    result = shown(own, console, lambda progress, stop: run(own, progress, stop), "rehearsal")
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

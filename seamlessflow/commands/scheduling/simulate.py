@@ -93,8 +93,7 @@ def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSetti
         SchedulerSettings(
             run=config.run,
             scheduler=config.scheduler.model_copy(update={"policy": name}),
-            # Tasks are made up, but only a scheduler that has a file of tasks admits groups.
-            pacing=config.pacing.model_copy(update={"tasks": Path("simulated"), "forks": None}),
+            pacing=config.pacing,
         )
         for name in config.simulation.strategies
     ]
