@@ -8,6 +8,11 @@ def session_id(group_id: str, sample: int, attempt: int) -> str:
     return f"{group_id}.{sample}.{attempt}"
 
 
+def group_of_session(session_id: str) -> str:
+    """Return the group of a session that `session_id` named; for another id a part of it."""
+    return session_id.rsplit(".", 2)[0]
+
+
 def named_session_id(name: str, command_id: str) -> str:
     """Return the id of a session that a request named and no command opened.
 

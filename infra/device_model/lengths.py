@@ -1,4 +1,9 @@
-"""Settings of the lengths of sampled turns, for the simulator and the clock engine alike."""
+"""Lengths of sampled turns: their settings and draws, for the simulator and the clock engine alike.
+
+A draw is of two parts, one that a group of sessions of one task shares and one of the turn itself.
+"""
+
+from math import exp, sqrt
 
 from pydantic import Field
 
@@ -13,3 +18,24 @@ class LengthsSection(Section):
         0.8, ge=0, description="Standard deviation of the logarithm of a turn's sampled tokens"
     )
     most_tokens: int = Field(32_768, ge=1, description="Most tokens sampled in a turn")
+    prompt_effect: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of that variance which is the task's, the same for its whole group",
+    )
+
+
+def drawn_tokens(of: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
+    """Return the tokens of a turn from two standard normal draws, its group's and its own.
+
+    `factor` is that of the mean.
+    """
+    mixed = sqrt(of.prompt_effect) * group + sqrt(1 - of.prompt_effect) * turn
+    tokens = log_normal(factor * of.turn_tokens, of.spread, mixed)
+    return max(1, round(min(of.most_tokens, tokens)))
+
+
+def log_normal(mean: float, spread: float, normal: float) -> float:
+    """Return a log-normal draw of this mean from a standard normal one."""
+    return mean * exp(spread * normal - spread * spread / 2)

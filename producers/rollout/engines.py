@@ -139,7 +139,9 @@ class ClockEngines:
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
         """Return an engine once weights would be loaded; its text is in tokens of the policy."""
-        answers = Answers(parser.encode(self._section.text), AnswerLengths(self._section))
+        answers = Answers(
+            parser.encode(self._section.text), AnswerLengths(self._section, self._section.seed)
+        )
         engine = ClockEngine(self._settings, answers)
         engine.pause("keep")
         engine.load_weights(Path(weights.directory), weights.version)

@@ -123,6 +123,7 @@ class ClockSection(LengthsSection):
     report_s: float = Field(
         0.5, gt=0, description="Seconds between two deliveries of the tokens of running turns"
     )
+    seed: int = Field(0, description="Seed of all lengths; equal in two rehearsals, so are they")
 
 
 class RolloutSection(Section):

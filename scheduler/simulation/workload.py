@@ -6,12 +6,11 @@ events: strategies that are compared get the same sessions.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, sqrt
 from random import Random
 
 from pydantic import Field
 
-from infra.device_model.lengths import LengthsSection
+from infra.device_model.lengths import LengthsSection, drawn_tokens, log_normal
 
 
 class WorkloadSection(LengthsSection):
@@ -23,12 +22,6 @@ class WorkloadSection(LengthsSection):
     )
     prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
     tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
-    prompt_effect: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="Share of that variance which is the task's, the same for its whole group",
-    )
     start_s: float = Field(0, ge=0, description="Seconds from a task to its first turn")
     tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
     tool_spread: float = Field(
@@ -78,15 +71,14 @@ class Workload:
         task = Random(f"{self.seed}/{group}")  # nosec B311 # repeatable draws
         draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311
         shared = task.gauss()
-        count = max(1, round(_log_normal(of.turns, of.turns_spread, draws.gauss())))
-        mean = of.turn_tokens * _length(of, _number(group))
+        count = max(1, round(log_normal(of.turns, of.turns_spread, draws.gauss())))
+        factor = _length(of, _number(group))
         turns = []
         for number in range(count):
-            mixed = sqrt(of.prompt_effect) * shared + sqrt(1 - of.prompt_effect) * draws.gauss()
-            sampled = min(of.most_tokens, _log_normal(mean, of.spread, mixed))
-            wait_s = _log_normal(of.tool_s, of.tool_spread, draws.gauss())
+            sampled = drawn_tokens(of, shared, draws.gauss(), factor)
+            wait_s = log_normal(of.tool_s, of.tool_spread, draws.gauss())
             added = of.tool_tokens if number else of.prompt_tokens
-            turns.append((added, max(1, round(sampled)), wait_s))
+            turns.append((added, sampled, wait_s))
         return SessionDraw(tuple(turns), float(draws.random() < of.success))
 
 
@@ -100,8 +92,3 @@ def _length(of: WorkloadSection, number: int) -> float:
     """Return the factor of the sampled tokens in the group of this number."""
     drifted: float = of.drift ** min(1.0, number / of.drift_groups)
     return drifted * of.swing if number // of.swing_groups % 2 else drifted
-
-
-def _log_normal(mean: float, spread: float, normal: float) -> float:
-    """Return a log-normal draw of this mean from a standard normal one."""
-    return mean * exp(spread * normal - spread * spread / 2)

@@ -1,7 +1,7 @@
 """Answers of the clock engine: plain text from a place that follows from the prompt. Pure.
 
-The text goes round. Its tokens do not depend on the seed, so a greedy and a sampled answer to one
-prompt are the same, and another engine goes on with the same text; the seed draws the length.
+The text goes round. Its tokens follow from the prompt alone, so a greedy and a sampled answer to
+one prompt are the same; the length follows from the turn. So another engine goes on with both.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Answers:
         first = xxhash.xxh3_64_intdigest(prompt) % (len(self._text) // TOKEN_BYTES)
         room = min(request.sampling.max_tokens, limit - request.prompt_length)
         if request.stops:
-            end = self._lengths.end(request.seed, request.completed)
+            end = max(self._lengths.of(request), request.completed + 1)
             within = self._stop(first, request, min(room, end - 1))
             if within is not None:
                 return Answer(first, within, "stop")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-import xxhash
-
 from infra.device_model.rates import Rates
 from producers.rollout.clock_engine.answers import Answers
 from producers.rollout.clock_engine.batch import ClockBatch, Emission
@@ -71,11 +69,8 @@ class ClockEngine(ThreadedEngine):
         computed: int = 0,
     ) -> None:
         self.state.require_working("submit")
-        # Without a seed the length follows from the turn, so that a run can be repeated.
-        asked = sampling.seed
-        seed = xxhash.xxh3_64_intdigest(request_id.encode()) if asked is None else asked
         given = request_id, prompt, completion, sampling
-        request = Request.of(*given, seed, on_chunk, computed)
+        request = Request.of(*given, sampling.seed or 0, on_chunk, computed)
         request.check(_TOKENS, self._settings.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 

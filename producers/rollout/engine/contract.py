@@ -35,7 +35,8 @@ class SamplingParams:
     log-probability, and ends the completion. With a seed, sampling at a completion offset depends
     on seed and offset alone, so that a continuation on another engine samples what the first engine
     would have. `top_logprobs` is the number of most likely tokens to report beside each sampled
-    one, `json_schema` a schema that the text must follow.
+    one, `json_schema` a schema that the text must follow. `session` and `choice` are for an engine
+    that makes its answers up: with the prompt's length they name a turn when a run is repeated.
     """
 
     max_tokens: int
@@ -46,6 +47,8 @@ class SamplingParams:
     seed: int | None = None
     top_logprobs: int = 0
     json_schema: str | None = None
+    session: str = ""
+    choice: int = 0
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

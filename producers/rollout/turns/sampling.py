@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import xxhash
 
 from producers.rollout.engine.contract import SamplingParams
+from schemas.identity import session_name
 from schemas.records import GenerateTurn
 from schemas.tokens import TOKEN_BYTES
 
@@ -27,6 +28,8 @@ def sampling_params(
         seed=None if asked.seed is None else turn_seed(request, asked.seed),
         top_logprobs=asked.top_logprobs,
         json_schema=asked.json_schema,
+        session=session_name(request.session_id),
+        choice=request.choice,
     )
 
 

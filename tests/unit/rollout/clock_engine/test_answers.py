@@ -54,7 +54,7 @@ def test_its_parts_are_the_whole() -> None:
     assert b"".join(parts) == whole
 
 
-def test_prompts_differ_in_where_the_text_begins_and_seeds_in_length_alone() -> None:
+def test_prompts_differ_in_where_the_text_begins_and_turns_in_length() -> None:
     made = answers(40, spread=1)
 
     of_prompts = {made.to(request(prompt=(number,)), LIMIT).first for number in range(50)}
@@ -69,3 +69,9 @@ def test_a_text_must_be_token_ids() -> None:
     for wrong in (b"", b"123"):
         with pytest.raises(ValueError, match="text"):
             Answers(wrong, AnswerLengths(LengthsSection()))
+
+
+def test_a_completion_beyond_its_length_ends_with_its_next_token() -> None:
+    asked = request(completion=range(25))
+
+    assert answers(10).to(asked, LIMIT).length == 26

@@ -65,6 +65,11 @@ def test_sampling_left_open_is_that_of_the_raw_distribution() -> None:
     assert params.stop_token_ids == (9,)
 
 
+def test_an_engine_is_given_the_name_of_the_session_and_the_choice() -> None:
+    params = sampling_params(generate(session_id="g.0.0~command", choice=2), (), 50)
+    assert (params.session, params.choice) == ("g.0.0", 2)
+
+
 def test_sampling_is_taken_over_and_bounded_by_the_context() -> None:
     asked = Sampling(max_tokens=1_000, temperature=0.0, top_p=0.9, top_k=-1)
     params = sampling_params(generate(sampling=asked), (), 50)
