@@ -13,7 +13,8 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import SecretStr as SecretStr
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -129,7 +130,14 @@ class SharedRunSection(Section):
 
     model_config = ConfigDict(extra="ignore")
 
-    policy: str = Field("policy", min_length=1, description="Policy that is trained")
+    policy: str = Field(
+        "policy", min_length=1, description="Policy that is trained; of several the first"
+    )
+    policies: tuple[str, ...] = Field(
+        (),
+        description="All policies that are trained on the same sessions, the first one first; "
+        "none: policy alone. `seamlessflow train` fills it in from `policies`",
+    )
     steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
     groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
     lag: int = Field(
@@ -138,6 +146,11 @@ class SharedRunSection(Section):
         description="Optimizer steps that a token's policy version may be behind the one trained "
         "from; 0: rollout and training take turns",
     )
+
+    @property
+    def all_policies(self) -> tuple[str, ...]:
+        """All policies of the run, the first one first."""
+        return self.policies or (self.policy,)
 
 
 class SharedPacingSection(Section):
@@ -282,16 +295,3 @@ def _holds(text: str, path: SettingPath) -> bool:
             return False
         value = value[part]
     return True
-
-
-__all__ = [
-    "KafkaSettings",
-    "ProcessSettings",
-    "SecretStr",
-    "Section",
-    "SharedEvaluationSection",
-    "SharedPacingSection",
-    "SharedRunSection",
-    "TelemetrySettings",
-    "load",
-]

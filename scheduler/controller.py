@@ -23,7 +23,7 @@ from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
-from scheduler.decisions.decide import Outgoing, Rules, decide, finished
+from scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
 from scheduler.decisions.strategies import registry
 from scheduler.group_watch import GroupWatch
 from scheduler.journal import Clock, Journal
@@ -179,6 +179,10 @@ def rules_of(settings: SchedulerSettings) -> Rules:
     return Rules(settings, registry.named(settings.scheduler.policy), sources)
 
 
+def _first_state(settings: SchedulerSettings) -> state.State:
+    return state.State.of_run(settings.run.all_policies)
+
+
 def _training_source(pacing: PacingSection) -> TaskSource | None:
     tasks = None if pacing.tasks is None else read_tasks(pacing.tasks, pacing.seed, pacing.shuffle)
     if pacing.forks is None:
@@ -213,7 +217,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
         )
         try:
-            journal = Journal(settings.kafka, reader, clock)
+            journal = Journal(settings.kafka, reader, clock, view=View(_first_state(settings)))
             controller = Controller(
                 settings, rules, producer, journal, clock, name, metrics, letters, groups
             )

@@ -167,6 +167,8 @@ class Journal:
         """
         snapshot = self._snapshot
         stored = None if snapshot is None else state.from_json(snapshot.state)
+        if stored is not None and stored.policies != self.view.state.policies:
+            stored = None  # it was folded for other policies
         # A snapshot whose offset `control` does not have was made from an earlier log.
         if snapshot is None or stored is None or snapshot.control_offset >= self._end(CONTROL_LOG):
             return BEGINNING

@@ -57,7 +57,7 @@ def new_assignments(
     """
     due, limits = _due_changes(snapshot, wanted), settings.scheduler
     free = _free_slots(state, {want.worker for want in due}, slots)
-    number, epoch = state.newest_assignment, state.steps.gang.epoch + 1
+    number, epoch = state.newest_assignment, state.newest_gang + 1
     assigned: list[r.RoleAssigned] = []
     without_slot = []
     for want in due:

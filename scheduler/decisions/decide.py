@@ -4,14 +4,17 @@ It may be called at any moment after everything it decided before was read back,
 decides the same thing twice. Called by `scheduler/controller.py` and the simulator.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from scheduler.decisions import absences, assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
+from scheduler.decisions.sharing.allotment import allotted
 from scheduler.decisions.snapshot import snapshot
 from scheduler.decisions.strategies.wanted import Strategy
 from scheduler.settings import SchedulerSettings, milliseconds
+from scheduler.state import state as control_state
 from scheduler.state.fleet import Fleet
 from scheduler.state.state import State
 from scheduler.state.unread import UnreadTopics
@@ -72,19 +75,44 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
-    """Return True if the run has made all its steps."""
-    return state.finished_steps >= settings.run.steps
+    """Return True if the run has made all its steps, of each policy."""
+    return all(one.finished_steps >= settings.run.steps for one in state.each)
 
 
 def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     state = view.state
-    absent = absences.absent(state, view.fleet, view.unread, view.contact, settings, now_ms)
-    return stalls.unreported(state, [*stalls.stalled(state, settings, now_ms), *absent])
+    leading = pacing.unfinished(state, settings)[0]
+    absent = absences.absent(leading, view.fleet, view.unread, view.contact, settings, now_ms)
+    return stalls.unreported(state, [*stalls.of_all(state, settings, now_ms), *absent])
 
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
+    """Return assignments and starts of steps: each policy's, by the strategy, on its workers."""
+    if len(view.state.policies) == 1:
+        return _roles_of(view, rules, None, now_ms)
+    written: list[Outgoing] = []
+    workers = allotted(view.state, view.fleet)
+    for place, policy in enumerate(view.state.policies):
+        run = rules.settings.run.model_copy(update={"policy": policy})
+        settings = rules.settings.model_copy(update={"run": run})
+        now = replace(view, state=replace(view.state, shown=place))
+        more = _roles_of(now, replace(rules, settings=settings), workers[policy], now_ms)
+        # The next policy's numbers, gang and slots follow those of this one.
+        view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
+        written += more
+    return written
+
+
+def _of_control(written: Sequence[Outgoing]) -> list[Record]:
+    return [record for topic, record in written if topic == CONTROL.name]
+
+
+def _roles_of(
+    view: View, rules: Rules, names: Collection[str] | None, now_ms: int
+) -> list[Outgoing]:
+    """Return those of the policy that the state shows, on the named workers; None: on all."""
     state, settings = view.state, rules.settings
-    seen = snapshot(state, view.fleet, settings, now_ms)
+    seen = snapshot(state, view.fleet, settings, now_ms, names)
     wanted = rules.strategy(seen)
     changes = assignments.new_assignments(state, seen, wanted, settings, rules.slots)
     written: list[Outgoing] = []
@@ -104,7 +132,8 @@ def _groups(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
         control += pacing.admissions(state, settings, sources["train"], now_ms)
     if "eval" in sources:
         control += pacing.evaluations(state, settings, sources["eval"], now_ms)
-    issued = pacing.tasks(state.ledger, view.issued, settings, sources, now_ms)
+    ledger = pacing.unfinished(state, settings)[0].ledger
+    issued = pacing.tasks(ledger, view.issued, settings, sources, now_ms)
     return [
         *((CONTROL.name, record) for record in control),
         *((TASKS.name, task) for task in issued),

@@ -7,7 +7,7 @@ groups are replaced, at most k x B of them a step (or a stall time), and no grou
 the remaining steps do not need. Called by `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -18,8 +18,25 @@ from scheduler.tasks.source import TaskRow, TaskSource
 from schemas import records as r
 
 
+def unfinished(state: State, settings: SchedulerSettings) -> Sequence[State]:
+    """Return the state as each policy shows it that has steps left; of the first one without."""
+    found = [one for one in state.each if one.finished_steps < settings.run.steps]
+    return found or [state]
+
+
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many groups may be admitted now."""
+    """Return how many groups may be admitted now.
+
+    A group holds a credit of each policy, so each must have one; the one that needs most decides
+    how many are needed.
+    """
+    found = [_free_of(one, settings, now_ms) for one in unfinished(state, settings)]
+    free = min(free for free, _ in found)
+    return max(0, min(free, max(needed for _, needed in found)))
+
+
+def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[int, int]:
+    """Return how many groups a policy has credits for, and how many its last steps need."""
     run, ledger = settings.run, state.ledger
     training = ledger.training
     free = (run.lag + 1) * run.groups_per_step - len(training)
@@ -30,7 +47,7 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     begun_ms = now_ms - attempt_ms(settings)
     late = sum(not group.ready and group.admitted_ms <= begun_ms for group in training.values())
     needed = wanted - ledger.ready - ledger.running + late
-    return max(0, min(free - withheld(state, settings, now_ms), needed))
+    return free - withheld(state, settings, now_ms), needed
 
 
 def withheld(state: State, settings: SchedulerSettings, now_ms: int) -> int:
@@ -48,7 +65,8 @@ def admissions(
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
     ledger = state.ledger
-    count = free_credits(state, settings, now_ms) if state.rollouts_began else 0
+    began = all(one.rollouts_began for one in state.each)
+    count = free_credits(state, settings, now_ms) if began else 0
     tasks = list(ledger.again[:count])
     fresh = count - len(tasks)
     tasks += [source.draw(ledger.drawn + offset).task_id for offset in range(fresh)]
@@ -96,7 +114,10 @@ def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings) -> boo
 
 
 def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
-    """Return the policy's groups whose deadline has passed, each once."""
+    """Return the groups whose deadline has passed, each once; `policy` is the run's first."""
+    known = {
+        name: group for one in reversed(state.each) for name, group in one.ledger.groups.items()
+    }
     return [
         r.GroupExpired(
             epoch=state.epoch,
@@ -105,7 +126,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
             detail=_failed_samples(group),
             policy=policy,
         )
-        for name, group in state.ledger.groups.items()
+        for name, group in known.items()
         if not group.ready and not group.expired and now_ms >= group.deadline_ms
     ]
 

@@ -4,7 +4,7 @@ Made by `snapshot` from the folds of `control` and `fleet`; tests make their own
 `SchedulerSnapshot` is something else: the state, stored for the next scheduler.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -123,8 +123,14 @@ class Snapshot:
         )
 
 
-def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int) -> Snapshot:
-    """Return the snapshot at `now_ms`."""
+def snapshot(
+    state: State,
+    fleet: Fleet,
+    settings: SchedulerSettings,
+    now_ms: int,
+    names: Collection[str] | None = None,
+) -> Snapshot:
+    """Return the snapshot at `now_ms`, of the named workers; None: of all."""
     ledger, steps, run = state.ledger, state.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
     speeds = _speeds(state, fleet)
@@ -134,6 +140,7 @@ def snapshot(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
         workers=tuple(
             _view(name, worker, ratios[name], speeds[name].modelled, weights, now_ms)
             for name, worker in sorted(state.workers.items())
+            if names is None or name in names
         ),
         batch=steps.waiting is not None,
         under_way=steps.under_way,

@@ -6,6 +6,7 @@ trainer can go on, by training with the ready groups or by skipping the step. Ca
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from scheduler.decisions import pacing
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -15,6 +16,21 @@ from schemas.records import ProgressStalled
 REFILL = "refill"
 _WAITED_FOR = {"step": "train", "gang": "train", "rollout": "rollout", REFILL: "train"}
 """Kind of process that each stall waits for."""
+
+
+def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
+    """Return the present stalls of all policies; those of further ones name their policy."""
+    leading, *others = pacing.unfinished(state, settings)
+    found = stalled(leading, settings, now_ms)
+    for one in others:
+        policy = one.policies[one.shown]
+        found += [
+            replace(stall, what=f"{stall.what} {policy}")
+            for stall in stalled(one, settings, now_ms)
+            # The groups that run are the same for all.
+            if stall.what != "rollout"
+        ]
+    return found
 
 
 def stalled(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:

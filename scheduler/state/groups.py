@@ -13,6 +13,9 @@ pass over the tasks."""
 _FAILED = ("failed", "infrastructure")
 """Reasons of groups of which no session counted; earlier releases wrote the second."""
 
+NOTHING_OF_IT = "no_token"
+"""Reason of a group without a token of the policy. It is no loss, so it costs no replacement."""
+
 _GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
 """Records that change an admitted group."""
 
@@ -100,7 +103,7 @@ def _expired(ledger: Ledger, group: AdmittedGroup, record: r.GroupExpired) -> Le
 
 def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Ledger:
     ended = _ended(ledger, [record.group_id], record.at_ms)
-    if group.purpose == EVAL:
+    if group.purpose == EVAL or record.reason == NOTHING_OF_IT:
         return ended
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)

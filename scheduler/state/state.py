@@ -7,16 +7,17 @@ tests.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 
 from pydantic import TypeAdapter, ValidationError
 
-from scheduler.state import costs, groups, rates, steps, workers
+from scheduler.state import policy_state, workers
 from scheduler.state.costs import Costs
-from scheduler.state.ledger import EVAL, Ledger
+from scheduler.state.ledger import Ledger
+from scheduler.state.policy_state import PolicyState, concerned
 from scheduler.state.rates import LearnedRates
 from scheduler.state.steps import TrainingProgress
 from scheduler.state.workers import Worker
@@ -46,17 +47,65 @@ class State:
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
     newest_assignment: int = -1
-    ledger: Ledger = field(default_factory=Ledger)
-    steps: TrainingProgress = field(default_factory=TrainingProgress)
-    costs: Costs = field(default_factory=Costs)
-    rates: LearnedRates = field(default_factory=LearnedRates)
-    warned: Mapping[str, float] = field(default_factory=dict)
-    """Predicted idle share of the last warning, by code."""
+    newest_gang: int = 0
+    """Largest gang epoch, over all policies."""
     stalled: Mapping[str, int] = field(default_factory=dict)
     """Begin of each stall that was reported, by its kind."""
-    rollouts_began: bool = False
-    finished_steps: int = 0
-    """Steps of the newest `RunFinished`."""
+    policies: tuple[str, ...] = ("",)
+    """Policies of the run, the first one first. A run of one takes all records for its own."""
+    shown: int = 0
+    """Place of the policy that `ledger`, `steps` and the like are of."""
+    by_policy: tuple[PolicyState, ...] = (PolicyState(),)
+    """In the order of `policies`."""
+
+    @classmethod
+    def of_run(cls, policies: Sequence[str]) -> "State":
+        """Return the state at the beginning of a run of these policies."""
+        if len(policies) < 2:
+            return cls()
+        return cls(policies=tuple(policies), by_policy=(PolicyState(),) * len(policies))
+
+    @property
+    def each(self) -> "Sequence[State]":
+        """This state once for each policy, which it then shows."""
+        if len(self.policies) == 1:
+            return (self,)
+        return [replace(self, shown=place) for place in range(len(self.policies))]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The groups as the policy has them."""
+        return self.by_policy[self.shown].ledger
+
+    @property
+    def steps(self) -> TrainingProgress:
+        """Steps of the policy."""
+        return self.by_policy[self.shown].steps
+
+    @property
+    def costs(self) -> Costs:
+        """Measured costs of the policy's workers."""
+        return self.by_policy[self.shown].costs
+
+    @property
+    def rates(self) -> LearnedRates:
+        """Learned rates of the policy's workers."""
+        return self.by_policy[self.shown].rates
+
+    @property
+    def warned(self) -> Mapping[str, float]:
+        """Predicted idle share of the policy's last warning, by code."""
+        return self.by_policy[self.shown].warned
+
+    @property
+    def rollouts_began(self) -> bool:
+        """True once a worker rolled out for the policy."""
+        return self.by_policy[self.shown].rollouts_began
+
+    @property
+    def finished_steps(self) -> int:
+        """Steps of the policy's newest `RunFinished`."""
+        return self.by_policy[self.shown].finished_steps
 
 
 def apply(state: State, record: Record) -> State:
@@ -64,27 +113,27 @@ def apply(state: State, record: Record) -> State:
     if isinstance(record, Decision) and record.epoch < state.epoch:
         return state
     own = _own_fields(state, record)
-    measures = _measures_training(state, record)
     parts = {
         "workers": workers.apply(state.workers, record),
-        "ledger": groups.apply(state.ledger, record),
-        "steps": steps.apply(state.steps, record),
-        "costs": costs.apply(state.costs, record) if measures else state.costs,
-        "rates": rates.apply(state.rates, record),
+        "by_policy": _by_policy(state, record),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(own, **changed) if changed else own  # type: ignore[arg-type]
 
 
-def _measures_training(state: State, record: Record) -> bool:
-    """Return False for ready groups that this scheduler did not admit for training.
-
-    Evaluations and groups from elsewhere would distort the rate at which groups get ready.
-    """
-    if not isinstance(record, r.GroupReady):
-        return True
-    group = state.ledger.groups.get(record.group_id)
-    return group is not None and group.purpose != EVAL
+def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
+    known = state.workers.get(record.worker) if isinstance(record, r.WorkerUsage) else None
+    names = concerned(state.policies, record, known.policy if known is not None else "")
+    named = getattr(record, "policy", "") or state.policies[0]
+    alone, changed = len(state.policies) == 1, False
+    after = []
+    for name, before in zip(state.policies, state.by_policy, strict=True):
+        now = before
+        if name in names:
+            now = policy_state.apply(before, record, own=alone or name == named)
+        changed = changed or now is not before
+        after.append(now)
+    return tuple(after) if changed else state.by_policy
 
 
 def to_json(state: State) -> bytes:
@@ -110,16 +159,10 @@ def _own_fields(state: State, record: Record) -> State:
             )
         case r.RoleAssigned():
             newest = max(state.newest_assignment, record.assignment)
-            return replace(state, newest_assignment=newest)
-        case r.RoleAcquired(role="rollout"):
-            return replace(state, rollouts_began=True)
-        case r.PlanWarning():
-            warned = {**state.warned, record.code: record.predicted_idle_share}
-            return replace(state, warned=warned)
+            gang = max(state.newest_gang, record.gang_epoch)
+            return replace(state, newest_assignment=newest, newest_gang=gang)
         case r.ProgressStalled():
             return replace(state, stalled={**state.stalled, record.what: record.since_ms})
-        case r.RunFinished():
-            return replace(state, finished_steps=record.steps)
     return state
 
 

@@ -61,6 +61,8 @@ class Worker:
     """By role."""
     devices: int = 1
     """Number of the devices that it is, all of one node. A role always moves them all."""
+    policy: str = ""
+    """Policy of its last assignment."""
 
     @property
     def tags(self) -> frozenset[str]:
@@ -146,7 +148,7 @@ def _assigned(worker: Worker, record: r.RoleAssigned) -> Worker:
         assigned_ms=record.at_ms,
         deadline_ms=record.deadline_ms,
     )
-    return replace(worker, assignment=assignment)
+    return replace(worker, assignment=assignment, policy=record.policy)
 
 
 def _acquired(worker: Worker, record: r.RoleAcquired) -> Worker:

@@ -28,6 +28,7 @@ _KINDS = {
     "number": _NUMBER,
     "newest_assignment": _NUMBER,
     "gang_epoch": _GANG,
+    "newest_gang": _GANG,
     "started_epoch": _GANG,
     "acquired_ms": _AGE,
     "deadline_ms": _AGE,
@@ -95,6 +96,10 @@ class Collector:
             for key in sorted(value):
                 self.found.append(key)
                 self.value(value[key], "number" if name == "members" else "")
+        elif isinstance(value, tuple):
+            self.found.append(len(value))
+            for one in value:
+                self.value(one)
         elif is_dataclass(value):
             self.found.append(type(value).__name__)
             self._fields(value)

@@ -1,0 +1,105 @@
+"""The part of the state that is of one policy: its groups, steps, costs and rates.
+
+A pure fold of `control`. Each policy of a run has one, as if it were the only one: what its trainer
+writes concerns it alone, groups are admitted for all. Called by `scheduler/state/state.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduler.state import costs, groups, rates, steps
+from scheduler.state.costs import Costs
+from scheduler.state.ledger import EVAL, Ledger
+from scheduler.state.rates import LearnedRates
+from scheduler.state.steps import TrainingProgress
+from schemas import records as r
+from schemas.records import Record
+
+_OfTrainer = (
+    r.GroupReady
+    | r.GroupDropped
+    | r.GroupConsumed
+    | r.SampleFailed
+    | r.BatchReady
+    | r.StepStarted
+    | r.StepCommitted
+    | r.StepCompleted
+    | r.StepSkipped
+    | r.WeightsPublished
+    | r.RoleAssigned
+    | r.PlanWarning
+    | r.RunFinished
+)
+"""Records that concern the policy that they name; an older release named none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyState:
+    """Everything on `control` that is of one policy."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    steps: TrainingProgress = field(default_factory=TrainingProgress)
+    costs: Costs = field(default_factory=Costs)
+    rates: LearnedRates = field(default_factory=LearnedRates)
+    warned: Mapping[str, float] = field(default_factory=dict)
+    """Predicted idle share of the last warning, by code."""
+    rollouts_began: bool = False
+    finished_steps: int = 0
+    """Steps of the newest `RunFinished`."""
+
+
+def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
+    """Return the policies of a run, the first one first, whose state a record may change.
+
+    `served` is the policy of the record's worker, if it is of one. A run of one policy takes every
+    record for its own, whatever it names.
+    """
+    if len(policies) == 1:
+        return policies
+    if isinstance(record, _OfTrainer):
+        named = record.policy
+    elif isinstance(record, r.WorkerUsage):
+        named = served
+    elif isinstance(record, r.GroupAdmitted) and record.purpose == EVAL:
+        named = ""  # evaluations follow the first policy
+    else:
+        return policies
+    named = named or policies[0]
+    return (named,) if named in policies else ()
+
+
+def apply(known: PolicyState, record: Record, own: bool) -> PolicyState:
+    """Return the state after a record; `own` is False for one that names another policy."""
+    measures = _measures_training(known, record)
+    parts = {
+        "ledger": groups.apply(known.ledger, record),
+        "steps": steps.apply(known.steps, record),
+        "costs": costs.apply(known.costs, record) if measures else known.costs,
+        "rates": rates.apply(known.rates, record),
+    }
+    changed = {name: part for name, part in parts.items() if part is not getattr(known, name)}
+    after = _own_fields(known, record) if own else known
+    return replace(after, **changed) if changed else after  # type: ignore[arg-type]
+
+
+def _own_fields(known: PolicyState, record: Record) -> PolicyState:
+    match record:
+        case r.RoleAcquired(role="rollout"):
+            return replace(known, rollouts_began=True)
+        case r.PlanWarning():
+            warned = {**known.warned, record.code: record.predicted_idle_share}
+            return replace(known, warned=warned)
+        case r.RunFinished():
+            return replace(known, finished_steps=record.steps)
+    return known
+
+
+def _measures_training(known: PolicyState, record: Record) -> bool:
+    """Return False for ready groups that this scheduler did not admit for training.
+
+    Evaluations and groups from elsewhere would distort the rate at which groups get ready.
+    """
+    if not isinstance(record, r.GroupReady):
+        return True
+    group = known.ledger.groups.get(record.group_id)
+    return group is not None and group.purpose != EVAL
