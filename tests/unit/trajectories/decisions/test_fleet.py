@@ -108,3 +108,58 @@ def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
 
     assert fleet.apply(lost, 0) is None
     assert fleet.routable("w", "i")
+
+
+def small_fleet(*loads: int) -> RolloutFleet:
+    """Return a fleet whose workers sample two turns at once and have these many."""
+    names = [f"w{number}" for number in range(len(loads))]
+    fleet = fleet_with(*names)
+    for name, load in zip(names, loads, strict=True):
+        fleet.apply(heartbeat(worker=name, capacity=2), 0)
+        for _ in range(load):
+            fleet.add_turn(name)
+    return fleet
+
+
+def test_a_turn_waits_while_all_workers_have_all_they_can_sample_and_one_more() -> None:
+    fleet = small_fleet(3, 2)
+
+    chosen = fleet.choose("p", None, None)
+    assert chosen is not None and chosen.worker == "w1"
+    fleet.add_turn("w1")
+
+    assert fleet.choose("p", None, None) is None
+    assert not fleet.has_room
+
+
+def test_waiting_turns_are_tried_again_when_a_full_worker_ends_a_turn() -> None:
+    fleet = small_fleet(3)
+    before = fleet.arrivals
+
+    fleet.remove_turn("w0", "i")
+    assert fleet.arrivals > before
+    assert fleet.has_room
+
+    before = fleet.arrivals
+    fleet.remove_turn("w0", "i")
+    assert fleet.arrivals == before
+
+
+def test_a_worker_that_has_the_prefix_gets_the_turn_without_room() -> None:
+    chosen = small_fleet(3, 3).choose("p", "w1", None)
+
+    assert chosen is not None and chosen.worker == "w1"
+
+
+def test_a_turn_leaves_a_worker_that_hangs_also_for_a_full_one() -> None:
+    chosen = small_fleet(3, 3).choose("p", None, None, avoided="w0")
+
+    assert chosen is not None and chosen.worker == "w1"
+
+
+def test_a_worker_of_unknown_capacity_always_has_room() -> None:
+    fleet = fleet_with("w")
+    for _ in range(1_000):
+        fleet.add_turn("w")
+
+    assert fleet.choose("p", None, None) is not None
