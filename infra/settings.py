@@ -4,12 +4,12 @@ Every process has one frozen settings class made of these sections. `load` repor
 and variables that no process reads, at start and by the name of their environment variable.
 """
 
-import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from json import JSONDecodeError
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,12 +23,12 @@ from pydantic_settings import (
 )
 
 from infra.errors import ExitStatus
-from infra.faults import SettingPath, faults
+from infra.faults import faults
 from infra.help import describe
-from infra.variables import misspelt
+from infra.variables import ENV_PREFIX as ENV_PREFIX
+from infra.variables import misspelt, variable
 from schemas.releases import release_named
 
-ENV_PREFIX = "SEAMLESSFLOW_"
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
 """Words in the names of librdkafka's settings whose values are secret."""
 NO_JSON = "must be JSON, such as [...] or {...}"
@@ -170,6 +170,16 @@ class SharedPacingSection(Section):
         description="Attempts at each sample; a group whose samples have all ended or failed so "
         "often ends at once",
     )
+    extra_groups: float = Field(
+        0,
+        ge=0,
+        description="Groups under way beyond (lag + 1) x B, in batches: 0.5 is half a batch more. "
+        "A step takes the first B that are ready, the others go on over the weight update",
+    )
+
+    def extra_count(self, groups_per_step: int) -> int:
+        """Return the number of these groups."""
+        return ceil(self.extra_groups * groups_per_step)
 
 
 class SharedEvaluationSection(Section):
@@ -265,33 +275,3 @@ def no_json(error: SettingsError, environment: Mapping[str, str]) -> Sequence[st
         return []
     names = [name for name, value in environment.items() if value == cause.doc]
     return sorted(name for name in names if name.upper().startswith(ENV_PREFIX))
-
-
-def variable(path: SettingPath) -> str:
-    """Return the name of the environment variable of a setting."""
-    return ENV_PREFIX + "__".join(str(part).upper() for part in path)
-
-
-def place_in(environment: Mapping[str, str], path: SettingPath) -> SettingPath | None:
-    """Return the variable that sets a setting, then the place in its JSON; None if none does."""
-    names = {name.upper(): name for name in environment}
-    for length in range(len(path), 0, -1):
-        name = names.get(variable(path[:length]))
-        if name is not None and _holds(environment[name], path[length:]):
-            return (name, *path[length:])
-    return None
-
-
-def _holds(text: str, path: SettingPath) -> bool:
-    """Return whether a variable gives the setting at `path`. Objects are merged, lists are not."""
-    try:
-        value = json.loads(text)
-    except JSONDecodeError:
-        return True
-    for part in path:
-        if not isinstance(value, dict):
-            return True
-        if part not in value:
-            return False
-        value = value[part]
-    return True

@@ -1,11 +1,17 @@
-"""Environment variables that look like settings but are not. Pure.
+"""Environment variables: of which setting one is, and those that only look like one. Pure.
 
 Processes may share one environment, so a variable is right if any of them reads it. A name without
 `__` may belong to another program; it is a mistake only if it nearly spells a section.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from json import JSONDecodeError
+
+ENV_PREFIX = "SEAMLESSFLOW_"
+Place = tuple[int | str, ...]
+"""Place of a setting, as in `infra.faults`."""
 
 SECTIONS = (
     "AGENTS",
@@ -44,6 +50,21 @@ def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:
     ]
 
 
+def variable(path: Place) -> str:
+    """Return the name of the environment variable of a setting."""
+    return ENV_PREFIX + "__".join(str(part).upper() for part in path)
+
+
+def place_in(environment: Mapping[str, str], path: Place) -> Place | None:
+    """Return the variable that sets a setting, then the place in its JSON; None if none does."""
+    names = {name.upper(): name for name in environment}
+    for length in range(len(path), 0, -1):
+        name = names.get(variable(path[:length]))
+        if name is not None and _holds(environment[name], path[length:]):
+            return (name, *path[length:])
+    return None
+
+
 def _ours(names: Iterable[str], prefix: str) -> Sequence[str]:
     return sorted(name for name in names if name.upper().startswith(prefix))
 
@@ -57,3 +78,18 @@ def _nearest(name: str) -> str | None:
     if not near:
         return "" if nested else None
     return f"{near[0]}{nested}{field}"
+
+
+def _holds(text: str, path: Place) -> bool:
+    """Return whether a variable gives the setting at `path`. Objects are merged, lists are not."""
+    try:
+        value = json.loads(text)
+    except JSONDecodeError:
+        return True
+    for part in path:
+        if not isinstance(value, dict):
+            return True
+        if part not in value:
+            return False
+        value = value[part]
+    return True

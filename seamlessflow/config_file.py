@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from infra.errors import SeamlessFlowError
 from infra.faults import Fault, SettingPath, faults
-from infra.settings import from_environment, place_in, unread
+from infra.settings import from_environment, unread
+from infra.variables import place_in
 from seamlessflow.config import RunConfig
 
 Check = Callable[[RunConfig], Iterable[Fault]]

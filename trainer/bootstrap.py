@@ -154,7 +154,12 @@ def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoi
 def _limits(settings: TrainerSettings) -> BatchLimits:
     run, pacing = settings.run, settings.pacing
     return BatchLimits(
-        run.groups_per_step, run.lag, pacing.refill, settings.window, pacing.max_attempts
+        run.groups_per_step,
+        run.lag,
+        pacing.refill,
+        settings.window,
+        pacing.max_attempts,
+        pacing.extra_count(run.groups_per_step),
     )
 
 

@@ -103,7 +103,12 @@ class TrainerSection(Section):
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
-        description="Treatment of tokens staler than run.lag (see trainer/data/staleness.py)",
+        description="Treatment of tokens staler than max_staleness (see trainer/data/staleness.py)",
+    )
+    max_staleness: int | None = Field(
+        None,
+        ge=0,
+        description="Largest staleness of a trained token, in optimizer steps; none: run.lag",
     )
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
@@ -150,7 +155,8 @@ class TrainerSection(Section):
     window: int | None = Field(
         None,
         ge=1,
-        description="Ready groups at which no more sessions are read; none: lag + 4 batches",
+        description="Ready groups at which no more sessions are read; none: lag + 4 batches, and "
+        "extra_groups",
     )
     mismatch_versions: int = Field(
         2, ge=0, description="Earlier versions kept in memory to compare engine and trainer"
@@ -250,4 +256,11 @@ class TrainerSettings(ProcessSettings):
     @property
     def window(self) -> int:
         """Return the number of ready groups at which no more sessions are read."""
-        return self.trainer.window or (self.run.lag + 4) * self.run.groups_per_step
+        batches = (self.run.lag + 4) * self.run.groups_per_step
+        return self.trainer.window or batches + self.pacing.extra_count(self.run.groups_per_step)
+
+    @property
+    def max_staleness(self) -> int:
+        """Return the largest staleness of a trained token, in optimizer steps."""
+        given = self.trainer.max_staleness
+        return self.run.lag if given is None else given

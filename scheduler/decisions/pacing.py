@@ -2,9 +2,11 @@
 
 A group holds one of (lag + 1) x B credits from its admission until its step's weights are published
 or it is dropped. So groups that get ready in the order of their admission are trained at most `lag`
-steps after it; the trainer's own check of staleness finds groups that others overtook. Dropped
-groups are replaced, at most k x B of them a step (or a stall time), and no group is admitted that
-the remaining steps do not need. Called by `scheduler/decisions/decide.py`.
+steps after it; the trainer's own check of staleness finds groups that others overtook. With
+`pacing.extra_groups` there are as many credits more: the groups that a step does not take go on,
+and are trained in a later one. Dropped groups are replaced, at most k x B of them a step (or a
+stall time), and no group is admitted that the remaining steps do not need. Called by
+`scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,8 @@ def _free_of(state: State, settings: SchedulerSettings, now_ms: int) -> tuple[in
     """Return how many groups a policy has credits for, and how many its last steps need."""
     run, ledger = settings.run, state.ledger
     training = ledger.training
-    free = (run.lag + 1) * run.groups_per_step - len(training)
+    extra = settings.pacing.extra_count(run.groups_per_step)
+    free = (run.lag + 1) * run.groups_per_step + extra - len(training)
     left = run.steps + len(state.steps.skipped) - state.steps.committed
     wanted = left * run.groups_per_step
     # A group whose first attempts have timed out may come too late for the last steps: one more

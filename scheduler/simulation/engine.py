@@ -30,6 +30,8 @@ class SimulatedSession:
     """Worker that sampled its last turn."""
     version: int | None = None
     """Policy version of its first token."""
+    sampled: dict[int, float] = field(default_factory=dict)
+    """Tokens sampled, by policy version."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -37,6 +39,8 @@ class SimulatedTurn(ModelledTurn):
     """A turn of a session."""
 
     session: SimulatedSession
+    counted: float = 0.0
+    """Tokens sampled on its engine that its session has counted."""
 
 
 @dataclass(eq=False)
@@ -123,6 +127,8 @@ class SimulatedEngine:
 
     def resume(self, version: int) -> None:
         """Go on with new weights: the KV of all rows is computed again."""
+        for turn in self._batch.running:
+            self._count(turn, self._batch.sampled(turn))
         self.start(version)
         self._batch.recompute()
         self._fill()
@@ -131,9 +137,11 @@ class SimulatedEngine:
         """Give up all turns, as far as they have come; return them."""
         self.settle()
         begun = self._batch.running
+        for turn in begun:
+            self._count(turn, self._batch.sampled(turn))
         turns = self._batch.drain()
         for turn in begun:
-            turn.session.computed = turn.computed
+            turn.session.computed, turn.counted = turn.computed, 0.0
         self.load = 0
         self._ticket += 1
         return turns
@@ -142,6 +150,13 @@ class SimulatedEngine:
         """Count what was sampled until now."""
         if not self.paused:
             self.clock.advance(self.agenda.now_s)
+
+    def _count(self, turn: SimulatedTurn, sampled: float) -> None:
+        """Count the tokens that a turn sampled here with the present version."""
+        by_version = turn.session.sampled
+        added = sampled - turn.counted
+        by_version[self.version] = by_version.get(self.version, 0.0) + added
+        turn.counted = sampled
 
     def _fill(self) -> None:
         """Begin waiting turns while there is room, then enter the next end of a row."""
@@ -161,6 +176,7 @@ class SimulatedEngine:
         ended = self._batch.finish()
         for turn in ended:
             turn.session.computed = turn.whole
+            self._count(turn, turn.left)
         self.load -= len(ended)
         self._fill()
         for turn in ended:

@@ -1,5 +1,6 @@
 """Figures of a simulated run, from its `control` log alone but for staleness and trained tokens."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -26,6 +27,9 @@ class SimulatedFigures:
     staleness: float
     """Mean over trained sessions."""
     most_staleness: int
+    too_old: float
+    """Share of the sampled tokens of trained sessions, over the whole run, that were older than
+    `run.lag`: `trainer.on_stale` says what becomes of them."""
     switches: float
     """Changes from one role to the other, a step."""
 
@@ -39,7 +43,8 @@ def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures 
     window = (of.steps[WARM_UP_STEPS - 1].at_ms, of.steps[-1].at_ms)
     length_ms = window[1] - window[0]
     spent = together(of.device_time(window).values())
-    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms or 0.0, settings.run.lag)
+    ahead = settings.run.lag + settings.pacing.extra_groups
+    ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms or 0.0, ahead)
     return SimulatedFigures(
         step_s=length_ms / steps / 1000,
         ideal_s=ideal.ms / 1000,
@@ -47,5 +52,12 @@ def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures 
         spent=spent,
         staleness=fmean(run.staleness),
         most_staleness=max(run.staleness),
+        too_old=_share_over(run.ages, settings.run.lag),
         switches=of.switches / len(of.steps),
     )
+
+
+def _share_over(ages: Mapping[int, int], limit: int) -> float:
+    """Return the share of tokens that are older than `limit`."""
+    older = sum(tokens for age, tokens in ages.items() if age > limit)
+    return older / max(1, sum(ages.values()))

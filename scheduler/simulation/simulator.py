@@ -43,6 +43,8 @@ class SimulatedRun:
     """Age in optimizer steps of each trained session's first token."""
     tokens: list[float]
     """Tokens trained in each step, prompts included."""
+    ages: Mapping[int, int]
+    """Sampled tokens of the trained sessions, by their age in optimizer steps."""
     view: View
     ended_s: float
     decisions: int
@@ -127,6 +129,7 @@ class Simulation:
             self._log,
             self._trainer.staleness,
             self._trainer.tokens,
+            self._trainer.ages,
             self._view,
             agenda.now_s,
             self._decisions,

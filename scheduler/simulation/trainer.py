@@ -3,6 +3,7 @@
 Driven by `scheduler/simulation/simulator.py`; writes the same records as the real one.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
@@ -30,6 +31,8 @@ class SimulatedTrainer:
     """Age in optimizer steps of each trained session's first token."""
     tokens: list[float] = field(default_factory=list)
     """Tokens trained in each step, prompts included."""
+    ages: Counter[int] = field(default_factory=Counter)
+    """Sampled tokens of the trained sessions, by their age in optimizer steps."""
     _version: int = 0
     _step: int = 0
     _skipped: int = 0
@@ -81,7 +84,7 @@ class SimulatedTrainer:
                 group_id=group,
                 reward_mean=fmean(rewards),
                 reward_std=pstdev(rewards),
-                version_min=min(session.version or 0 for session in sessions),
+                version_min=self._oldest(group),
                 trainable_tokens=sum(_sampled(session) for session in sessions),
                 policy=self._run.policy,
             )
@@ -115,7 +118,8 @@ class SimulatedTrainer:
         if self._batch or len(self._ready) < least:
             return
         size = self._run.groups_per_step
-        self._batch, self._ready = self._ready[:size], self._ready[size:]
+        ready = sorted(self._ready, key=self._oldest)  # as `select` in trainer/data/batch.py
+        self._batch, self._ready = ready[:size], ready[size:]
         self._control.append(
             r.BatchReady(
                 at_ms=self._agenda.now_ms,
@@ -141,11 +145,18 @@ class SimulatedTrainer:
         self._fleet.add_trained(started.workers, tokens)
         self._fleet.train(started.workers, took_s, lambda: self._commit(started.step, took_s))
 
+    def _oldest(self, group: str) -> int:
+        """Return the version of the first token of a group."""
+        return min(session.version or 0 for session in self._groups[group].values())
+
     def _sessions(self) -> list[SimulatedSession]:
         return [session for group in self._batch for session in self._groups[group].values()]
 
     def _commit(self, step: int, took_s: float) -> None:
         self.staleness += [self._version - (of.version or 0) for of in self._sessions()]
+        for session in self._sessions():
+            for version, tokens in session.sampled.items():
+                self.ages[self._version - version] += round(tokens)
         batch, self._batch = self._batch, []
         for group in batch:
             del self._groups[group]

@@ -59,7 +59,7 @@ class Timeline:
         start_ms, end_ms = self.training_ms
         return (end_ms - start_ms) / len(self.steps) if self.steps else None
 
-    def ideal_step(self, lag: int) -> IdealStep | None:
+    def ideal_step(self, lag: float) -> IdealStep | None:
         """Return the ideal step for what the run did; None before the end of the first step."""
         spent = together(self.device_time().values())
         start_ms, end_ms = self.training_ms

@@ -6,8 +6,8 @@ from pydantic import BaseModel, ValidationError
 
 from consumers.trajectories.settings import ManagerSettings
 from infra.faults import Fault, faults
-from infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment, place_in
-from infra.variables import misspelt
+from infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
+from infra.variables import misspelt, place_in
 from producers.agents.settings import AgentsSettings
 from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSettings

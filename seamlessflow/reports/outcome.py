@@ -74,7 +74,8 @@ def write_report(
     # The events of recorded sessions are those of another prefix, or there are none.
     checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
-    facts = replace(facts, peak_rss_mb=peaks_mb, lag=config.run.lag)
+    ahead = config.run.lag + config.pacing.extra_groups
+    facts = replace(facts, peak_rss_mb=peaks_mb, lag=ahead)
     figures = summary(control, sessions, facts, checked)
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")

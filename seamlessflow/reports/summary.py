@@ -54,8 +54,8 @@ class LauncherFacts:
     """Largest resident memory of each process, in MiB."""
     loads: Mapping[str, ProcessLoad] = field(default_factory=dict)
     """Load of each process while the run trained."""
-    lag: int = 1
-    """The setting `run.lag`."""
+    lag: float = 1
+    """The setting `run.lag`, and `pacing.extra_groups` as parts of a step."""
 
 
 def summary(
@@ -95,7 +95,7 @@ def summary(
     }
 
 
-def _device_time(roles: Timeline, lag: int) -> dict[str, Any]:
+def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
     """Return the figures of device time and steps."""
     spent, ideal, step_ms = roles.device_time(), roles.ideal_step(lag), roles.step_ms
     limits = {"work": ideal.work_ms, "latency": ideal.latency_ms} if ideal else {}

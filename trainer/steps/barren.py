@@ -23,7 +23,8 @@ REMEDIES: Mapping[str, str] = {
     "inexact": "not sampled from the model's own distribution: set policy.top_p = 1 and "
     "policy.top_k = 0, let the agent ask for no response_format, or set policy.train_inexact",
     "eval": "the sessions are of purpose eval: leave purpose at train",
-    "stale": "older than run.lag optimizer steps: raise run.lag, or trainer.on_stale = correct",
+    "stale": "older than run.lag (trainer.max_staleness) optimizer steps: raise it, or set "
+    "trainer.on_stale = correct",
     "prompt_mismatch": "the engine saw another prompt than was recorded: check the engine",
     "other_policy": "sampled by another policy than run.policy",
     "abandoned": "the agent went on from another answer to the same prompt; where its samples are "

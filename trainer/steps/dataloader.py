@@ -64,6 +64,8 @@ class BatchLimits:
     """Number of ready groups at which no more sessions are read."""
     attempts: int | None = None
     """Attempts that the scheduler makes at a sample; None: unknown."""
+    extra: int = 0
+    """Groups that may be under way beyond those of `lag + 1` batches."""
 
 
 @dataclass(eq=False)
@@ -253,7 +255,8 @@ class Dataloader:
         if self.rules.recorded:
             return self.ended
         # The groups that pacing admits ahead of a step, and those it replaces in it.
-        credits = (self._limits.lag + 1 + self._limits.refill) * self._limits.groups
+        limits = self._limits
+        credits = (limits.lag + 1 + limits.refill) * limits.groups + limits.extra
         lost = self.dropped.total()
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 

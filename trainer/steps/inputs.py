@@ -22,7 +22,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     filters = {str(name): action for name, action in trainer.filters.items()}
     estimator = ESTIMATORS[trainer.advantage]
     recorded = trainer.source_prefix is not None
-    stale = trainer.on_stale, settings.run.lag
+    stale = trainer.on_stale, settings.max_staleness
     return BatchRules(estimator, filters, *stale, recorded, trainer.train_foreign)
 
 

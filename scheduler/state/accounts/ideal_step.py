@@ -12,7 +12,9 @@ class IdealStep:
     work_ms: float
     """(R + T + switches + loads + recomputed KV) / G."""
     latency_ms: float
-    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once."""
+    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once, and the extra
+    ones, which count as parts of a step of lag.
+    """
 
     @property
     def ms(self) -> float:
@@ -21,7 +23,7 @@ class IdealStep:
 
 
 def ideal_step(
-    spent: DeviceTime, steps: int, devices: float, group_ms: float, lag: int
+    spent: DeviceTime, steps: int, devices: float, group_ms: float, lag: float
 ) -> IdealStep:
     """Return the ideal step where `spent` is the device time of so many steps (1 or more).
 
@@ -31,6 +33,6 @@ def ideal_step(
     return IdealStep(needed / steps / devices, latency_limit(group_ms, lag))
 
 
-def latency_limit(group: float, lag: int) -> float:
+def latency_limit(group: float, lag: float) -> float:
     """Return the least time of a step whose groups take so long, in the same unit."""
     return group / (lag + 1)

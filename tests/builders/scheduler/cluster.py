@@ -18,6 +18,7 @@ def cluster(
     *,
     switch_ms: float = 0,
     turns: int = 1,
+    rows: int = 1,
 ) -> ModelledCluster:
     """Return workers of one device that need `sample_ms` for a sample, whatever else they sample,
     and together `train_ms` for a step of so many samples.
@@ -28,7 +29,7 @@ def cluster(
         train_s=train_ms / 1000 / samples / (tokens + 1),  # and one token of the prompt
         leave_s=switch_ms / 2000,
         take_s=switch_ms / 2000,
-        rows=1,
+        rows=rows,
     )
     return ModelledCluster(
         workers={name: ModelledWorker(tags=tags, rates=rates) for name, tags in workers.items()}

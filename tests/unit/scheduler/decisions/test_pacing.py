@@ -102,6 +102,23 @@ def test_without_lag_nothing_is_admitted_until_the_new_weights_are_out() -> None
     assert len(pacing.admissions(after, synchronous, SOURCES["train"], 0)) == 2
 
 
+def test_extra_groups_have_credits_of_their_own_that_return_with_their_own_step() -> None:
+    pacing_section = PACING.model_copy(update={"extra_groups": 0.5})
+    synchronous = RUN.model_copy(update={"lag": 0})
+    settings = scheduler_settings(synchronous, pacing=pacing_section)
+
+    def due(*records: Record) -> int:
+        return len(pacing.admissions(fold(*STARTED, *records), settings, SOURCES["train"], 0))
+
+    assert due() == 3
+    begun = [control.admitted(f"run-{number}") for number in range(3)]
+    ready = [control.ready("run-0"), control.ready("run-2")]
+    step = [control.committed(0, ["run-0", "run-2"]), control.published(1)]
+    assert due(*begun, *ready) == 0
+    assert due(*begun, *ready, *step) == 2, "run-1 goes on and keeps its credit"
+    assert due(control.committed(8)) == 2, "the last step needs no more"
+
+
 def test_nothing_is_admitted_that_no_step_is_left_for() -> None:
     assert groups(control.committed(8)) == ["run-0", "run-1"]
     assert groups(control.committed(9)) == []

@@ -35,6 +35,21 @@ def test_a_batch_is_due_when_enough_groups_are_ready() -> None:
     assert names(feed.next()) == ["g-0", "g-1"]
 
 
+def test_a_group_that_went_on_over_an_update_is_in_the_next_batch_before_newer_ones() -> None:
+    feed = FedDataloader()
+    feed.session("long", 0, 1.0)
+    for name in ("g-0", "g-1"):
+        feed.group(name)
+    first = feed.next()
+    assert names(first) == ["g-0", "g-1"] and isinstance(first, Batch)
+    feed.loader.consumed(first)
+    feed.apply(committed(0, "g-0", "g-1"))
+    for name in ("g-2", "g-3"):
+        feed.group(name, version=1)
+    feed.session("long", 1, 0.0, version=1)
+    assert names(feed.next(1)) == ["long", "g-2"]
+
+
 def test_a_consumed_batch_leaves_the_next_groups() -> None:
     feed = FedDataloader()
     for name in ("g-0", "g-1", "g-2", "g-3"):
