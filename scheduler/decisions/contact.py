@@ -5,6 +5,7 @@ Kept by `scheduler/journal.py`; used by `scheduler/decisions/membership.py` and 
 """
 
 from dataclasses import dataclass
+from math import inf
 
 OUTAGE_MS = 4_000
 """After this long without an answer contact is lost; all waiting times then begin anew."""
@@ -30,3 +31,8 @@ class Contact:
     def waited_ms(self, since_ms: int) -> int:
         """Return how long the scheduler has waited in contact with Kafka since `since_ms`."""
         return max(0, self.last_ms - max(since_ms, self.since_ms))
+
+    def fresh_ms(self, timeout_ms: int) -> float:
+        """Return the time from which on nothing has been waited for longer than `timeout_ms`."""
+        due_ms = self.last_ms - timeout_ms
+        return -inf if self.since_ms >= due_ms else due_ms

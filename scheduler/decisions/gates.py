@@ -5,6 +5,8 @@ the gang's size. A change that a ready batch needs is never held up here. Called
 `scheduler/decisions/strategies/` and `scheduler/decisions/assignments.py`.
 """
 
+from collections.abc import Mapping
+
 from scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
@@ -44,8 +46,22 @@ def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
     return train / gang_size - train / (gang_size + more) > switch
 
 
-def figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
-    """Return the figures that decide whether the worker may leave training, in milliseconds."""
+class TrainingFigures:
+    """The figures that decide whether workers may leave training; computed once for those alike."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[int | None, Mapping[str, float]] = {}
+
+    def of(self, worker: WorkerView) -> Mapping[str, float]:
+        """Return the figures of a worker that holds training, in milliseconds."""
+        # Workers differ only in the time at which they took training.
+        if worker.acquired_ms not in self._known:
+            self._known[worker.acquired_ms] = _figures(self._snapshot, worker)
+        return self._known[worker.acquired_ms]
+
+
+def _figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
     known = {
         "pause_ms": _pause(snapshot),
         "waited_ms": _waited(snapshot, worker),

@@ -17,10 +17,11 @@ def lost(
     Time without contact to Kafka does not count: no heartbeat could have been read then.
     """
     found = []
+    fresh_ms = contact.fresh_ms(timeout_ms)
     for name, worker in state.workers.items():
         for process, known in worker.processes.items():
             latest = fleet.heartbeats.get((name, process))
-            if reason := _reason_lost(latest, known.incarnation, contact, timeout_ms):
+            if reason := _reason_lost(latest, known.incarnation, fresh_ms):
                 found.append(
                     WorkerLost(
                         epoch=state.epoch,
@@ -54,13 +55,11 @@ def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[Wor
     ]
 
 
-def _reason_lost(
-    latest: LatestHeartbeat | None, incarnation: str, contact: Contact, timeout_ms: int
-) -> str:
+def _reason_lost(latest: LatestHeartbeat | None, incarnation: str, fresh_ms: float) -> str:
     if latest is None:
         return "no_heartbeat"
     if latest.heartbeat.incarnation != incarnation:
         return "replaced"
     if latest.heartbeat.state == "failed":
         return "failed"
-    return "no_heartbeat" if contact.waited_ms(latest.seen_ms) > timeout_ms else ""
+    return "no_heartbeat" if latest.seen_ms < fresh_ms else ""

@@ -7,7 +7,6 @@ most from and rollout misses least. Called by `scheduler/decisions/snapshot.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 PEAK = "peak_flops"
@@ -16,16 +15,6 @@ BANDWIDTH = "bandwidth"
 """Key of `WorkerHeartbeat.hardware`: bytes a second from the device's memory."""
 INTENSITY = {"train": 512.0, "rollout": 16.0}
 """Operations for each byte moved: a training micro-batch, and a decoding step of some ten turns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Speeds:
-    """Speed of each device of a worker by role: modelled in flop/s, and measured in tokens/s where
-    it was.
-    """
-
-    modelled: Mapping[str, float]
-    measured: Mapping[str, float]
 
 
 def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
@@ -43,23 +32,29 @@ def _attainable(peak: float | None, bandwidth: float | None) -> Mapping[str, flo
     return found
 
 
-def ratios(workers: Mapping[str, Speeds]) -> dict[str, float]:
-    """Return training speed over rollout speed for each worker; those with a higher one train."""
-    train, rollout = (_calibrated(workers, role) for role in ("train", "rollout"))
-    return {name: train[name] / rollout[name] for name in workers}
+def ratios(
+    modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """Return training speed over rollout speed for each worker; those with a higher one train.
+
+    `modelled` has the speeds of a device in flop/s, by worker and role; `measured` those in
+    tokens/s by role and worker, where they were.
+    """
+    train, rollout = (
+        _calibrated(modelled, measured.get(role, {}), role) for role in ("train", "rollout")
+    )
+    return {name: train[name] / rollout[name] for name in modelled}
 
 
-def _calibrated(workers: Mapping[str, Speeds], role: str) -> dict[str, float]:
+def _calibrated(
+    modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, float], role: str
+) -> dict[str, float]:
     """Return measured speeds, and for the other workers the model times the mean ratio of measured
     to modelled speed, so that tokens/s and flop/s can be compared.
     """
-    gains = [
-        speeds.measured[role] / speeds.modelled[role]
-        for speeds in workers.values()
-        if role in speeds.measured
-    ]
+    gains = [speed / modelled[name][role] for name, speed in measured.items() if name in modelled]
     scale = sum(gains) / len(gains) if gains else 1.0
     return {
-        name: speeds.measured.get(role, scale * speeds.modelled[role])
-        for name, speeds in workers.items()
+        name: measured[name] if name in measured else scale * speeds[role]
+        for name, speeds in modelled.items()
     }

@@ -6,7 +6,7 @@ Made by `snapshot` from the folds of `control` and `fleet`; tests make their own
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from scheduler.decisions import roofline
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -133,12 +133,12 @@ def snapshot(
     """Return the snapshot at `now_ms`, of the named workers; None: of all."""
     ledger, steps, run = state.ledger, state.steps, settings.run
     weights = steps.version is not None or run.policy in fleet.policies
-    speeds = _speeds(state, fleet)
-    ratios = roofline.ratios(speeds)
+    modelled = {name: roofline.attainable(fleet.hardware(name)) for name in state.workers}
+    ratios = roofline.ratios(modelled, _measured(state))
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
-            _view(name, worker, ratios[name], speeds[name].modelled, weights, now_ms)
+            _view(name, worker, ratios[name], modelled[name], weights, now_ms)
             for name, worker in sorted(state.workers.items())
             if names is None or name in names
         ),
@@ -179,26 +179,36 @@ def _view(
     now_ms: int,
 ) -> WorkerView:
     given, tags = worker.assignment, worker.tags
-    able = {
-        role
-        for role in worker.processes
-        if role in tags
-        and retry_ms(worker.failures.get(role)) <= now_ms
-        # Rollout without weights could not be acquired and would only time out.
-        and (weights or role != "rollout")
-        # A process that is late may still be taking the device.
-        and (given is None or not given.lapsed or given.role == role)
-    }
+    able = _taken(tuple(worker.processes), tags, weights)
+    if worker.failures or (given is not None and given.lapsed):
+        able = frozenset(role for role in able if _free_for(worker, role, now_ms))
     return WorkerView(
         name=name,
         tags=tags,
-        able=frozenset(able),
+        able=able,
         role=worker.role,
         acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
         ratio=ratio,
         devices=worker.devices,
         modelled=modelled,
     )
+
+
+@cache
+def _taken(processes: tuple[str, ...], tags: frozenset[str], weights: bool) -> frozenset[str]:
+    """Return the roles that processes can take; cached, since most workers are alike.
+
+    Rollout without weights could not be acquired and would only time out.
+    """
+    return frozenset(role for role in processes if role in tags and (weights or role != "rollout"))
+
+
+def _free_for(worker: Worker, role: str, now_ms: int) -> bool:
+    """Return False for a role that has just failed, or while another's process is late."""
+    given = worker.assignment
+    # A process that is late may still be taking the device.
+    late = given is not None and given.lapsed and given.role != role
+    return not late and retry_ms(worker.failures.get(role)) <= now_ms
 
 
 def _gang(state: State) -> frozenset[str]:
@@ -213,15 +223,17 @@ def _gang(state: State) -> frozenset[str]:
     return frozenset(state.steps.gang.members)
 
 
-def _speeds(state: State, fleet: Fleet) -> dict[str, roofline.Speeds]:
-    measured = {role: state.costs.speed_means(role) for role in ROLES}
-    speeds = {}
-    for name, worker in state.workers.items():
-        speeds[name] = roofline.Speeds(
-            roofline.attainable(fleet.hardware(name)),
-            {role: of[name] / worker.devices for role, of in measured.items() if name in of},
-        )
-    return speeds
+def _measured(state: State) -> dict[str, dict[str, float]]:
+    """Return the measured speeds of each device in tokens/s, by role and worker."""
+    workers = state.workers
+    return {
+        role: {
+            name: speed / workers[name].devices
+            for name, speed in state.costs.speed_means(role).items()
+            if name in workers
+        }
+        for role in ROLES
+    }
 
 
 def _mean_costs(state: State) -> MeanCosts:

@@ -55,13 +55,14 @@ def roll_out(
     free = [worker for worker in workers if worker.name not in gang]
     # A batch waits but too few can train: nothing is gained by keeping workers in training.
     stuck = snapshot.batch and not gang
+    figures = gates.TrainingFigures(snapshot)
     return [
         Wanted(
             worker=worker.name,
             role="rollout",
             reason=_reason(worker, stuck),
             optional=worker.role == "train" and not stuck,
-            figures=gates.figures(snapshot, worker) if worker.role == "train" else {},
+            figures=figures.of(worker) if worker.role == "train" else {},
         )
         for worker in free
         if "rollout" in worker.able

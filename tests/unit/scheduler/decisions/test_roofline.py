@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.decisions.roofline import BANDWIDTH, PEAK, Speeds, attainable, ratios
+from scheduler.decisions.roofline import BANDWIDTH, PEAK, attainable, ratios
 
 
 def test_decoding_is_bound_by_bandwidth_and_training_by_the_peak() -> None:
@@ -17,22 +17,20 @@ def test_a_device_with_unknown_figures_is_as_good_at_both() -> None:
 
 
 def test_compute_heavy_devices_train_and_bandwidth_heavy_ones_roll_out() -> None:
-    def speeds(peak: float, bandwidth: float) -> Speeds:
-        device = {PEAK: peak, BANDWIDTH: bandwidth}
-        return Speeds(attainable(device), {})
+    devices = {
+        "compute": attainable({PEAK: 2e15, BANDWIDTH: 2e12}),
+        "bandwidth": attainable({PEAK: 1e15, BANDWIDTH: 4e12}),
+    }
 
-    found = ratios({"compute": speeds(2e15, 2e12), "bandwidth": speeds(1e15, 4e12)})
+    found = ratios(devices, {})
     assert found["compute"] > found["bandwidth"]
 
 
 def test_measured_speeds_correct_the_model() -> None:
     modelled = {"train": 10.0, "rollout": 1.0}
     found = ratios(
-        {
-            "slow": Speeds(modelled, {"train": 500.0, "rollout": 100.0}),
-            "fast": Speeds(modelled, {"train": 1500.0, "rollout": 100.0}),
-            "unmeasured": Speeds(modelled, {}),
-        }
+        dict.fromkeys(("slow", "fast", "unmeasured"), modelled),
+        {"train": {"slow": 500.0, "fast": 1500.0}, "rollout": {"slow": 100.0, "fast": 100.0}},
     )
 
     assert found["slow"] == pytest.approx(5)
