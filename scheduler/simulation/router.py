@@ -1,13 +1,12 @@
 """The choice of an engine for each turn, by the rule of the trajectory manager.
 
 A turn goes to the engine that has its prefix, unless that one is much busier than the least loaded
-one (`RolloutFleet.choose` in `consumers/trajectories/decisions/fleet.py`). Any other turn waits
-until an engine has room; engines that begin at the same moment share what waits.
+one (`RolloutFleet.choose` in `consumers/trajectories/decisions/fleet.py`). Without an engine it
+waits for one; engines that begin at the same moment share what waits.
 """
 
 from collections import deque
 
-from infra.worker.room import has_room
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
 
@@ -26,8 +25,8 @@ class Router:
         """Send turns to an engine from now on."""
         self._engines[engine.worker] = engine
         self._floor = 0
-        # Later at this time: engines that begin together share what waits.
-        self._agenda.after(0, self._give_out)
+        if self._waiting:
+            self._agenda.after(0, self._give_out)
 
     def remove(self, engine: SimulatedEngine) -> None:
         """Send no more turns to an engine."""
@@ -38,38 +37,28 @@ class Router:
         engine = self._engines.get(turn.session.engine)
         if engine is not None:
             self._floor = min(self._floor, engine.load)
-            self._give_out()
 
     def submit(self, turn: SimulatedTurn) -> None:
         """Send a turn to an engine, or let it wait for one."""
-        chosen = self._choose(turn.session.engine)
-        if chosen is None:
+        if not self._engines:
             self._waiting.append(turn)
             return
+        chosen = self._choose(turn.session.engine)
         turn.session.engine = chosen.worker
         chosen.submit(turn)
 
     def _give_out(self) -> None:
-        """Send waiting turns to engines that have room, the oldest first."""
-        while self._waiting:
-            chosen = self._choose("")
-            if chosen is None:
-                return
-            turn = self._waiting.popleft()
-            turn.session.engine = chosen.worker
-            chosen.submit(turn)
+        waiting, self._waiting = self._waiting, deque()
+        for turn in waiting:
+            self.submit(turn)
 
-    def _choose(self, affinity: str) -> SimulatedEngine | None:
+    def _choose(self, affinity: str) -> SimulatedEngine:
         cached = self._engines.get(affinity)
         if cached is not None and cached.load <= 2 * self._floor + 4:
             return cached
-        if not self._engines:
-            return None
         least = min(self._engines.values(), key=_load)
         self._floor = least.load
-        if cached is not None and cached.load <= 2 * least.load + 4:
-            return cached
-        return least if has_room(least.load, least.rates.rows) else None
+        return cached if cached is not None and cached.load <= 2 * least.load + 4 else least
 
 
 def _load(engine: SimulatedEngine) -> int:

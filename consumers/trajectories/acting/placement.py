@@ -113,19 +113,13 @@ class Placement:
         return min(self._hand_back_until.values(), default=None)
 
     def place_waiting(self) -> None:
-        """Dispatch waiting turns if a worker arrived or got room since the last call. Once a round.
-
-        The oldest come first; those behind the last room are not looked at.
-        """
+        """Dispatch the waiting turns if a worker arrived since the last call. Once a round."""
         arrivals = self._fleet.arrivals
         if arrivals == self._arrivals_tried:
             return
         self._arrivals_tried = arrivals
         waiting, self._waiting = self._waiting, {}
         for number, session_id in waiting:
-            if not self._fleet.has_room:
-                self._waiting[number, session_id] = None
-                continue
             partition = self._partitions.get(number)
             if partition is None or not partition.owned:
                 continue  # its next owner resumes all its turns

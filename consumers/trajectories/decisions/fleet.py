@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from consumers.trajectories.sessions.message_keys import Strictness
-from infra.worker.room import has_room
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
@@ -24,13 +23,6 @@ class RoutableWorker:
     """Policy that it serves; empty for any."""
     load: int = 0
     """Running turns that this manager dispatched to it."""
-    capacity: int = 0
-    """Turns that it samples at once, by its heartbeats; 0 before the first."""
-
-    @property
-    def has_room(self) -> bool:
-        """Return True if it may get a turn whose prefix it does not have."""
-        return has_room(self.load, self.capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +51,6 @@ class RolloutFleet:
     unconfirmed: dict[str, int] = field(default_factory=dict)
     """Workers known from one heartbeat only, with the time it was read. It may be their last: this
     manager does not read the records of `control` from before its start."""
-    capacities: dict[str, int] = field(default_factory=dict)
-    """Turns that a worker samples at once, by worker, whatever its role."""
     epoch: int = -1
     arrivals: int = 0
     """Grows whenever a turn that no worker could take may have become possible to place."""
@@ -70,15 +60,15 @@ class RolloutFleet:
 
         Records of a scheduler whose epoch is older than one read before are ignored.
         """
-        if isinstance(record, r.WorkerHeartbeat) and record.process == "rollout":
-            self._apply_capacity(record)
         match record:
             case r.WorkerHeartbeat(process="rollout", role="rollout"):
                 return self._apply_heartbeat(record, now_ms)
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
-                self._add(record, record.slot)
+                self.workers[record.worker] = RoutableWorker(
+                    record.worker, record.incarnation, record.slot, record.version, record.policy
+                )
                 self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
                 # It has none of the turns of its earlier incarnations or roles.
@@ -124,12 +114,10 @@ class RolloutFleet:
         pinned_version: int | None,
         avoided: str | None = None,
     ) -> RoutableWorker | None:
-        """Return the worker for a turn, or None if none serves the policy (and version, if pinned)
-        or none has room.
+        """Return the worker for a turn, or None if none serves the policy (and version, if pinned).
 
-        Prefers `affinity`, which has the turn's prefix in its cache, with room or without, unless
-        it is much busier than the least loaded worker. `avoided`, which seems to hang, gets it only
-        if no other worker can take it; then room does not count.
+        Prefers `affinity`, which has the turn's prefix in its cache, unless it is much busier than
+        the least loaded worker. `avoided` gets it only if no other worker can take it.
         """
         able = [
             worker
@@ -141,15 +129,8 @@ class RolloutFleet:
             return None
         # The margin of 4 keeps sessions on their workers while there are few turns at all.
         least = min(able, key=lambda worker: (worker.load, worker.worker))
-        cached = next((worker for worker in able if worker.worker == affinity), None)
-        if cached is not None and cached.load <= 2 * least.load + 4:
-            return cached
-        return least if least.has_room or avoided is not None else None
-
-    @property
-    def has_room(self) -> bool:
-        """Return True if any worker has room."""
-        return any(worker.has_room for worker in self.workers.values())
+        cached = next((worker for worker in able if worker.worker == affinity), least)
+        return cached if cached.load <= 2 * least.load + 4 else least
 
     def strictness(self, policy: str) -> Strictness:
         """Return how histories of the policy are compared; `arguments` for an unknown policy."""
@@ -165,7 +146,6 @@ class RolloutFleet:
         """Stop counting a turn of this incarnation; without effect if it no longer serves."""
         known = self.workers.get(worker or "")
         if known is not None and known.incarnation == incarnation and known.load > 0:
-            self.arrivals += not known.has_room
             known.load -= 1
 
     def routable(self, worker: str | None, incarnation: str) -> bool:
@@ -176,7 +156,6 @@ class RolloutFleet:
     def recount(self, turns: Iterable[tuple[str, str]]) -> None:
         """Count all loads anew from (worker, incarnation) of the running turns."""
         for worker in self.workers.values():
-            self.arrivals += not worker.has_room
             worker.load = 0
         for name, incarnation in turns:
             if self.routable(name, incarnation):
@@ -196,30 +175,12 @@ class RolloutFleet:
         serves = record.state in ("ready", "paused")
         if not (fresh and newest and serves) or record.slot is None:
             return None
-        self._add(record, record.slot)
+        self.workers[record.worker] = RoutableWorker(
+            record.worker, record.incarnation, record.slot, record.version, record.policy
+        )
         self.unconfirmed[record.worker] = now_ms
         self.arrivals += 1
         return None if known is None else Departure(record.worker, True, known.incarnation)
-
-    def _add(self, record: r.RoleAcquired | r.WorkerHeartbeat, slot: int) -> None:
-        self.workers[record.worker] = RoutableWorker(
-            record.worker,
-            record.incarnation,
-            slot,
-            record.version,
-            record.policy,
-            capacity=self.capacities.get(record.worker, 0),
-        )
-
-    def _apply_capacity(self, record: r.WorkerHeartbeat) -> None:
-        """Note how many turns the worker samples at once, also before it takes its role."""
-        if self.capacities.get(record.worker) == record.capacity:
-            return
-        self.capacities[record.worker] = record.capacity
-        known = self.workers.get(record.worker)
-        if known is not None:
-            self.arrivals += not known.has_room
-            known.capacity = record.capacity
 
     def _apply_loss(self, record: r.WorkerLost) -> None:
         known = self.workers.get(record.worker)

@@ -24,8 +24,7 @@ B, SIZE, DEVICES, STEPS = 64, 8, 64, 11
         ("colocated", 0, 900, 300, 64, BOTH, 1, 18.75),
         ("disaggregated", 0, 900, 300, 32, ("train",), 1, 37.5),
         ("disaggregated", 1, 900, 300, 32, ("train",), 1, 28.125),
-        # Work moves to workers that come back from training, since turns wait before any has them.
-        ("multiplexed", 1, 900, 300, 32, BOTH, 1, 18.75),
+        # Only at the end of a turn can work move to workers that come back from training.
         ("multiplexed", 1, 900, 300, 32, BOTH, 8, 18.75),
         ("multiplexed", 1, 600, 100, 8, BOTH, 1, 12.5),
     ],
