@@ -119,6 +119,7 @@ class Manager:
         self._actor.handle_deadlines()
         self._spilling.look()
         self._placement.place_waiting()
+        self._placement.even_out()
         self._commit_schedule.commit()
         self._housekeeping()
 

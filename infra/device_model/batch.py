@@ -145,9 +145,28 @@ class ModelledBatch(Generic[T]):
             return
         self._running = [one for one in self._running if one[2] is not turn]
         heapq.heapify(self._running)
-        self.clock.remove(turn.context + self.sampled(turn))
-        self._reserved -= turn.whole
-        self._prefixes.release(turn)
+        self._leave(turn)
+
+    def tokens(self, turn: T) -> float:
+        """Return the tokens of a running turn so far."""
+        return turn.context + self.sampled(turn)
+
+    def give_up(self, count: int) -> list[T]:
+        """Give up so many turns, as far as they have come; return them.
+
+        Those that wait go first, the last ones before the others, then those with the fewest
+        tokens to compute again.
+        """
+        left = [self._waiting.pop() for _ in range(min(count, len(self._waiting)))]
+        by_tokens = sorted(self._running, key=lambda entry: self.tokens(entry[2]))
+        begun = [turn for _, _, turn in by_tokens[: count - len(left)]]
+        for turn in begun:
+            self._leave(turn)
+        self._running = by_tokens[len(begun) :]
+        heapq.heapify(self._running)
+        for turn in begun:
+            self._as_far_as(turn, self.sampled(turn))
+        return left + begun
 
     def recompute(self) -> None:
         """Compute the KV of all running turns again, and forget that of others."""
@@ -155,22 +174,30 @@ class ModelledBatch(Generic[T]):
         # Prompts that were still waiting are computed once, with the rest.
         first_s, self.clock.prompt_s, self.clock.first_s = self.clock.first_s, 0.0, 0.0
         for turn in self.running:
-            self.clock.pend(self._rates.prompt(turn.context + self.sampled(turn)))
+            self.clock.pend(self._rates.prompt(self.tokens(turn)))
         self.clock.first_s = min(first_s, self.clock.prompt_s)
 
     def drain(self) -> list[T]:
         """Give up all turns, as far as they have come; return them."""
         for turn in self.running:
-            sampled = self.sampled(turn)
-            turn.context += sampled
-            turn.left -= sampled
-            turn.computed = turn.context
+            self._as_far_as(turn, self.sampled(turn))
         turns = [turn for _, _, turn in sorted(self._running)] + list(self._waiting)
         self._running, self._reserved = [], 0.0
         self._waiting.clear()
         self._prefixes.clear()
         self.clock.clear()
         return turns
+
+    def _leave(self, turn: T) -> None:
+        """Free what a running turn holds."""
+        self.clock.remove(self.tokens(turn))
+        self._reserved -= turn.whole
+        self._prefixes.release(turn)
+
+    def _as_far_as(self, turn: T, sampled: float) -> None:
+        turn.context += sampled
+        turn.left -= sampled
+        turn.computed, turn.begin = turn.context, inf
 
     def _begin(self, turn: T) -> None:
         rates = self._rates

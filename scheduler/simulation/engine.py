@@ -146,6 +146,17 @@ class SimulatedEngine:
         self._ticket += 1
         return turns
 
+    def give_up(self, count: int) -> list[SimulatedTurn]:
+        """Give up so many turns, those that cost the least to move; return them."""
+        self.settle()
+        turns = self._batch.give_up(count)
+        for turn in turns:
+            turn.session.computed = turn.computed
+        self.load -= len(turns)
+        if not self.paused:
+            self._fill()
+        return turns
+
     def settle(self) -> None:
         """Count what was sampled until now."""
         if not self.paused:

@@ -2,11 +2,13 @@
 
 A turn goes to the engine that has its prefix, unless that one is much busier than the least loaded
 one (`RolloutFleet.choose` in `consumers/trajectories/decisions/fleet.py`). Without an engine it
-waits for one; engines that begin at the same moment share what waits.
+waits for one. Engines that begin at the same moment share what waits, and take an equal part of
+what others run (`infra/worker/balance.py`).
 """
 
 from collections import deque
 
+from infra.worker.balance import surplus
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
 
@@ -18,6 +20,8 @@ class Router:
         self._agenda = agenda
         self._engines: dict[str, SimulatedEngine] = {}
         self._waiting: deque[SimulatedTurn] = deque()
+        self._uneven = False
+        """True if engines began to serve and have not got their part yet."""
         self._floor = 0
         """At most the least load of an engine, so that most choices need not look at all."""
 
@@ -25,8 +29,9 @@ class Router:
         """Send turns to an engine from now on."""
         self._engines[engine.worker] = engine
         self._floor = 0
-        if self._waiting:
-            self._agenda.after(0, self._give_out)
+        if not self._uneven:
+            self._uneven = True
+            self._agenda.after(0, self._share)
 
     def remove(self, engine: SimulatedEngine) -> None:
         """Send no more turns to an engine."""
@@ -47,9 +52,19 @@ class Router:
         turn.session.engine = chosen.worker
         chosen.submit(turn)
 
-    def _give_out(self) -> None:
+    def _share(self) -> None:
+        self._uneven = False
         waiting, self._waiting = self._waiting, deque()
-        for turn in waiting:
+        given_up = [
+            turn
+            for name, count in surplus(
+                {of.worker: of.load for of in self._engines.values()}
+            ).items()
+            for turn in self._engines[name].give_up(count)
+        ]
+        for turn in given_up:
+            turn.session.engine = ""
+        for turn in (*waiting, *given_up):
             self.submit(turn)
 
     def _choose(self, affinity: str) -> SimulatedEngine:

@@ -1,9 +1,10 @@
-"""Placement of turns on workers: dispatch, take back from leaving workers, wait for new ones.
+"""Placement of turns on workers: dispatch, take back from leaving workers, wait for new ones, and
+give these their part of the running ones.
 
 The records themselves come from `decisions/dispatch.py`. Main thread only; no method blocks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from consumers.trajectories.acting.failures import Failures
 from consumers.trajectories.bus.outbox import Outbox
@@ -13,6 +14,11 @@ from consumers.trajectories.decisions.fleet import Departure
 from consumers.trajectories.sessions.partition import Partition
 from consumers.trajectories.sessions.session import Session, Turn
 from infra.kafka.client import Headers
+from infra.worker.balance import given_up
+
+_Running = tuple[Partition, Session, Turn]
+_SETTLES_MS = 1_000
+"""Time after a worker began to serve in which turns are evened out."""
 
 
 class Placement:
@@ -40,6 +46,14 @@ class Placement:
         """Headers that name the trace of a running turn, by its id; none for most turns."""
         self._arrivals_tried = 0
         """Value of `RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
+        self._beginners = 0
+        """Value of `RolloutFleet.beginners` in the last round."""
+        self._uneven_until = 0
+        """Time after which the last worker that began to serve has had its part of the turns."""
+        self._even_again = 0
+        """Earliest time of the next look at the parts; then all that moved has a worker again."""
+        self._moving: set[str] = set()
+        """Turns that a busy worker was asked to hand back in the last look."""
 
     def trace(self, turn_id: str, headers: Headers) -> None:
         """Keep the trace of a turn for its later dispatches; no `headers`: drop it."""
@@ -58,7 +72,8 @@ class Placement:
         """Dispatch all turns of the session that have no worker."""
         for turn in list(session.running.values()):
             if turn.worker is None:
-                self.redispatch(partition, session, turn, reason, headers)
+                why = "rebalanced" if turn.started.turn_id in self._moving else reason
+                self.redispatch(partition, session, turn, why, headers)
 
     def redispatch(
         self,
@@ -131,22 +146,66 @@ class Placement:
             elif session is not None:
                 self.place(partition, session, "interrupted")
 
+    def even_out(self) -> None:
+        """Ask busy workers for the turns that those which began to serve should have. Once a round.
+
+        A turn that is handed back goes on behind its last token on the least loaded worker. Several
+        looks, since workers begin one after the other, and a dispatch has no worker before it is
+        read back.
+        """
+        now = self._contexts.clock()
+        if self._beginners != self._fleet.beginners:
+            self._beginners, self._uneven_until = self._fleet.beginners, now + _SETTLES_MS
+        if not self._even_again <= now < self._uneven_until:
+            return
+        self._even_again = now + self._hand_back_ms
+        self._moving.clear()
+        for policy in {worker.policy for worker in self._fleet.workers.values()}:
+            for partition, session, turn in given_up(self._placed(policy)):
+                self._move(partition, session, turn)
+
     def recount(self) -> None:
         """Count the workers' loads anew from the running turns, to correct any drift."""
         self._fleet.recount(
             (turn.worker, turn.incarnation)
-            for partition in self._owned()
-            for session in partition.sessions.in_memory
-            for turn in session.running.values()
+            for _, _, turn in self._running()
             if turn.worker is not None
         )
 
-    def _take_back(self, worker: str, incarnation: str | None = None) -> None:
-        for partition in self._owned():
-            for session in partition.sessions.in_memory:
-                for turn in list(session.running.values()):
-                    if turn.worker == worker and incarnation in (None, turn.incarnation):
-                        self.redispatch(partition, session, turn, "worker_lost")
+    def _move(self, partition: Partition, session: Session, turn: Turn) -> None:
+        with self._failures.guard(partition, session, f"move turn {turn.started.turn_id}"):
+            context = self._contexts.now(partition)
+            cancels = dispatch.stop(session, [turn], "rebalanced", context)
+            self._outbox.carry_out(partition, Decision([], cancels))
+            self._moving.add(turn.started.turn_id)
 
-    def _owned(self) -> list[Partition]:
-        return [partition for partition in self._partitions.values() if partition.owned]
+    def _take_back(self, worker: str, incarnation: str | None = None) -> None:
+        for partition, session, turn in list(self._running()):
+            if turn.worker == worker and incarnation in (None, turn.incarnation):
+                self.redispatch(partition, session, turn, "worker_lost")
+
+    def _placed(self, policy: str) -> dict[str, list[_Running]]:
+        """Return the turns of each worker of a policy, those that cost the least to move first."""
+        workers = self._fleet.workers.values()
+        placed: dict[str, list[_Running]] = {w.worker: [] for w in workers if w.policy == policy}
+        for running in self._running():
+            turn = running[2]
+            if turn.worker in placed and self._fleet.routable(turn.worker, turn.incarnation):
+                placed[turn.worker].append(running)
+        for turns in placed.values():
+            turns.sort(key=_tokens_to_recompute)
+        return placed
+
+    def _running(self) -> Iterator[_Running]:
+        for partition in self._partitions.values():
+            if partition.owned:
+                for session in partition.sessions.in_memory:
+                    for turn in session.running.values():
+                        yield partition, session, turn
+
+
+def _tokens_to_recompute(running: _Running) -> tuple[bool, int]:
+    """Return a turn's tokens behind whether it has sampled any; before that it may still wait."""
+    _, session, turn = running
+    sampled = session.tree.nodes[turn.node].length
+    return sampled > 0, turn.started.prompt_length + sampled

@@ -54,6 +54,8 @@ class RolloutFleet:
     epoch: int = -1
     arrivals: int = 0
     """Grows whenever a turn that no worker could take may have become possible to place."""
+    beginners: int = 0
+    """Grows with each worker that begins to serve, without any turn."""
 
     def apply(self, record: Record, now_ms: int) -> Departure | None:
         """Apply one record. Return the departure that follows from it, or None.
@@ -71,6 +73,7 @@ class RolloutFleet:
                 )
                 self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
+                self.beginners += 1
                 # It has none of the turns of its earlier incarnations or roles.
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:

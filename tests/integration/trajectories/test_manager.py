@@ -12,7 +12,7 @@ from infra.kafka.reader import Reader
 from infra.kafka.unreadable import Raw
 from infra.settings import KafkaSettings
 from schemas import records as r
-from schemas.topics import REQUESTS
+from schemas.topics import PROMPTS, REPLIES, REQUESTS
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 
@@ -80,6 +80,34 @@ def test_a_turn_is_continued_on_another_worker_behind_the_tokens_it_has(
     assert (again.dispatch, again.completion_ids) == (2, some)
     assert trajectory.interrupted_turns == 1
     assert trajectory.tokens == again.prompt_ids + sampled
+
+
+def test_a_worker_that_begins_to_serve_gets_its_part_of_the_turns_behind_their_tokens(
+    system: ManagerSystem,
+) -> None:
+    system.start_manager()
+    system.announce("w0", 3)
+    given = []
+    for number in range(6):
+        system.open_session(f"m{number}")
+        asked = system.request(f"m{number}", [message("user", "key 7")], stream=number == 0)
+        given.append(system.generate(asked.turn_id))
+    begun, some = given[0], system.renderer.encode("code 3")[:4]
+    system.output(r.TurnProgressed, begun, some, delta=b'{"content":"code"}')
+    system.expect(REPLIES.name, r.ReplyDelta)
+
+    system.announce("w1", 2)
+    stopped = [system.expect(PROMPTS.name, r.CancelGeneration) for _ in range(2)]
+
+    assert {one.reason for one in stopped} == {"rebalanced"}
+    assert begun.turn_id not in {one.turn_id for one in stopped}
+    for cancel in stopped:
+        (before,) = (one for one in given if one.turn_id == cancel.turn_id)
+        system.output(r.TurnInterrupted, before, some, reason="cancelled")
+        again = system.generate(cancel.turn_id)
+        assert (again.worker, again.dispatch, again.completion_ids) == ("w1", 2, some)
+        system.complete(again, "code 3")
+        assert system.finished(cancel.turn_id).status == 200
 
 
 def test_a_killed_manager_costs_the_agent_only_time(system: ManagerSystem) -> None:

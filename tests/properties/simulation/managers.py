@@ -170,6 +170,7 @@ class SteppedManager(Manager):
         self._actor.handle_deadlines()
         self._spilling.look()
         self._placement.place_waiting()
+        self._placement.even_out()
         self._placement.recount()
         self._commit_schedule.commit()
 

@@ -15,18 +15,19 @@ from scheduler.simulation.simulator import simulate
 from tests.builders.scheduler.cluster import cluster, workload
 from tests.builders.scheduler.inputs import BOTH, scheduler_settings
 
-B, SIZE, DEVICES, STEPS = 64, 8, 64, 11
+B, SIZE, DEVICES = 64, 8, 64
 
 
 @pytest.mark.parametrize(
-    ("strategy", "lag", "rollout_s", "train_s", "train", "tags", "turns", "step_s"),
+    ("strategy", "lag", "rollout_s", "train_s", "train", "tags", "turns", "steps", "step_s"),
     [
-        ("colocated", 0, 900, 300, 64, BOTH, 1, 18.75),
-        ("disaggregated", 0, 900, 300, 32, ("train",), 1, 37.5),
-        ("disaggregated", 1, 900, 300, 32, ("train",), 1, 28.125),
-        # Only at the end of a turn can work move to workers that come back from training.
-        ("multiplexed", 1, 900, 300, 32, BOTH, 8, 18.75),
-        ("multiplexed", 1, 600, 100, 8, BOTH, 1, 12.5),
+        ("colocated", 0, 900, 300, 64, BOTH, 1, 11, 18.75),
+        ("disaggregated", 0, 900, 300, 32, ("train",), 1, 11, 37.5),
+        ("disaggregated", 1, 900, 300, 32, ("train",), 1, 11, 28.125),
+        # The first ten steps are shorter: what is begun grows from batch to batch.
+        ("multiplexed", 1, 900, 300, 32, BOTH, 1, 21, 18.75),
+        ("multiplexed", 1, 900, 300, 32, BOTH, 8, 11, 18.75),
+        ("multiplexed", 1, 600, 100, 8, BOTH, 1, 11, 12.5),
     ],
 )
 def test_a_step_takes_what_the_device_time_says(
@@ -37,10 +38,11 @@ def test_a_step_takes_what_the_device_time_says(
     train: int,
     tags: tuple[str, ...],
     turns: int,
+    steps: int,
     step_s: float,
 ) -> None:
     settings = scheduler_settings(
-        RunSection(steps=STEPS, groups_per_step=B, group_size=SIZE, lag=lag),
+        RunSection(steps=steps, groups_per_step=B, group_size=SIZE, lag=lag),
         SchedulerSection(policy=strategy, min_dwell_s=0),
         PacingSection(tasks=Path("made up")),
     )
