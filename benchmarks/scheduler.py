@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.device_model.settings import DeviceModelSection
+from infra.worker.updates import UpdateSection
 from scheduler.decisions.decide import View, decide
 from scheduler.settings import RunSection, SchedulerSettings
 from scheduler.simulation.cluster import modelled
@@ -104,7 +105,7 @@ def _running(settings: SchedulerSettings, workers: int) -> tuple[View, int]:
         {"count": workers - workers // 2, "tags": ("rollout", "train"), "devices": 8},
     ]
     section = SimulationSection.model_validate({"workers": lots})
-    cluster = modelled(section, DeviceModelSection())
+    cluster = modelled(section, DeviceModelSection(), UpdateSection())
     whole = simulate(settings, cluster, Workload(section.workload, section.seed))
     first = next(one.at_ms for one in whole.control if isinstance(one, r.StepCompleted))
     half_s = (first / 1000 + whole.ended_s) / 2

@@ -324,6 +324,7 @@ class GenerateTurn(Record):
     raw: bool = False
     prefill: int = 0
     computed: int = 0
+    min_version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
 from infra.worker.roles import new_incarnation
+from infra.worker.updates import UpdateLine, UpdateRule
 from producers.rollout.counts import Counts
 from producers.rollout.fleet_reader import FleetReader
 from producers.rollout.inbox import Undelivered, WorkerInbox
@@ -78,28 +79,25 @@ def build(
 
     slot = SlotReader(kafka, f"{client_id}-slot", producer, inbox.put, inbox.fail, stopping)
     fleet = FleetReader(
-        kafka, f"{client_id}-fleet", mine.worker, mine.policy, inbox.put, inbox.fail, stopping
+        kafka,
+        f"{client_id}-fleet",
+        mine.worker,
+        mine.policy,
+        inbox.put,
+        inbox.fail,
+        stopping,
+        line=mine.update.mode == "rolling",
     )
     for reader in (slot.reader, fleet.reader):
         metrics.watch(reader)
     counts = Counts(metrics)
-    serving = Serving(
-        Admission(mine.worker, roles.incarnation),
-        _writer(producer, counts),
-        inbox.post,
-        undelivered,
-        traces,
-    )
+    admission = Admission(mine.worker, roles.incarnation)
+    serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces)
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    device = RolloutDevice(
-        engines,
-        load_parser,
-        slot.follow,
-        inbox.post,
-        probe,
-    )
+    device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe)
     reporter = Reporter(producer, roles, facts, now_ms())
-    keeper = RoleKeeper(roles, serving, device, reporter, traces)
+    updates = UpdateRule(mine.update, settings.run.lag, UpdateLine(mine.policy))
+    keeper = RoleKeeper(roles, serving, device, reporter, traces, updates)
     return RolloutProcess(
         inbox, keeper, serving, device, reporter, counts, slot, fleet, producer, now_ms
     )

@@ -13,7 +13,9 @@ from infra.kafka.reader import Reader
 from infra.kafka.reader_thread import ReaderThread
 from infra.settings import KafkaSettings
 from infra.worker.fleet_keys import of_worker
+from infra.worker.updates import concerns_line
 from producers.rollout.roles.roles import concerns
+from schemas.records import Record
 from schemas.topics import CONTROL, FLEET
 
 
@@ -29,9 +31,15 @@ class FleetReader:
         deliver: Callable[[list[Received]], None],
         failed: Callable[[BaseException], None],
         stopping: Stopping,
+        line: bool = False,
     ) -> None:
+        """`line`: also the records by which workers load new weights one after the other."""
+
+        def concern(record: Record) -> bool:
+            return concerns(record, worker, policy) or (line and concerns_line(record))
+
         def deliver_ours(batch: list[Received]) -> None:
-            ours = [item for item in batch if concerns(item.record, worker, policy)]
+            ours = [item for item in batch if concern(item.record)]
             if ours:
                 deliver(ours)
 

@@ -9,7 +9,8 @@ from pydantic import Field, field_validator
 from infra.device_model.lengths import LengthsSection
 from infra.device_model.settings import DeviceModelSection
 from infra.ports import is_loopback
-from infra.settings import ProcessSettings, Section
+from infra.settings import ProcessSettings, Section, SharedRunSection
+from infra.worker.updates import UpdateSection
 
 _ADDRESS = ("--host", "--port", "--uds")
 """Arguments of vLLM that say where it listens."""
@@ -165,6 +166,9 @@ class RolloutSection(Section):
         description="Most difference between log-probabilities of the same token in the same "
         "place; none: that of the engine's element type",
     )
+    update: UpdateSection = Field(
+        default_factory=UpdateSection, description="When workers load new weights"
+    )
     torch: TorchSection = Field(default_factory=TorchSection)
     vllm: VllmSection = Field(default_factory=VllmSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
@@ -174,8 +178,9 @@ class RolloutSection(Section):
 class RolloutSettings(ProcessSettings):
     """All settings of `python -m producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`.
 
-    `device_model` is for the clock engine alone.
+    `device_model` is for the clock engine alone; of `run` only the lag is read, for updates.
     """
 
+    run: SharedRunSection = Field(default_factory=SharedRunSection)
     rollout: RolloutSection = Field(default_factory=RolloutSection)
     device_model: DeviceModelSection = Field(default_factory=DeviceModelSection)

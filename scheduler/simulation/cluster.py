@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from infra.device_model.hardware import hardware_named
 from infra.device_model.rates import Rates
 from infra.device_model.settings import DeviceModelSection, worker_rates
+from infra.worker.updates import UpdateSection
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 
 
@@ -29,9 +30,13 @@ class ModelledCluster:
     """Fixed part of an optimizer step."""
     publish_s: float = 0.0
     """Time from the end of a step's training to its published weights."""
+    update: UpdateSection = field(default_factory=UpdateSection)
+    """When workers load new weights."""
 
 
-def modelled(section: SimulationSection, devices: DeviceModelSection) -> ModelledCluster:
+def modelled(
+    section: SimulationSection, devices: DeviceModelSection, update: UpdateSection
+) -> ModelledCluster:
     """Return the cluster that the settings describe.
 
     Raises `UnknownPreset` or `ModelTooLarge`.
@@ -41,7 +46,9 @@ def modelled(section: SimulationSection, devices: DeviceModelSection) -> Modelle
         one = _worker(section.rows, devices, lot)
         first = len(workers)
         workers |= {f"w{number}": one for number in range(first, first + lot.count)}
-    return ModelledCluster(workers=workers, step_s=devices.step_s, publish_s=devices.publish_s)
+    return ModelledCluster(
+        workers=workers, step_s=devices.step_s, publish_s=devices.publish_s, update=update
+    )
 
 
 def _worker(rows: int, devices: DeviceModelSection, lot: SimulatedWorkersSection) -> ModelledWorker:

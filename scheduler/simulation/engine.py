@@ -32,6 +32,8 @@ class SimulatedSession:
     """Policy version of its first token."""
     sampled: dict[int, float] = field(default_factory=dict)
     """Tokens sampled, by policy version."""
+    min_version: int | None = None
+    """Newest version when it began; none before that. No engine with an older one samples it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -85,12 +87,14 @@ class SimulatedEngine:
     on_turn: Callable[[SimulatedTurn], None]
     """Called with each turn that ends."""
     on_activity: Callable[[], None]
-    """Called when it begins or ends to decode."""
+    """Called when it begins or ends to decode, or a turn begins to wait for newer weights."""
     version: int = 0
     paused: bool = False
     load: int = 0
     """Turns that run or wait."""
     _ticket: int = 0
+    _held: list[SimulatedTurn] = field(default_factory=list)
+    """Turns that wait for newer weights."""
 
     def __post_init__(self) -> None:
         self._batch = ModelledBatch[SimulatedTurn](self.rates, SessionPrefixes())
@@ -108,10 +112,19 @@ class SimulatedEngine:
     def submit(self, turn: SimulatedTurn) -> None:
         """Let a turn begin, or wait for its row."""
         self.load += 1
+        if not self.paused and self.version < (turn.session.min_version or 0):
+            self._held.append(turn)
+            self.on_activity()
+            return
         self._batch.add(turn)
         if not self.paused:
             self.settle()
             self._fill()
+
+    @property
+    def holds(self) -> bool:
+        """True if a turn waits for newer weights."""
+        return bool(self._held)
 
     def start(self, version: int) -> None:
         """Begin to serve a role with these weights."""
@@ -131,11 +144,13 @@ class SimulatedEngine:
             self._count(turn, self._batch.sampled(turn))
         self.start(version)
         self._batch.recompute()
+        self._take_held()
         self._fill()
 
     def drain(self) -> list[SimulatedTurn]:
         """Give up all turns, as far as they have come; return them."""
         self.settle()
+        self._take_held()
         begun = self._batch.running
         for turn in begun:
             self._count(turn, self._batch.sampled(turn))
@@ -168,6 +183,11 @@ class SimulatedEngine:
         added = sampled - turn.counted
         by_version[self.version] = by_version.get(self.version, 0.0) + added
         turn.counted = sampled
+
+    def _take_held(self) -> None:
+        for turn in self._held:
+            self._batch.add(turn)
+        self._held.clear()
 
     def _fill(self) -> None:
         """Begin waiting turns while there is room, then enter the next end of a row."""

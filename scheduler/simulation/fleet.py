@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from infra.worker.activity import Activity, ActivityAccount
+from infra.worker.updates import UpdateLine, UpdateRule
+from scheduler.settings import RunSection
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
 from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
@@ -57,13 +59,16 @@ class SimulatedFleet:
         router: Router,
         control: ControlLog,
         on_turn: Callable[[SimulatedTurn], None],
-        policy: str,
+        run: RunSection,
     ) -> None:
         self._agenda = agenda
         self._router = router
         self._control = control
-        self._policy = policy
+        self._policy = run.policy
         self._version = 0
+        self._behind = False
+        """True if a worker that rolls out lacks the newest weights."""
+        self._rule = UpdateRule(cluster.update, run.lag, UpdateLine(run.policy))
         self.workers = {
             name: self._worker(name, model, on_turn) for name, model in cluster.workers.items()
         }
@@ -90,11 +95,27 @@ class SimulatedFleet:
             self._router.submit(turn)
 
     def publish(self, version: int) -> None:
-        """Let all workers that roll out load new weights."""
-        self._version = version
+        """Let the workers that roll out load new weights."""
+        self._version = self._router.newest = version
+        self._behind = True
+        self.load_due()
+
+    def note(self, record: Record) -> None:
+        """Note a record of `control`: workers load after one another."""
+        if self._rule.settings.mode == "rolling":
+            self._rule.line.apply(record)
+
+    def load_due(self) -> None:
+        """Let those workers load the newest weights that lack them and may load now."""
+        if not self._behind:
+            return
         for worker in self.workers.values():
-            if worker.role == ROLLOUT and not worker.loading:
+            if worker.role == ROLLOUT and not worker.loading and self._may_load(worker):
                 self._load(worker)
+        self._behind = any(
+            worker.role == ROLLOUT and worker.engine.version != self._version
+            for worker in self.workers.values()
+        )
 
     def train(self, names: Sequence[str], took_s: float, done: Callable[[], None]) -> None:
         """Let a gang train for so long, then call `done`."""
@@ -115,6 +136,17 @@ class SimulatedFleet:
             trained = worker.train.report(worker.name, self._agenda.now_ms)
             reports += [one for one in (usage, trained) if one is not None]
         return reports
+
+    def _may_load(self, worker: SimulatedWorker) -> bool:
+        engine = worker.engine
+        behind = self._version - engine.version
+        return behind > 0 and self._rule.may_load(
+            worker.name,
+            behind,
+            idle=engine.load == 0,
+            needed=engine.holds,
+            now_ms=self._agenda.now_ms,
+        )
 
     def _usage(self, worker: SimulatedWorker) -> r.WorkerUsage | None:
         engine = worker.engine
@@ -149,6 +181,8 @@ class SimulatedFleet:
         """Count the time from now on by what the engine does."""
         activity: Activity = "decoding" if worker.engine.decoding else "idle"
         worker.rollout.enter(activity, self._agenda.now_ms)
+        if worker.engine.holds:
+            self.load_due()
 
     def _left(
         self, worker: SimulatedWorker, given: r.RoleAssigned, left: str, handed_back: int
@@ -196,6 +230,7 @@ class SimulatedFleet:
         if rolls_out:
             worker.engine.start(self._version)
             self._router.add(worker.engine)
+        self.load_due()
 
     def _load(self, worker: SimulatedWorker) -> None:
         worker.loading = True
@@ -237,8 +272,7 @@ class SimulatedFleet:
             )
         )
         worker.engine.resume(version)
-        if version != self._version:
-            self._load(worker)
+        self.load_due()
 
     def _trained(self, names: Sequence[str], done: Callable[[], None]) -> None:
         for name in names:

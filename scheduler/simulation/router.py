@@ -1,16 +1,17 @@
 """The choice of an engine for each turn, by the rule of the trajectory manager.
 
-A turn goes to the engine that has its prefix, unless that one is much busier than the least loaded
-one (`RolloutFleet.choose` in `consumers/trajectories/decisions/fleet.py`). Without an engine it
-waits for one. Engines that begin at the same moment share what waits, and take an equal part of
-what others run (`infra/worker/balance.py`).
+A turn goes to an engine with new enough weights, if it can to the one that has its prefix, unless
+that one is much busier than the least loaded one (`RolloutFleet.choose` in
+`consumers/trajectories/decisions/fleet.py`). Without an engine it waits for one. Engines that begin
+at the same moment share what waits, and take an equal part of what others run
+(`infra/worker/balance.py`).
 """
 
 from collections import deque
 
 from infra.worker.balance import surplus
 from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.engine import SimulatedEngine, SimulatedTurn
+from scheduler.simulation.engine import SimulatedEngine, SimulatedSession, SimulatedTurn
 
 
 class Router:
@@ -22,6 +23,8 @@ class Router:
         self._waiting: deque[SimulatedTurn] = deque()
         self._uneven = False
         """True if engines began to serve and have not got their part yet."""
+        self.newest = 0
+        """Newest version published."""
         self._floor = 0
         """At most the least load of an engine, so that most choices need not look at all."""
 
@@ -45,10 +48,12 @@ class Router:
 
     def submit(self, turn: SimulatedTurn) -> None:
         """Send a turn to an engine, or let it wait for one."""
+        if turn.session.min_version is None:
+            turn.session.min_version = self.newest
         if not self._engines:
             self._waiting.append(turn)
             return
-        chosen = self._choose(turn.session.engine)
+        chosen = self._choose(turn.session)
         turn.session.engine = chosen.worker
         chosen.submit(turn)
 
@@ -67,12 +72,18 @@ class Router:
         for turn in (*waiting, *given_up):
             self.submit(turn)
 
-    def _choose(self, affinity: str) -> SimulatedEngine:
-        cached = self._engines.get(affinity)
-        if cached is not None and cached.load <= 2 * self._floor + 4:
+    def _choose(self, session: SimulatedSession) -> SimulatedEngine:
+        cached, oldest = self._engines.get(session.engine), session.min_version or 0
+        stale = cached is not None and cached.version < oldest
+        if cached is not None and not stale and cached.load <= 2 * self._floor + 4:
             return cached
         least = min(self._engines.values(), key=_load)
         self._floor = least.load
+        if stale or least.version < oldest:
+            current = [one for one in self._engines.values() if one.version >= oldest]
+            newer = min(current, key=_load, default=None)
+            if newer is not None and newer.load <= 2 * least.load + 4:
+                least, cached = newer, None if stale else cached
         return cached if cached is not None and cached.load <= 2 * least.load + 4 else least
 
 

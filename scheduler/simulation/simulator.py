@@ -85,7 +85,7 @@ class Simulation:
         self._agenda = Agenda()
         router = Router(self._agenda)
         self._fleet = SimulatedFleet(
-            cluster, self._agenda, router, self, self._answered, settings.run.policy
+            cluster, self._agenda, router, self, self._answered, settings.run
         )
         self._trainer = SimulatedTrainer(
             settings.run, cluster, workload, self._agenda, self, self._fleet
@@ -99,6 +99,7 @@ class Simulation:
         if after is not self._view.state:
             self._view = replace(self._view, state=after)
             self._changed = True
+        self._fleet.note(record)
         match record:
             case r.RoleAssigned():
                 self._fleet.assign(record)
@@ -146,6 +147,7 @@ class Simulation:
 
     def _answered(self, turn: SimulatedTurn) -> None:
         self._agents.answered(turn)
+        self._fleet.load_due()
 
     def _decide(self) -> None:
         # As the process does: decide again until nothing follows from what was just written.

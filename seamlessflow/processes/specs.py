@@ -140,6 +140,7 @@ class ProcessSpecs:
             f"rollout-{worker.id}",
             "producers.rollout",
             environment,
+            run=self._config.run,
             rollout=section,
             device_model=self._config.device_model,
         )

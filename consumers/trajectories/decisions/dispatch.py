@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from consumers.trajectories.decisions.context import Context, Decision
-from consumers.trajectories.decisions.fleet import RoutableWorker
+from consumers.trajectories.decisions.fleet import Needs, RoutableWorker
 from consumers.trajectories.sessions.session import Session, Turn
 from schemas import records as r
 from schemas.records import Record, TurnStarted
@@ -15,7 +15,7 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
     # The parent's worker has the beginning of the prompt in its KV cache.
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
-    worker = context.fleet.choose(started.policy, affinity, _pinned(session, started))
+    worker = context.fleet.choose(_needs(session, started), affinity)
     if worker is None:
         return Decision()
     return _dispatch_to(worker, session, started, 1, "first", prompt, b"", context)
@@ -28,7 +28,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
     """
     started, hangs = turn.started, reason == "no_progress"
     avoided = turn.worker if hangs else None
-    worker = context.fleet.choose(started.policy, None, _pinned(session, started), avoided)
+    worker = context.fleet.choose(_needs(session, started), None, avoided)
     if worker is None:
         return Decision()
     # Only a worker that seems to hang still samples; in all other cases it has stopped or is lost.
@@ -82,6 +82,17 @@ def stop(
 def _pinned(session: Session, started: TurnStarted) -> int | None:
     """Return the pinned version, which is one of the session's policy, not of other policies."""
     return session.opened.pinned_version if started.policy == session.opened.policy else None
+
+
+def _needs(session: Session, started: TurnStarted) -> Needs:
+    """Return what a worker must have for the turn.
+
+    A group counts as admitted under the weights that were published when its sessions were opened:
+    older ones would make tokens that are too stale once it is trained.
+    """
+    pinned, opened = _pinned(session, started), session.opened
+    own = started.policy == opened.policy and pinned is None
+    return Needs(started.policy, pinned, opened.creation_version if own else None)
 
 
 def _prompt(session: Session, turn: Turn) -> bytes:
@@ -147,4 +158,5 @@ def _generate(
         raw=started.raw,
         prefill=started.prefill,
         computed=started.prompt_length - len(started.suffix_ids) // TOKEN_BYTES,
+        min_version=_needs(session, started).min_version,
     )

@@ -26,6 +26,16 @@ class RoutableWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """Conditions that a turn sets for its worker."""
+
+    policy: str
+    pinned_version: int | None = None
+    min_version: int | None = None
+    """A worker with an older version loads a newer one first, and the turn waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Departure:
     """A worker that will not finish the turns dispatched to it so far.
 
@@ -111,29 +121,29 @@ class RolloutFleet:
         return [Departure(one.worker, True, one.incarnation) for one in gone]
 
     def choose(
-        self,
-        policy: str,
-        affinity: str | None,
-        pinned_version: int | None,
-        avoided: str | None = None,
+        self, needs: Needs, affinity: str | None, avoided: str | None = None
     ) -> RoutableWorker | None:
         """Return the worker for a turn, or None if none serves the policy (and version, if pinned).
 
-        Prefers `affinity`, which has the turn's prefix in its cache, unless it is much busier than
-        the least loaded worker. `avoided` gets it only if no other worker can take it.
+        Prefers workers that need not load weights for it, and among them `affinity`, which has the
+        turn's prefix in its cache, unless they are much busier than the least loaded worker.
+        `avoided` gets it only if no other worker can take it.
         """
         able = [
             worker
             for worker in self.workers.values()
-            if worker.policy in (policy, "") and pinned_version in (None, worker.version)
+            if worker.policy in (needs.policy, "")
+            and needs.pinned_version in (None, worker.version)
         ]
         able = [worker for worker in able if worker.worker != avoided] or able
         if not able:
             return None
-        # The margin of 4 keeps sessions on their workers while there are few turns at all.
-        least = min(able, key=lambda worker: (worker.load, worker.worker))
+        least = _least(able)
+        current = [worker for worker in able if _is_current(worker, needs.min_version)]
+        if current and _is_as_free(_least(current), least):
+            able, least = current, _least(current)
         cached = next((worker for worker in able if worker.worker == affinity), least)
-        return cached if cached.load <= 2 * least.load + 4 else least
+        return cached if _is_as_free(cached, least) else least
 
     def strictness(self, policy: str) -> Strictness:
         """Return how histories of the policy are compared; `arguments` for an unknown policy."""
@@ -189,3 +199,17 @@ class RolloutFleet:
         known = self.workers.get(record.worker)
         if known is not None and known.incarnation == record.incarnation:
             del self.workers[record.worker]
+
+
+def _least(workers: Iterable[RoutableWorker]) -> RoutableWorker:
+    return min(workers, key=lambda worker: (worker.load, worker.worker))
+
+
+def _is_as_free(worker: RoutableWorker, least: RoutableWorker) -> bool:
+    """Return True if a worker is not much busier than the least loaded one."""
+    # The margin of 4 keeps sessions on their workers while there are few turns at all.
+    return worker.load <= 2 * least.load + 4
+
+
+def _is_current(worker: RoutableWorker, min_version: int | None) -> bool:
+    return min_version is None or worker.version is None or worker.version >= min_version

@@ -12,6 +12,7 @@ from infra.telemetry.tracing import Span, Telemetry
 from infra.worker.activity import Activity
 from infra.worker.phases import PhaseTimes
 from infra.worker.roles import new_incarnation
+from infra.worker.updates import UpdateRule
 from producers.rollout.roles import announcements as records
 from producers.rollout.roles import outcomes
 from producers.rollout.roles.announcements import State
@@ -35,6 +36,7 @@ class RoleKeeper:
     _device: RolloutDevice
     _reporter: Reporter
     _telemetry: Telemetry
+    _updates: UpdateRule
     _handed_back: int = 0
     _loading: Span | None = None
 
@@ -75,6 +77,7 @@ class RoleKeeper:
     def apply(self, record: Record) -> None:
         """Fold a record of `control` or `fleet` in."""
         self._roles.apply(record)
+        self._updates.line.apply(record)
 
     def leave(self, now_ms: int) -> None:
         """Give up the role for good and hand back all turns: the process is asked to end."""
@@ -84,7 +87,8 @@ class RoleKeeper:
     def begin_move(self, now_ms: int) -> None:
         """Begin the next move, if one is due."""
         move = self._roles.next_move()
-        if move is None:
+        if move is None or (isinstance(move, Load) and not self._may_load(move, now_ms)):
+            self._serving.begin_overdue(now_ms, loads=move is not None or self._roles.busy)
             return
         if isinstance(move, Rejoin):
             self._rejoin()
@@ -120,6 +124,19 @@ class RoleKeeper:
                 _log.warning("version %d is not loaded: %s", move.weights.version, error)
             case outcomes.MoveFailed(_, error):
                 raise error
+
+    def _may_load(self, move: Load, now_ms: int) -> bool:
+        """Return True if it is the worker's turn to load, or its role is assigned anew."""
+        roles, serving = self._roles, self._serving
+        if roles.held is not roles.wanted or roles.loaded is None:
+            return True
+        return self._updates.may_load(
+            roles.worker,
+            behind=move.weights.version - roles.loaded,
+            idle=not serving.running,
+            needed=serving.waits,
+            now_ms=now_ms,
+        )
 
     def _serve(self, outcome: outcomes.Acquired, now_ms: int) -> None:
         if not self._roles.acquired(outcome.move):

@@ -16,7 +16,7 @@ from infra.kafka.client import Headers, Received
 from infra.kafka.producer import OnDelivery
 from infra.rendering.completion import MessageStream
 from infra.telemetry.tracing import Telemetry
-from producers.rollout.engine.contract import Engine
+from producers.rollout.engine.contract import Engine, SamplingParams
 from producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
 from producers.rollout.turns.admission import Admission
 from producers.rollout.turns.dispatch import Dispatch, Output
@@ -39,6 +39,9 @@ SCAN_MS = 20
 """Time between two looks for dispatches that are due: one look serves many of them."""
 
 
+HELD_MS = 1_000
+"""Time that a turn waits for weights of which this worker has not read yet."""
+
 Write = Callable[[Output, int, Headers, OnDelivery], None]
 """Writes a record of a turn to the given partition of `sessions`."""
 
@@ -52,6 +55,15 @@ class Service:
     policy: str
     max_context: int
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A turn that is to be submitted once the engine has new enough weights."""
+
+    live: LiveDispatch
+    sampling: SamplingParams
+    since_ms: int
 
 
 @dataclass(eq=False)
@@ -70,6 +82,8 @@ class Serving:
     engine_failed: bool = False
     """True once the engine ended a request by itself."""
     due_ms: int = NEVER_MS
+    _held: dict[str, _Begun] = field(default_factory=dict)
+    """Turns among `running` that wait for newer weights, by id."""
     _away_reason: str = "preempted"
 
     def receive(self, received: Received, now_ms: int) -> None:
@@ -118,6 +132,17 @@ class Serving:
         for live in list(self.running.values()):
             if live.dispatch.request.pinned_version not in (None, version):
                 self._hand_back(live, "paused", now_ms)
+        self._begin_held(now_ms)
+
+    @property
+    def waits(self) -> bool:
+        """True if a turn waits for newer weights."""
+        return bool(self._held)
+
+    def begin_overdue(self, now_ms: int, loads: bool) -> None:
+        """Begin turns that wait in vain: no newer weights are to be loaded (`loads`)."""
+        if self._held and not loads:
+            self._begin_held(now_ms, now_ms - HELD_MS)
 
     def drop(self, live: LiveDispatch) -> None:
         """End a dispatch without a record: a record behind a lost one would not count."""
@@ -149,13 +174,23 @@ class Serving:
         except ValueError as error:
             return bad_request(str(error))
         # Before `submit`: the engine may deliver the first chunk before that returns.
-        live = self._enter(dispatch, headers)
+        begun = _Begun(self._enter(dispatch, headers), sampling, now_ms)
+        self.due_ms = min(self.due_ms, dispatch.due_ms)
+        if request.min_version is not None and service.version < request.min_version:
+            self._held[request.turn_id] = begun
+            return None
+        return self._give(service, begun, now_ms)
+
+    def _give(self, service: Service, begun: _Begun, now_ms: int) -> Refusal | None:
+        """Give a turn to the engine."""
+        live = begun.live
+        request = live.dispatch.request
         try:
             service.engine.submit(
                 live.request_id,
                 request.prompt_ids,
                 request.completion_ids,
-                sampling,
+                begun.sampling,
                 live.on_chunk,
                 request.computed,
             )
@@ -165,9 +200,23 @@ class Serving:
         except EngineStateInvalid:  # the main loop ends the process after this round
             self.engine_failed = True
             self._hand_back(live, "engine_failed", now_ms)
-            return None
-        self.due_ms = min(self.due_ms, live.dispatch.due_ms)
         return None
+
+    def _begin_held(self, now_ms: int, overdue_ms: int = -1) -> None:
+        """Give the engine the held turns that it is new enough for, and those from before then."""
+        service = self.service
+        for turn_id, begun in list(self._held.items()):
+            request = begun.live.dispatch.request
+            if service is None or request.min_version is None:
+                continue
+            if service.version < request.min_version and begun.since_ms > overdue_ms:
+                continue
+            del self._held[turn_id]
+            why = self._give(service, begun, now_ms)
+            if why is not None:
+                headers = begun.live.headers
+                record = failed(request, why, now_ms)
+                self._write(record, request.partition, headers, _ignore_delivery)
 
     def _enter(self, dispatch: Dispatch, headers: Headers) -> LiveDispatch:
         request = dispatch.request
@@ -221,6 +270,7 @@ class Serving:
         live.ended = True
         live.span.end()
         del self.running[live.dispatch.request.turn_id]
+        self._held.pop(live.dispatch.request.turn_id, None)
 
 
 def _stream(parser: MessageParser, request: r.GenerateTurn) -> MessageStream:

@@ -157,7 +157,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.reports.split_plan import choices
 
     config = load(path)
-    cluster = modelled(config.simulation, config.device_model)
+    cluster = modelled(config.simulation, config.device_model, config.rollout.update)
     lag = config.run.lag if lag is None else lag
     name = _known(strategy or config.scheduler.policy)
     run, _ = simulated(config, cluster, name, lag, _STEPS)

@@ -89,7 +89,7 @@ def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSetti
 
     for name in config.simulation.strategies:
         named(name)
-    return modelled(config.simulation, config.device_model), [
+    return modelled(config.simulation, config.device_model, config.rollout.update), [
         SchedulerSettings(
             run=config.run,
             scheduler=config.scheduler.model_copy(update={"policy": name}),

@@ -170,6 +170,7 @@ def test_droppable_fields_are_those_that_a_fold_can_do_without() -> None:
         "CommandAnswered.open_until_ms",
         "GatewayHeartbeat.release",
         "GenerateTurn.computed",
+        "GenerateTurn.min_version",
         "GroupAdmitted.policy",
         "GroupConsumed.policy",
         "GroupDropped.policy",

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from infra.device_model.settings import DeviceModelSection
+from infra.worker.updates import UpdateSection
 from scheduler.settings import PacingSection, RunSection, SchedulerSection
 from scheduler.simulation.cluster import modelled
 from scheduler.simulation.figures import figures
@@ -30,7 +31,9 @@ def run(strategy: str, gang_size: int | None) -> tuple[float, list[set[str]]]:
         PacingSection(tasks=Path("made up")),
     )
     outcome = simulate(
-        settings, modelled(SECTION, DeviceModelSection()), Workload(SECTION.workload)
+        settings,
+        modelled(SECTION, DeviceModelSection(), UpdateSection()),
+        Workload(SECTION.workload),
     )
     found = figures(outcome, settings)
     assert found is not None

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from consumers.trajectories.decisions.fleet import HEARTBEAT_VALID_MS, Departure, RolloutFleet
+from consumers.trajectories.decisions.fleet import (
+    HEARTBEAT_VALID_MS,
+    Departure,
+    Needs,
+    RolloutFleet,
+)
 from schemas.records import WorkerHeartbeat
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
@@ -84,11 +89,11 @@ def test_a_heartbeat_moves_no_worker_that_took_its_role_meanwhile() -> None:
 
 def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> None:
     fleet = fleet_with("w")
-    assert fleet.choose("p", None, None) is not None
+    assert fleet.choose(Needs("p"), None) is not None
 
     leaving = control.assigned("w", "train", 2, epoch=0, incarnation="t")
     fleet.apply(leaving, 0)
-    assert fleet.choose("p", None, None) is None
+    assert fleet.choose(Needs("p"), None) is None
 
     released = control.released("w", assignment=2)
     assert fleet.apply(released, 0) == Departure("w", at_once=False)
@@ -97,8 +102,8 @@ def test_a_worker_is_routed_to_from_acquiring_its_role_until_told_to_leave() -> 
 def test_a_pinned_session_only_gets_workers_of_its_version() -> None:
     fleet = fleet_with("w")
 
-    assert fleet.choose("p", None, 3) is None
-    assert fleet.choose("p", None, 4) is not None
+    assert fleet.choose(Needs("p", 3), None) is None
+    assert fleet.choose(Needs("p", 4), None) is not None
 
 
 def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
@@ -108,3 +113,22 @@ def test_a_decision_of_an_older_scheduler_is_ignored() -> None:
 
     assert fleet.apply(lost, 0) is None
     assert fleet.routable("w", "i")
+
+
+def test_a_turn_goes_to_a_worker_that_has_the_weights_it_needs_unless_that_one_is_much_busier() -> (
+    None
+):
+    fleet = fleet_with("a", "b", "c")
+    fleet.apply(control.loaded(5, worker="c"), 0)
+    needs = Needs("p", min_version=5)
+    placed = []
+    for _ in range(8):
+        chosen = fleet.choose(needs, "a")
+        assert chosen is not None
+        fleet.add_turn(chosen.worker)
+        placed.append(chosen.worker)
+
+    assert placed == ["c"] * 5 + ["a"] * 3
+    older = fleet.choose(Needs("p", min_version=4), "b")
+    assert older is not None
+    assert older.worker == "b"

@@ -1,0 +1,162 @@
+"""Order in which the rollout workers of a policy load new weights: together, a few at a time, or
+when idle. Pure.
+
+Each worker follows the rule for itself, from `control` alone. Those that serve stand in a line: the
+oldest version first, then in the order in which they acquired their role. Who stands before a
+worker only loads or leaves, so that all read the same line, however late they read it. Used by
+rollout processes and the simulator.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings import Section
+from schemas import records as r
+from schemas.records import Record
+
+UNKNOWN = -1
+
+
+class UpdateSection(Section):
+    """Weight updates of the workers that roll out."""
+
+    mode: Literal["together", "rolling", "idle"] = Field(
+        "together",
+        description="When a worker loads new weights: together: at once; rolling: at_most of them "
+        "at a time, the others serve; idle: when it has no turn, or a turn needs newer weights. "
+        "One that is more than run.lag versions behind loads at once",
+    )
+    at_most: int = Field(1, ge=1, description="rolling: workers that load at the same time")
+    wait_s: float = Field(
+        60,
+        gt=0,
+        description="rolling: seconds without a worker that has loaded after which as many more "
+        "may load: those before them may have died",
+    )
+
+
+@dataclass(slots=True)
+class _Member:
+    """A worker that serves: its version, and its place among those of one version."""
+
+    incarnation: str
+    version: int
+    place: int
+    passed: bool = False
+    """True for a worker that was heard of, but not of its role, when weights were published."""
+
+
+@dataclass(slots=True)
+class UpdateLine:
+    """The workers that serve a policy, in the order in which they load: a fold of `control`."""
+
+    policy: str
+    newest: int = UNKNOWN
+    changes: int = 0
+    """Grows with each change of the line."""
+    members: dict[str, _Member] = field(default_factory=dict)
+    _others: set[str] = field(default_factory=set)
+    """Workers that were heard of and do not serve the policy."""
+    _places: int = 0
+
+    def apply(self, record: Record) -> None:
+        """Fold one record of `control` in."""
+        match record:
+            case r.WeightsPublished(policy=self.policy):
+                self._publish(record.version)
+            case r.RoleAcquired(role="rollout"):
+                self._serve(record)
+            case r.WeightsLoaded(policy=self.policy):
+                self._load(record)
+            case r.RoleAssigned() if record.role != "rollout":
+                self._leave(record.worker)
+            case r.RoleReleased(role="rollout"):
+                self._leave(record.worker)
+            case r.WorkerLost(process="rollout"):
+                known = self.members.get(record.worker)
+                if known is not None and known.incarnation in ("", record.incarnation):
+                    self._leave(record.worker)
+            case r.WorkerUsage(process="rollout"):
+                self._hear(record.worker)
+
+    def ahead(self, worker: str) -> int:
+        """Return the number of workers that load before this one."""
+        mine = self.members.get(worker)
+        key = (self.newest, self._places) if mine is None else (mine.version, mine.place)
+        return sum(
+            one.version < self.newest and (one.version, one.place) < key
+            for name, one in self.members.items()
+            if name != worker
+        )
+
+    def _publish(self, version: int) -> None:
+        self.newest, self.changes = version, self.changes + 1
+        for name, one in list(self.members.items()):
+            if one.version != UNKNOWN:
+                continue
+            if one.passed:  # since the weights before these: it serves another policy
+                del self.members[name]
+                self._others.add(name)
+            one.passed = True
+
+    def _serve(self, record: r.RoleAcquired) -> None:
+        self._leave(record.worker)
+        if record.policy not in (self.policy, ""):
+            self._others.add(record.worker)
+            return
+        self._others.discard(record.worker)
+        self._places += 1
+        version = UNKNOWN if record.version is None else record.version
+        self.members[record.worker] = _Member(record.incarnation, version, self._places)
+
+    def _load(self, record: r.WeightsLoaded) -> None:
+        known = self.members.setdefault(record.worker, _Member(record.incarnation, UNKNOWN, 0))
+        known.version = record.version
+        self._others.discard(record.worker)
+        self.changes += 1
+
+    def _leave(self, worker: str) -> None:
+        if self.members.pop(worker, None) is not None:
+            self.changes += 1
+
+    def _hear(self, worker: str) -> None:
+        """Count with a worker that took its role before this fold began."""
+        if worker not in self.members and worker not in self._others:
+            self.members[worker] = _Member("", UNKNOWN, 0)
+
+
+@dataclass(slots=True)
+class UpdateRule:
+    """The rule of one worker."""
+
+    settings: UpdateSection
+    lag: int
+    line: UpdateLine
+    _changes: int = UNKNOWN
+    _since_ms: int = 0
+
+    def may_load(self, worker: str, behind: int, idle: bool, needed: bool, now_ms: int) -> bool:
+        """Return True if a worker may load the newest weights now.
+
+        `behind` is the number of versions that it lacks; `needed`: a turn waits for newer weights.
+        """
+        if self._changes != self.line.changes:
+            self._changes, self._since_ms = self.line.changes, now_ms
+        if self.settings.mode == "together" or behind > self.lag:
+            return True
+        if self.settings.mode == "idle":
+            return idle or needed
+        waited = (now_ms - self._since_ms) // round(1000 * self.settings.wait_s)
+        return self.line.ahead(worker) < self.settings.at_most * (1 + waited)
+
+
+def concerns_line(record: Record) -> bool:
+    """Return True for the records that an `UpdateLine` folds."""
+    match record:
+        case r.RoleAcquired() | r.RoleReleased():
+            return record.role == "rollout"
+        case r.WorkerLost() | r.WorkerUsage():
+            return record.process == "rollout"
+    return isinstance(record, r.WeightsPublished | r.WeightsLoaded | r.RoleAssigned)
