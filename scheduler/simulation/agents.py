@@ -43,17 +43,16 @@ class SimulatedAgents:
         if self._agenda.now_ms > session.deadline_ms:
             return  # its agent was stopped
         if session.turn == len(session.drawn.turns):
-            self._on_session(session)
+            self._agenda.after(self._workload.section.end_s, self._on_session, session)
         else:
             self._agenda.after(wait_s, self._ask, session)
 
     def _ask(self, session: SimulatedSession) -> None:
         added, sampled, _ = session.drawn.turns[session.turn]
-        self._router.submit(
-            SimulatedTurn(
-                session=session,
-                context=session.context + added,
-                left=float(sampled),
-                computed=session.computed,
-            )
+        turn = SimulatedTurn(
+            session=session,
+            context=session.context + added,
+            left=float(sampled),
+            computed=session.computed,
         )
+        self._agenda.after(self._workload.section.hop_s, self._router.submit, turn)

@@ -200,6 +200,7 @@ class SimulatedTrainer:
                 lineage="a",
                 version=version,
                 took_ms=took_ms,
+                metrics={"publish_s": self._cluster.publish_s},
                 policy=policy,
             )
         )

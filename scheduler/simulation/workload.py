@@ -16,13 +16,19 @@ from infra.device_model.lengths import LengthsSection, drawn_tokens, log_normal
 class WorkloadSection(LengthsSection):
     """The work of the agents: turns, tokens, tools, rewards."""
 
-    turns: int = Field(4, ge=1, description="Mean turns of a session")
+    turns: float = Field(4, ge=1, description="Mean turns of a session")
     turns_spread: float = Field(
         0, ge=0, description="Standard deviation of the logarithm of the turns"
     )
     prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
     tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
     start_s: float = Field(0, ge=0, description="Seconds from a task to its first turn")
+    hop_s: float = Field(
+        0, ge=0, description="Seconds of software on the way of each turn to its engine"
+    )
+    end_s: float = Field(
+        0, ge=0, description="Seconds from a session's last turn until its group has it"
+    )
     tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
     tool_spread: float = Field(
         0.8, ge=0, description="Standard deviation of the logarithm of these seconds"

@@ -5,6 +5,16 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.scheduling.measured import (
+    KeptMeasures,
+    RecordedRun,
+    RunOnKafka,
+    measured_sections,
+)
+
+_MEASURED = ("device_model", "rollout")
+"""Sections that a rehearsal takes from a recorded run; all others are those of its own run."""
+
 
 def rehearse(
     config: Annotated[
@@ -13,6 +23,9 @@ def rehearse(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the rehearsal.  [OUT/rehearsal]")
     ] = None,
+    recorded: RecordedRun = None,
+    kafka: RunOnKafka = False,
+    measured: KeptMeasures = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.  [run.steps]")] = None,
     scale: Annotated[
         float | None, typer.Option(help="Factor of all times of devices.  [device_model.scale]")
@@ -23,14 +36,17 @@ def rehearse(
     Tells what steps would take and what the software would do, on a machine without these devices.
     Ends with status 78 if this machine was too small to tell; see docs/scheduling.md.
     """
+    from seamlessflow.calibration.sections import under
     from seamlessflow.checks.check import before_training
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import parse, sections_of
     from seamlessflow.rehearsal.configuration import rehearsed
 
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
     # The check is of what runs: the run's own devices need not be there.
-    loaded = load(config, lambda given: before_training(rehearsed(given, out, steps, scale)))
+    found = measured_sections(recorded, kafka, measured)
+    given = under(sections_of(config), {name: found[name] for name in _MEASURED if name in found})
+    loaded = parse(given, config, lambda one: before_training(rehearsed(one, out, steps, scale)))
     from rich.console import Console
 
     from infra.errors import ExitStatus

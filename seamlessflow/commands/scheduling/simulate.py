@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seamlessflow.commands.scheduling.measured import (
+    KeptMeasures,
+    RecordedRun,
+    RunOnKafka,
+    measured_sections,
+)
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import ModelledCluster
     from scheduler.simulation.figures import SimulatedFigures
@@ -26,6 +35,9 @@ def simulate(
             help="Run configuration; its sections simulation, device_model, run, scheduler, pacing."
         ),
     ] = None,
+    recorded: RecordedRun = None,
+    kafka: RunOnKafka = False,
+    measured: KeptMeasures = None,
     rollout: Annotated[
         int | None, typer.Option(min=0, help="Workers with the tag rollout alone.")
     ] = None,
@@ -48,19 +60,17 @@ def simulate(
 ) -> None:
     """Compare scheduling strategies on a modelled cluster, before a run; see docs/scheduling.md.
 
-    Needs neither Kafka nor a device. Options count over the file; `seamlessflow train --settings`
-    explains its sections simulation and device_model.
+    Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
+    `seamlessflow train --settings` explains the sections simulation and device_model.
     """
-    lots = {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}
-    workers = [
-        {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
-    ]
-    if not workers and any(count is not None for count in lots.values()):
-        raise typer.BadParameter("--rollout, --train and --both leave no worker")
-    simulation = {"workers": workers or None, "strategies": strategy, "seed": seed}
+    workers = _workers(
+        {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}, devices
+    )
+    simulation = {"workers": workers, "strategies": strategy, "seed": seed}
     device_model = {"hardware": hardware, "model": model}
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
-    loaded = _loaded(config, {**options, "run": {"steps": steps, "lag": lag}})
+    options["run"] = {"steps": steps, "lag": lag}
+    loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
     cluster, compared = _checked(loaded)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
     for settings in compared:
@@ -70,7 +80,22 @@ def simulate(
             _draw(run, settings.scheduler.policy, timelines)
 
 
-def _loaded(config: Path | None, options: dict[str, dict[str, Any]]) -> "RunConfig":
+def _workers(
+    lots: "Mapping[tuple[str, ...], int | None]", devices: int
+) -> list[dict[str, Any]] | None:
+    """Return the lots of workers that were asked for; None: those of the file."""
+    workers = [
+        {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
+    ]
+    if not workers and any(count is not None for count in lots.values()):
+        raise typer.BadParameter("--rollout, --train and --both leave no worker")
+    return workers or None
+
+
+def _loaded(
+    config: Path | None, options: dict[str, dict[str, Any]], measured: dict[str, Any]
+) -> "RunConfig":
+    from seamlessflow.calibration.sections import under
     from seamlessflow.config_file import parse, sections_of
 
     given = dict(sections_of(config)) if config is not None else {}
@@ -78,7 +103,10 @@ def _loaded(config: Path | None, options: dict[str, dict[str, Any]]) -> "RunConf
         chosen = {name: value for name, value in values.items() if value is not None}
         if chosen:
             given[section] = {**given.get(section, {}), **chosen}
-    return parse(given, config)
+    # Of a file its own run is the one to simulate.
+    hidden = {"run"} if config is not None else set()
+    shown = {name: section for name, section in measured.items() if name not in hidden}
+    return parse(under(given, shown), config)
 
 
 def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSettings]]":

@@ -67,3 +67,17 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     assert summary["device_time"]["training"] > 0
     assert summary["checks"]["mismatches"] == 0
     assert {"broker", "gateway", "trainer", "trainer-w1"} <= summary["processors"].keys()
+    simulated = subprocess.run(
+        [sys.executable, "-m", "seamlessflow", "simulate", "--from", str(out), "--steps", "4"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert simulated.returncode == 0, simulated.stdout + simulated.stderr
+    measured = yaml.safe_load(simulated.stdout.partition("\n\n")[0])
+    assert measured["run"] == {"groups_per_step": 2, "group_size": 4}
+    assert measured["simulation"]["workload"]["turns"] == 2
+    assert measured["device_model"]["rates"]["load_s"] > 0

@@ -44,7 +44,7 @@ def run(
             SchedulerSection(policy=strategy, min_dwell_s=0, gang_size=gang_size),
             pacing or PacingSection(tasks=Path("made up")),
         ),
-        cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=turns),
+        cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=round(turns)),
         sessions,
     )
 

@@ -69,3 +69,11 @@ def test_an_unknown_rate_is_refused(config: Path) -> None:
     done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
 
     assert "no rate is named speed" in str(done.exception)
+
+
+@pytest.mark.parametrize("options", [["--from", "run", "--kafka"], ["--measured", "file"]])
+def test_one_recorded_run_at_most_is_measured(config: Path, options: list[str]) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert done.exit_code == 2
+    assert "--from" in done.output

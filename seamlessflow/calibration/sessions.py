@@ -1,0 +1,49 @@
+"""Sessions of a recorded run: their lengths and rewards, without their tokens. Pure."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from schemas.records import Trajectory
+from schemas.tokens import TOKEN_BYTES
+
+_SAMPLED = "policy"
+"""Origin of a node that was sampled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSession:
+    """A finalized session of the training."""
+
+    group: str
+    group_size: int
+    tokens: int
+    """All of its tree, prompts included."""
+    first: int
+    """Tokens of its first prompt."""
+    sampled: tuple[int, ...]
+    """Tokens of each turn."""
+    reward: float
+
+    @property
+    def later(self) -> int:
+        """Tokens that the prompts of its later turns added."""
+        return max(0, self.tokens - self.first - sum(self.sampled))
+
+
+def recorded_session(of: Trajectory) -> RecordedSession | None:
+    """Return the session of a trajectory, or None if it is not of the training, or empty."""
+    if of.purpose != "train" or not of.nodes:
+        return None
+    turns: defaultdict[str, int] = defaultdict(int)
+    for node in of.nodes:
+        if node.origin == _SAMPLED:
+            turns[node.turn_id] += node.length
+    first = of.nodes[0]
+    return RecordedSession(
+        group=of.group_id,
+        group_size=of.group_size,
+        tokens=len(of.tokens) // TOKEN_BYTES,
+        first=0 if first.origin == _SAMPLED else first.length,
+        sampled=tuple(turns.values()),
+        reward=sum(reward.value for reward in of.rewards),
+    )

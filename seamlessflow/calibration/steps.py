@@ -1,0 +1,118 @@
+"""Times of optimizer steps and of changes of role in a recorded run. A pure fold of `control`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+import numpy as np
+
+from scheduler.state.workers import device_count
+from schemas import records as r
+from schemas.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStep:
+    """A step from when gang and batch were there until its end, in seconds."""
+
+    groups: tuple[str, ...]
+    devices: int
+    took_s: float
+    publish_s: float
+
+
+@dataclass
+class MeasuredTimes:
+    """The fold of what ended at `since_ms` or later. Deposed schedulers must not get here."""
+
+    since_ms: int = 0
+    steps: list[TrainedStep] = field(default_factory=list)
+    load_ms: list[int] = field(default_factory=list)
+    leave_ms: list[int] = field(default_factory=list)
+    change_ms: list[int] = field(default_factory=list)
+    """From an assignment to its acquisition, of changes from one role to the other."""
+    held: int = 0
+    """Turns that were held over new weights, or handed over: their KV was computed again."""
+    _devices: dict[str, int] = field(default_factory=dict)
+    _assigned_ms: dict[int, int] = field(default_factory=dict)
+    _held_ms: dict[str, int] = field(default_factory=dict)
+    _batches: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    _started: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in."""
+        match record:
+            case r.WorkerJoined():
+                self._devices[record.worker] = device_count(record)
+            case r.GenerationPaused() if record.at_ms >= self.since_ms:
+                self.held += record.running
+            case r.GenerationResumed() if record.at_ms >= self.since_ms:
+                self.load_ms.append(record.paused_ms)
+            case r.BatchReady():
+                self._batches[record.step] = record.at_ms, record.groups
+            case r.StepStarted():
+                self._start(record)
+            case r.StepCompleted():
+                self._complete(record)
+            case _:
+                self._apply_role(record)
+
+    def _apply_role(self, record: Record) -> None:
+        match record:
+            case r.RoleAssigned():
+                self._assigned_ms[record.assignment] = record.at_ms
+            case r.RoleReleased() if self._changes(record):
+                self.held += record.handed_back
+                self.leave_ms.append(record.took_ms)
+            case r.RoleAcquired():
+                changed = record.worker in self._held_ms
+                self._held_ms[record.worker] = record.at_ms
+                assigned_ms = self._assigned_ms.pop(record.assignment, None)
+                if changed and assigned_ms is not None and record.at_ms >= self.since_ms:
+                    self.change_ms.append(record.at_ms - assigned_ms)
+
+    def _changes(self, record: r.RoleReleased) -> bool:
+        return record.assignment in self._assigned_ms and record.at_ms >= self.since_ms
+
+    def _start(self, record: r.StepStarted) -> None:
+        batch_ms, _ = self._batches.get(record.step, (record.at_ms, ()))
+        there_ms = max([batch_ms, *(self._held_ms.get(worker, 0) for worker in record.workers)])
+        devices = sum(self._devices.get(worker, 1) for worker in record.workers)
+        self._started[record.step] = min(there_ms, record.at_ms), devices
+
+    def _complete(self, record: r.StepCompleted) -> None:
+        if (started := self._started.pop(record.step, None)) is None:
+            return
+        begun_ms, devices = started
+        _, groups = self._batches.pop(record.step, (0, ()))
+        publish_s = record.metrics.get("publish_s", 0.0)
+        took_s = max(0.0, (record.at_ms - begun_ms) / 1000 - publish_s)
+        if record.at_ms >= self.since_ms:
+            self.steps.append(TrainedStep(groups, devices, took_s, publish_s))
+
+
+def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
+    """Return the fold of records of `control`, given in log order."""
+    fold = MeasuredTimes(since_ms)
+    for record in records:
+        fold.apply(record)
+    return fold
+
+
+def training_line(
+    steps: Sequence[TrainedStep], tokens: Mapping[str, int]
+) -> tuple[float, float] | None:
+    """Return the fixed seconds of a step and the device seconds of a token, by least squares.
+
+    `tokens` of the groups, prompts included. None without a step whose groups are known.
+    """
+    known = [of for of in steps if sum(tokens.get(group, 0) for group in of.groups)]
+    if not known:
+        return None
+    took_s = np.array([of.took_s for of in known])
+    share = np.array([sum(tokens.get(one, 0) for one in of.groups) / of.devices for of in known])
+    varies = float(np.var(share))
+    slope = float(np.cov(share, took_s, bias=True)[0, 1]) / varies if varies > 0 else 0.0
+    # Neither part is less than nothing.
+    slope = min(max(slope, 0.0), fmean(took_s) / fmean(share))
+    return fmean(took_s) - slope * fmean(share), slope

@@ -1,0 +1,45 @@
+"""Options of `simulate` and `rehearse` for a recorded run: what it shows, printed and kept."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RecordedRun = Annotated[
+    Path | None,
+    typer.Option("--from", help="Directory of a run, live or ended: its rates and workload."),
+]
+RunOnKafka = Annotated[
+    bool, typer.Option("--kafka", help="The same of the run on SEAMLESSFLOW_KAFKA__*.")
+]
+KeptMeasures = Annotated[
+    Path | None, typer.Option(help="File for what was measured, as a part of a configuration.")
+]
+
+
+def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> dict[str, Any]:
+    """Return sections of a configuration as a recorded run shows them; none without one.
+
+    They are printed as YAML, and written to `keep`. Raises `NoRunData` and `TooShort`.
+    """
+    if recorded is not None and kafka:
+        raise typer.BadParameter("give one of --from and --kafka")
+    if recorded is None and not kafka:
+        if keep is not None:
+            raise typer.BadParameter("--measured needs --from or --kafka")
+        return {}
+    import yaml
+
+    from infra.kafka.unreadable import Skipped
+    from seamlessflow.calibration.reading import read_run
+    from seamlessflow.calibration.sections import sections
+
+    skipped = Skipped()
+    found = sections(read_run(recorded, skipped))
+    for notice in skipped.notices:
+        typer.echo(f"! {notice}", err=True)
+    told = yaml.safe_dump(found, sort_keys=False)
+    typer.echo(f"# measured; a value that is given counts over it\n{told}")
+    if keep is not None:
+        keep.write_text(told, encoding="utf-8")
+    return found
