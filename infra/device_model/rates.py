@@ -105,6 +105,10 @@ class Efficiency:
     """Bytes of weights a second that each device receives."""
     host_bytes: float = 25e9
     """Bytes a second between a device and its host, when a role leaves its memory."""
+    trained_bytes: float = 16.0
+    """Bytes that training keeps of each parameter, divided among its devices: weights and gradients
+    in bf16, weights and both moments of Adam in fp32 (ZeRO, arXiv 1910.02054, section 3.1). An
+    engine moves less: its KV is dropped."""
     all_reduce_s: float = 10e-6
     """Latency of one all-reduce; a pass on several devices needs two for each layer."""
 
@@ -141,7 +145,8 @@ def rates_of(
     prompt_flops = devices * hardware.peak_flops * share.prompt_flops
     train_flops = devices * hardware.peak_flops * share.train_flops
     attention = 4 * model.layers * model.attention_width
-    moved_s = hardware.memory_bytes * share.memory / share.host_bytes
+    trained = share.trained_bytes * model.parameters / devices
+    moved_s = min(trained, hardware.memory_bytes * share.memory) / share.host_bytes
     return Rates(
         launch_s=2 * model.layers * share.all_reduce_s if devices > 1 else 0.0,
         weights_s=model.weight_bytes / bandwidth,
