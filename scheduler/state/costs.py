@@ -40,7 +40,7 @@ class Costs:
     train: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for training, summed over the gang."""
     rollout: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes for rollout, summed over all workers."""
+    """Device time that a step takes for rollout in full batches, summed over all workers."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)
@@ -56,7 +56,7 @@ class Costs:
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0
-    """Decoding time since the last completed step, summed over devices."""
+    """Such time since the last completed step, summed over devices."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
     batch_ms: int | None = None
@@ -127,7 +127,8 @@ def _between(before_ms: int, at_ms: int) -> int:
 
 
 def _used(costs: Costs, record: r.WorkerUsage) -> Costs:
-    decoded_ms = record.decoding_ms * costs.devices.get(record.worker, 1)
+    # A worker of an older release does not report the former.
+    decoded_ms = (record.full_batch_ms or record.decoding_ms) * costs.devices.get(record.worker, 1)
     costs = replace(costs, decoded_ms=costs.decoded_ms + decoded_ms)
     role = record.process
     busy_ms = record.training_ms if role == "train" else record.decoding_ms

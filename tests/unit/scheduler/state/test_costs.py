@@ -39,12 +39,12 @@ def test_the_time_from_batch_to_batch_is_measured() -> None:
     assert fold(*batches).costs.batch.mean == 100
 
 
-def test_worker_time_of_a_step_is_what_all_workers_decoded_and_the_gang_trained() -> None:
+def test_worker_time_of_a_step_is_that_of_full_batches_on_all_workers_and_of_the_gang() -> None:
     costs = fold(
         control.batch_ready(),
         control.started(["a", "b"]),
         control.usage("a", decoding_ms=100),
-        control.usage("c", decoding_ms=300),
+        control.usage("c", decoding_ms=900, full_batch_ms=300),
         control.completed(took_ms=50),
     ).costs
 
