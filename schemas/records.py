@@ -622,6 +622,7 @@ class RequestTurn(Record):
     previous_turn: str | None = None
     own_messages: int = 0
     raw: bool = False
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1154,6 +1155,7 @@ class TurnStarted(Record):
     template_args: bytes | None = None
     matching: bytes | None = None
     answer_differs: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

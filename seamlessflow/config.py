@@ -8,7 +8,6 @@ Importable without torch, Kafka or renderers. `processes/specs.py` makes environ
 import secrets
 from collections import Counter
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, NonNegativeInt, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -16,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from consumers.trajectories.settings import ManagerSection
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
+from infra.worker.tags import WorkerTags
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
@@ -31,8 +31,11 @@ class WorkerSection(Section):
     """
 
     id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
-    tags: tuple[Literal["rollout", "train"], ...] = Field(
-        ("rollout",), min_length=1, description="Roles it can take"
+    tags: WorkerTags = Field(
+        ("rollout",),
+        min_length=1,
+        description="Roles it can take (rollout, train), and tags that describe it, which agents "
+        "may ask for: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the form",
     )
     device: str | None = Field(
         None,

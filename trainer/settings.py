@@ -15,6 +15,7 @@ from infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+from infra.worker.tags import WorkerTags
 from trainer.policy import PolicySection
 
 Action = Literal["count", "drop"]
@@ -65,8 +66,10 @@ class TrainerSection(Section):
         min_length=1,
         description="Id of the worker; the rollout process on the same device has the same",
     )
-    tags: tuple[Literal["rollout", "train"], ...] = Field(
-        ("train",), min_length=1, description="Roles the worker can take, over all its processes"
+    tags: WorkerTags = Field(
+        ("train",),
+        min_length=1,
+        description="Roles the worker can take, over all its processes, and tags that describe it",
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,

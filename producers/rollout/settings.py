@@ -10,6 +10,7 @@ from infra.device_model.lengths import LengthsSection
 from infra.device_model.settings import DeviceModelSection
 from infra.ports import is_loopback
 from infra.settings import ProcessSettings, Section, SharedRunSection
+from infra.worker.tags import WorkerTags
 from infra.worker.updates import UpdateSection
 
 _ADDRESS = ("--host", "--port", "--uds")
@@ -135,8 +136,10 @@ class RolloutSection(Section):
         min_length=1,
         description="Id of the worker; the training process on the same devices has the same",
     )
-    tags: tuple[Literal["rollout", "train"], ...] = Field(
-        ("rollout",), min_length=1, description="Roles the worker can take, over all its processes"
+    tags: WorkerTags = Field(
+        ("rollout",),
+        min_length=1,
+        description="Roles the worker can take, over all its processes, and tags that describe it",
     )
     policy: str = Field("policy", min_length=1, description="Policy to serve")
     engine: Literal["torch", "vllm", "scripted", "clock"] = Field(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from infra.worker.tags import ROLES
 from schemas import records as r
 from schemas.records import Record
 
@@ -104,8 +105,8 @@ def apply(workers: Workers, record: Record) -> Workers:
 
 @cache
 def _union(tags: tuple[tuple[str, ...], ...]) -> frozenset[str]:
-    """Return all tags; cached, since decisions ask for those of each worker again and again."""
-    return frozenset().union(*tags)
+    """Return all roles among the tags; cached, since decisions ask again and again."""
+    return frozenset().union(*tags).intersection(ROLES)
 
 
 def device_count(record: r.WorkerJoined | r.WorkerHeartbeat) -> int:

@@ -162,7 +162,8 @@ class Placement:
         self._moving.clear()
         for policy in {worker.policy for worker in self._fleet.workers.values()}:
             for partition, session, turn in given_up(self._placed(policy)):
-                self._move(partition, session, turn)
+                if not turn.started.tags:  # its workers may all be as busy
+                    self._move(partition, session, turn)
 
     def recount(self) -> None:
         """Count the workers' loads anew from the running turns, to correct any drift."""

@@ -6,6 +6,7 @@ from consumers.trajectories.decisions import decide, dispatch
 from consumers.trajectories.decisions.context import Context, Decision
 from consumers.trajectories.decisions.endings import ending_left_open
 from consumers.trajectories.sessions.session import Session, Turn
+from infra.worker.tags import wishes_of
 from schemas import records as r
 
 
@@ -50,7 +51,7 @@ def _overdue_turn(session: Session, turn: Turn, context: Context) -> Decision:
             epoch=context.epoch,
             status=503 if undispatched else 504,
             reason="no_worker" if undispatched else "deadline",
-            detail="no worker could take the turn" if undispatched else "the turn took too long",
+            detail=_unserved(turn) if undispatched else "the turn took too long",
             cause="infrastructure",
             at_ms=context.now_ms,
         )
@@ -60,6 +61,12 @@ def _overdue_turn(session: Session, turn: Turn, context: Context) -> Decision:
         reason = "interrupted" if turn.worker is None else "no_progress"
         return dispatch.again(session, turn, reason, context)
     return Decision()
+
+
+def _unserved(turn: Turn) -> str:
+    wishes = wishes_of(turn.started.tags)
+    with_tags = f" with the tags {wishes}" if wishes.requires else ""
+    return f"no worker{with_tags} could take the turn"
 
 
 def _overdue_session(session: Session, context: Context) -> Decision:

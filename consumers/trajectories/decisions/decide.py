@@ -21,6 +21,7 @@ from consumers.trajectories.sessions.addressing import Command
 from consumers.trajectories.sessions.calls import asked_hash
 from consumers.trajectories.sessions.fold import FOLD_VERSION, PROMPT_TOO_LONG, judgement
 from consumers.trajectories.sessions.session import Session, Turn
+from infra.worker.tags import wishes_of
 from schemas import records as r
 from schemas.identity import named_session_id
 from schemas.topics import SESSIONS
@@ -195,6 +196,10 @@ def _request(session: Session, command: r.RequestTurn, context: Context) -> Deci
     if (size := record_bytes(started)) > SESSIONS.max_record_bytes - _ENVELOPE_BYTES:
         detail = f"the turn takes {size} bytes on the log, which is too many"
         return Decision([refuse(command, context, 413, "request_too_large", detail)])
+    wishes = wishes_of(started.tags)
+    if context.fleet.lacks(wishes, context.now_ms):
+        detail = f"no worker of the fleet has the required tags: {wishes}"
+        return Decision([refuse(command, context, 503, "no_worker", detail)])
     decision = Decision([started])
     decision.extend(dispatch.first(session, started, prompt, context))
     return decision

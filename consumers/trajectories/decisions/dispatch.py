@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from consumers.trajectories.decisions.context import Context, Decision
 from consumers.trajectories.decisions.fleet import Needs, RoutableWorker
 from consumers.trajectories.sessions.session import Session, Turn
+from infra.worker.tags import Wishes, wishes_of
 from schemas import records as r
 from schemas.records import Record, TurnStarted
 from schemas.tokens import TOKEN_BYTES
@@ -92,7 +93,16 @@ def _needs(session: Session, started: TurnStarted) -> Needs:
     """
     pinned, opened = _pinned(session, started), session.opened
     own = started.policy == opened.policy and pinned is None
-    return Needs(started.policy, pinned, opened.creation_version if own else None)
+    oldest = opened.creation_version if own else None
+    return Needs(started.policy, pinned, oldest, wishes_of(started.tags))
+
+
+def _why(reason: str, worker: RoutableWorker, wishes: Wishes) -> str:
+    """Return the reason of a dispatch, with the tags that it follows or not."""
+    if not wishes:
+        return reason
+    spilled = not worker.tags >= wishes.prefers
+    return f"{reason}, spilled over from {wishes}" if spilled else f"{reason}, to {wishes}"
 
 
 def _prompt(session: Session, turn: Turn) -> bytes:
@@ -120,7 +130,7 @@ def _dispatch_to(
         worker=worker.worker,
         incarnation=worker.incarnation,
         slot=worker.slot,
-        reason=reason,
+        reason=_why(reason, worker, wishes_of(started.tags)),
         no_progress_ms=context.no_progress_ms,
     )
     generate = _generate(worker, session, started, number, prompt, completion, context)

@@ -4,11 +4,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from consumers.trajectories.sessions.message_keys import Strictness
+from infra.worker.tags import NO_WISHES, Wishes, wished
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
 HEARTBEAT_VALID_MS = 10_000
 """An older heartbeat proves nothing about the worker now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Facts about a worker from its newest heartbeat."""
+
+    tags: frozenset[str] = frozenset()
+    capacity: int = 0
+    """Turns that it samples at once; 0: unknown."""
+    at_ms: int = 0
+
+
+UNKNOWN = Description()
 
 
 @dataclass(slots=True)
@@ -23,6 +37,17 @@ class RoutableWorker:
     """Policy that it serves; empty for any."""
     load: int = 0
     """Running turns that this manager dispatched to it."""
+    known: Description = UNKNOWN
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Its tags, as far as they are known."""
+        return self.known.tags
+
+    @property
+    def free(self) -> bool:
+        """True if it has a place for a further turn."""
+        return self.known.capacity == 0 or self.load < self.known.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +58,7 @@ class Needs:
     pinned_version: int | None = None
     min_version: int | None = None
     """A worker with an older version loads a newer one first, and the turn waits for it."""
+    wishes: Wishes = NO_WISHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,8 @@ class RolloutFleet:
     """Grows whenever a turn that no worker could take may have become possible to place."""
     beginners: int = 0
     """Grows with each worker that begins to serve, without any turn."""
+    described: dict[str, Description] = field(default_factory=dict)
+    """Workers with a rollout process, whatever their role."""
 
     def apply(self, record: Record, now_ms: int) -> Departure | None:
         """Apply one record. Return the departure that follows from it, or None.
@@ -73,14 +101,13 @@ class RolloutFleet:
         Records of a scheduler whose epoch is older than one read before are ignored.
         """
         match record:
-            case r.WorkerHeartbeat(process="rollout", role="rollout"):
-                return self._apply_heartbeat(record, now_ms)
+            case r.WorkerHeartbeat(process="rollout"):
+                self._describe(record)
+                return self._apply_heartbeat(record, now_ms) if record.role == "rollout" else None
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAcquired(role="rollout") if record.slot is not None:
-                self.workers[record.worker] = RoutableWorker(
-                    record.worker, record.incarnation, record.slot, record.version, record.policy
-                )
+                self._add(record, record.slot)
                 self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
                 self.beginners += 1
@@ -123,11 +150,13 @@ class RolloutFleet:
     def choose(
         self, needs: Needs, affinity: str | None, avoided: str | None = None
     ) -> RoutableWorker | None:
-        """Return the worker for a turn, or None if none serves the policy (and version, if pinned).
+        """Return the worker for a turn, or None if none serves the policy (and version, if pinned)
+        or has the required tags.
 
-        Prefers workers that need not load weights for it, and among them `affinity`, which has the
-        turn's prefix in its cache, unless they are much busier than the least loaded worker.
-        `avoided` gets it only if no other worker can take it.
+        Prefers workers with the preferred tags that have a place for it; among them those that need
+        not load weights for it, and then `affinity`, which has the turn's prefix in its cache,
+        unless they are much busier than the least loaded worker. `avoided` gets it only if no other
+        worker can take it.
         """
         able = [
             worker
@@ -135,7 +164,9 @@ class RolloutFleet:
             if worker.policy in (needs.policy, "")
             and needs.pinned_version in (None, worker.version)
         ]
+        able = [worker for worker in able if worker.tags >= needs.wishes.requires]
         able = [worker for worker in able if worker.worker != avoided] or able
+        able = list(wished(able, needs.wishes))
         if not able:
             return None
         least = _least(able)
@@ -174,6 +205,34 @@ class RolloutFleet:
             if self.routable(name, incarnation):
                 self.workers[name].load += 1
 
+    def lacks(self, wishes: Wishes, now_ms: int) -> bool:
+        """Return True if no worker that was heard of lately has the required tags."""
+        if not wishes.requires:
+            return False
+        heard = [of for of in self.described.values() if now_ms - of.at_ms < HEARTBEAT_VALID_MS]
+        # Without any worker, as at a start, nothing is known about those that come.
+        return bool(heard) and not any(of.tags >= wishes.requires for of in heard)
+
+    def _add(self, record: r.RoleAcquired | r.WorkerHeartbeat, slot: int) -> None:
+        self.workers[record.worker] = RoutableWorker(
+            record.worker,
+            record.incarnation,
+            slot,
+            record.version,
+            record.policy,
+            known=self.described.get(record.worker, UNKNOWN),
+        )
+
+    def _describe(self, record: r.WorkerHeartbeat) -> None:
+        before = self.described.get(record.worker, UNKNOWN)
+        if record.at_ms < before.at_ms:
+            return
+        now = Description(frozenset(record.tags), record.capacity, record.at_ms)
+        self.described[record.worker] = now
+        if record.worker in self.workers:
+            self.workers[record.worker].known = now
+        self.arrivals += now.tags != before.tags
+
     def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:
         """Add a worker that took its role before this manager began to read `control`."""
         known, read_ms = self.workers.get(record.worker), self.unconfirmed.get(record.worker)
@@ -188,14 +247,13 @@ class RolloutFleet:
         serves = record.state in ("ready", "paused")
         if not (fresh and newest and serves) or record.slot is None:
             return None
-        self.workers[record.worker] = RoutableWorker(
-            record.worker, record.incarnation, record.slot, record.version, record.policy
-        )
+        self._add(record, record.slot)
         self.unconfirmed[record.worker] = now_ms
         self.arrivals += 1
         return None if known is None else Departure(record.worker, True, known.incarnation)
 
     def _apply_loss(self, record: r.WorkerLost) -> None:
+        self.described.pop(record.worker, None)
         known = self.workers.get(record.worker)
         if known is not None and known.incarnation == record.incarnation:
             del self.workers[record.worker]

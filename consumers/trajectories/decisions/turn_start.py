@@ -26,6 +26,7 @@ from consumers.trajectories.sessions.message_keys import (
 )
 from consumers.trajectories.sessions.session import Session, TurnState
 from infra.rendering.settings import RendererError, with_template_args
+from infra.worker.tags import WISHES, read_wishes
 from schemas import records as r
 from schemas.records import PolicyWeights
 from schemas.tokens import TOKEN_BYTES
@@ -117,7 +118,16 @@ def _event(
         retry_count=command.retry_count,
         body_hash=command.body_hash,
         choice=command.choice,
+        tags=_wishes(session, command),
     )
+
+
+def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
+    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`."""
+    try:
+        return command.tags or read_wishes(session.opened.metadata.get(WISHES, ""))
+    except ValueError as error:
+        raise BadRequest(f"metadata.{WISHES} of the session: {error}") from error
 
 
 def _matched(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.worker.tags import read_wishes
 from producers.gateway.calls.keys import INVALID_KEY, Keys
 from producers.gateway.errors import ApiError
 from producers.gateway.exchange import key_of
@@ -24,6 +25,9 @@ SESSION_HEADERS = (
     b"session_id",  # Codex before it renamed it
 )
 """Headers that name a session; the first one present counts."""
+
+TAGS_HEADER = b"x-seamlessflow-tags"
+"""Header with the tags that a call asks for of its worker."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _LONGEST_AGENT = 200
@@ -89,6 +93,19 @@ def named_by_header(headers: Mapping[bytes, bytes]) -> str | None:
         if value:
             return _name(header.decode(), value)
     return None
+
+
+def wishes_in(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """Return the tags that a call asks for of its worker. Raises `ApiError` (400)."""
+    sent = headers.get(TAGS_HEADER)
+    if not sent:
+        return ()
+    try:
+        return read_wishes(sent.decode("utf-8", "replace"))
+    except ValueError as error:
+        param = TAGS_HEADER.decode()
+        message = f"{param}: {error}"
+        raise ApiError(400, message, code="invalid_value", param=param) from error
 
 
 def _name(param: str, value: str) -> str:

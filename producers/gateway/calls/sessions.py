@@ -20,6 +20,7 @@ from pydantic import (
 
 from infra import clock
 from infra.telemetry.tracing import Span, Telemetry
+from infra.worker.tags import WISHES, read_wishes
 from producers.gateway.calls.keys import Keys
 from producers.gateway.calls.retries import sent_key
 from producers.gateway.dialects.dialect import turn_of
@@ -72,6 +73,12 @@ class OpenBody(_Body):
     max_age_s: Seconds = 86400
     max_idle_s: Seconds = 3600
     fork: ForkedPrefix | None = None
+
+    @field_validator("metadata")
+    @classmethod
+    def _tags(cls, metadata: dict[str, str]) -> dict[str, str]:
+        read_wishes(metadata.get(WISHES, ""))
+        return metadata
 
     @field_validator("fork")
     @classmethod

@@ -20,7 +20,7 @@ from infra.errors import SeamlessFlowError
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Span, Telemetry
 from producers.gateway.calls.blame import blame
-from producers.gateway.calls.callers import Caller
+from producers.gateway.calls.callers import Caller, wishes_in
 from producers.gateway.calls.keep_alive import KeepAliveTimer
 from producers.gateway.calls.retries import idempotency_key, retry_count
 from producers.gateway.calls.streamed import StreamedAnswer, answered_turn, finished
@@ -189,6 +189,7 @@ class Turns:
             previous_turn=request.previous_turn,
             own_messages=request.own_messages,
             raw=request.raw,
+            tags=wishes_in(headers),
         )
 
     async def _answer(self, exchange: Exchange, call: Call, dialect: Dialect) -> None:

@@ -83,7 +83,8 @@ def _dispatches(own: Sequence[Received], control: Sequence[Received]) -> list[Ro
         following = found[place + 1][1] if place + 1 < len(found) else ended
         left = first(of_it, *_LEFT_WORKER) or following
         under_way = left is None
-        again = "" if dispatched.reason == "first" else f", dispatched since {dispatched.reason}"
+        reason = dispatched.reason
+        again = "" if reason.startswith("first") else f", dispatched since {reason}"
         name = f"dispatch #{dispatched.dispatch} on {dispatched.worker}"
         detail, prompt = _sampled(of_it) + again, first(of_it, r.GenerateTurn)
         rows.append(row(name, item, left, detail=detail, depth=2, under_way=under_way))

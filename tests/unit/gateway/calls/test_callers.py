@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from producers.gateway.calls.callers import Callers
+from producers.gateway.calls.callers import TAGS_HEADER, Callers, wishes_in
 from producers.gateway.calls.keys import Keys, derived_admin_key
 from producers.gateway.errors import ApiError
 from producers.gateway.settings import GatewaySection
@@ -95,3 +95,10 @@ def test_a_session_that_nobody_opened_begins_under_the_terms_of_the_settings() -
     assert terms is not None
     assert (terms.policy, terms.policies) == ("coder", {"planner": "thinker"})
     assert (terms.agent, terms.max_idle_ms) == ("codex/1", 60_000)
+
+
+def test_a_call_asks_for_tags_by_its_header() -> None:
+    assert wishes_in({}) == ()
+    assert wishes_in({TAGS_HEADER: b"hw:H20, decode!"}) == ("hw:H20", "decode!")
+    with pytest.raises(ApiError, match=r"x-seamlessflow-tags: .* 'decode' meant"):
+        wishes_in({TAGS_HEADER: b"decod"})
