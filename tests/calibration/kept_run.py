@@ -1,0 +1,77 @@
+"""A recorded run as a small file: gzipped JSON of what calibration and accounts read."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import astuple, replace
+from pathlib import Path
+
+from schemas import records as r
+from schemas.json_form import from_json, to_json
+from schemas.records import Record
+from seamlessflow.calibration.sections import Recorded
+from seamlessflow.calibration.sessions import RecordedSession
+from seamlessflow.calibration.turns import RecordedTurn
+
+FILE = Path(__file__).with_name("runs.json.gz")
+KINDS: Mapping[str, type[Record]] = {
+    kind.__name__: kind
+    for kind in (
+        *(r.SchedulerClaimed, r.WorkerJoined, r.WorkerLost, r.WorkerUsage),
+        *(r.RoleAssigned, r.RoleReleased, r.RoleAcquired, r.GroupAdmitted, r.GroupReady),
+        *(r.BatchReady, r.StepStarted, r.StepCompleted, r.GenerationPaused, r.GenerationResumed),
+    )
+}
+_TURN = tuple(RecordedTurn.__dataclass_fields__)
+_SESSION = tuple(RecordedSession.__dataclass_fields__)
+
+
+def keep(runs: Mapping[str, Recorded], file: Path = FILE) -> None:
+    """Write runs by name."""
+    told = {name: _plain(run) for name, run in runs.items()}
+    text = json.dumps(told, separators=(",", ":")).encode()
+    file.write_bytes(gzip.compress(text, mtime=0))
+
+
+def kept(file: Path = FILE) -> dict[str, Recorded]:
+    """Return the runs by name."""
+    told = json.loads(gzip.decompress(file.read_bytes()))
+    return {
+        name: Recorded(
+            control=[
+                from_json(KINDS[kind], json.dumps(fields).encode())
+                for kind, fields in run["control"]
+            ],
+            turns=[RecordedTurn(**dict(zip(_TURN, of, strict=True))) for of in run["turns"]],
+            sessions=[_session(dict(zip(_SESSION, of, strict=True))) for of in run["sessions"]],
+            rows=run["rows"],
+        )
+        for name, run in told.items()
+    }
+
+
+def _plain(run: Recorded) -> dict[str, object]:
+    control = [_slim(one) for one in run.control if type(one).__name__ in KINDS]
+    return {
+        "control": [[type(one).__name__, json.loads(to_json(one))] for one in control],
+        "turns": [astuple(turn) for turn in run.turns],
+        "sessions": [astuple(session) for session in run.sessions],
+        "rows": run.rows,
+    }
+
+
+def _slim(record: Record) -> Record:
+    """Return a record without what is only for readers of the log."""
+    match record:
+        case r.StepCompleted():
+            return replace(record, metrics={"publish_s": record.metrics.get("publish_s", 0.0)})
+        case r.RoleAssigned():
+            return replace(record, reason="", figures={})
+        case r.GroupReady():
+            return replace(record, sessions=())
+    return record
+
+
+def _session(fields: dict[str, object]) -> RecordedSession:
+    sampled = fields.pop("sampled")
+    return RecordedSession(sampled=tuple(sampled), **fields)  # type: ignore[arg-type]

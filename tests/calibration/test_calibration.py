@@ -1,0 +1,63 @@
+"""A simulator calibrated on one strategy of real runs, against what another strategy took."""
+
+from itertools import permutations
+
+import pytest
+
+from scheduler.settings import SchedulerSettings
+from scheduler.simulation.cluster import modelled
+from scheduler.simulation.figures import WARM_UP_STEPS, SimulatedFigures, figures
+from scheduler.simulation.simulator import simulate
+from scheduler.simulation.workload import Workload
+from scheduler.state.accounts.device_time import together
+from scheduler.state.timeline import timeline
+from seamlessflow.calibration.sections import Recorded, sections, under
+from seamlessflow.config_file import parse
+from tests.calibration.kept_run import kept
+from tests.calibration.strategies import STRATEGIES, Arrangement
+
+WITHIN = 0.15
+STEPS = 60
+SWITCH = {"leave_s": 0.02, "take_s": 0.09}
+"""A change of role on such a machine, by `benchmarks switch`: a run without one shows none."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Recorded]:
+    return kept()
+
+
+def predicted(calibrated: Recorded, of: Arrangement) -> SimulatedFigures:
+    """Return the figures of another strategy on the devices and work of a recorded run."""
+    workers = [{"tags": [*tags], "devices": 1} for tags in of.tags]
+    given = {
+        "simulation": {"workers": workers},
+        "run": {"steps": STEPS, "lag": of.lag},
+        "scheduler": {"policy": of.strategy},
+    }
+    known = {"device_model": {"rates": SWITCH}}
+    config = parse(under(given, under(sections(calibrated), known)))
+    settings = SchedulerSettings(run=config.run, scheduler=config.scheduler, pacing=config.pacing)
+    workload = Workload(config.simulation.workload, config.simulation.seed)
+    cluster = modelled(config.simulation, config.device_model, config.rollout.update)
+    found = figures(simulate(settings, cluster, workload), settings)
+    assert found is not None
+    return found
+
+
+def measured(run: Recorded) -> tuple[float, float]:
+    """Return the step in seconds and the idle share, over the same steps as those predicted."""
+    of = timeline(run.control)
+    window = (of.steps[WARM_UP_STEPS - 1].at_ms, of.steps[-1].at_ms)
+    idle = together(of.device_time(window).values()).idle_share
+    return (window[1] - window[0]) / (len(of.steps) - WARM_UP_STEPS) / 1000, idle
+
+
+@pytest.mark.parametrize(("known", "other"), [*permutations(STRATEGIES, 2)])
+def test_another_strategy_is_predicted(runs: dict[str, Recorded], known: str, other: str) -> None:
+    step_s, idle = measured(runs[other])
+
+    found = predicted(runs[known], STRATEGIES[other])
+
+    assert found.step_s == pytest.approx(step_s, rel=WITHIN)
+    assert found.spent.idle_share == pytest.approx(idle, rel=WITHIN)
