@@ -24,6 +24,7 @@ SECTIONS = (
     "MANAGER",
     "OUT",
     "PACING",
+    "POLICIES",
     "POLICY",
     "RESTARTS",
     "ROLLOUT",

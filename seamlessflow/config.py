@@ -5,11 +5,13 @@ Its sections are the settings of the processes, under the same names: `run.lag` 
 Importable without torch, Kafka or renderers. `processes/specs.py` makes environments of it.
 """
 
+import re
 import secrets
 from collections import Counter
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, NonNegativeInt, field_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from consumers.trajectories.settings import ManagerSection
@@ -23,6 +25,8 @@ from scheduler.settings import EvaluationSection, PacingSection, RunSection, Sch
 from scheduler.simulation.settings import SimulationSection
 from trainer.policy import PolicySection
 from trainer.settings import TrainerSection
+
+_POLICY_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WorkerSection(Section):
@@ -47,6 +51,9 @@ class WorkerSection(Section):
         description="Numbers of its devices, if it is several: [0, 1, 2, 3]; device then names "
         "only their kind. A vLLM engine shares each pass among them; each is a rank of the gang",
     )
+    policy: str = Field(
+        "", description="Policy that it rolls out and trains, of several; empty: run.policy"
+    )
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="More environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
@@ -63,6 +70,20 @@ class WorkerSection(Section):
     def device_count(self) -> int:
         """Number of its devices."""
         return max(1, len(self.devices))
+
+
+class FurtherPolicySection(Section):
+    """A further policy that is trained on the same sessions, by a trainer of its own.
+
+    Its sections say only what differs from those of the run.
+    """
+
+    policy: PolicySection = Field(
+        default_factory=PolicySection, description="What differs from the section policy"
+    )
+    trainer: TrainerSection = Field(
+        default_factory=TrainerSection, description="What differs from the section trainer"
+    )
 
 
 class BrokerSection(Section):
@@ -119,6 +140,11 @@ class RunConfig(BaseSettings):
     )
     policy: PolicySection = Field(
         default_factory=PolicySection, description="The initial model and how it is sampled"
+    )
+    policies: dict[str, FurtherPolicySection] = Field(
+        default_factory=dict,
+        description="Further policies by name, each with workers of its own (workers[].policy) and "
+        "modules that it answers (agents.modules); run.policy is the first",
     )
     run: RunSection = Field(
         default_factory=RunSection, description="Length and size of the training"
@@ -198,6 +224,23 @@ class RunConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take what is given alone: `config_file.py` puts environment variables over the file."""
         return (init_settings,)
+
+    @model_validator(mode="after")
+    def _named_policies(self) -> Self:
+        names = {self.run.policy, *self.policies}
+        if self.run.policies:
+            raise ValueError("run.policies is filled in from policies: leave it out")
+        if wrong := [name for name in self.policies if not _POLICY_NAME.fullmatch(name)]:
+            raise ValueError(f"policies: {wrong[0]!r} is no name of letters, digits, _ and -")
+        if self.run.policy in self.policies:
+            raise ValueError(f"policies: {self.run.policy!r} is run.policy, the first one")
+        for worker in self.workers:
+            if worker.policy and worker.policy not in names:
+                raise ValueError(f"workers: {worker.id} is of no policy {worker.policy!r}")
+        for module, name in self.agents.modules.items():
+            if name not in names:
+                raise ValueError(f"agents.modules: {module} is answered by no policy {name!r}")
+        return self
 
     @property
     def kafka_dir(self) -> Path:

@@ -23,6 +23,7 @@ from infra.telemetry.tracing import Telemetry, telemetry
 from schemas.records import TrainerHeartbeat
 from schemas.releases import this_release
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES
+from trainer.data.batch import BatchLimits
 from trainer.link.gang_backend import GangBackend
 from trainer.loop import Loop
 from trainer.metrics.sinks import open_sinks
@@ -37,7 +38,7 @@ from trainer.roles.gang_watch import GangWatch
 from trainer.roles.heartbeat import Heartbeat, TrainerStatus
 from trainer.roles.parts import ProcessParts, Wake
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import BatchLimits, Dataloader
+from trainer.steps.dataloader import Dataloader
 from trainer.steps.first_weights import FirstWeights, announce, first_weights
 from trainer.steps.inputs import batch_rules
 from trainer.steps.one_step import StepRunner
@@ -95,6 +96,7 @@ def build(
         now_ms(),
         left=left,
         follow=settings.trainer.follow,
+        policies=settings.run.policies,
     )
     runner = StepRunner(settings, gang, publication, process.producer, traces, now_ms)
     reports = Reports(settings.trainer, open_sinks(settings, metrics))
@@ -203,7 +205,7 @@ def _process(
     """
     traces, metrics = observers
     producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
-    watch, status = GangWatch(epoch=found.epoch), TrainerStatus()
+    watch, status = GangWatch(found.epoch, settings.run.policy), TrainerStatus()
     heartbeat = Heartbeat(
         settings.trainer,
         producer,

@@ -167,7 +167,8 @@ class Episodes:
         limit_s = min(settings.time_limit_s, left_s)
         # The session must outlive agent, judge and a late reward, or it expires before its close.
         longest_s = limit_s + settings.reward_limit_s + settings.await_reward_s + _CLOSE_MARGIN_S
-        return await gateway.open(name, task, settings.name, longest_s, left_s)
+        modules = settings.modules
+        return await gateway.open(name, task, settings.name, longest_s, left_s, modules)
 
     def _session(
         self, name: str, task: Task, opened: OpenedSession, limit_s: float

@@ -26,6 +26,11 @@ class AgentsSection(Section):
         "returning the reward; empty: the agent returns its reward itself",
     )
     name: str = Field("", description="Name of the agent program in sessions and trajectories")
+    modules: dict[str, str] = Field(
+        default_factory=dict,
+        description="Policy for each module of the agent (header x-seamlessflow-module of its "
+        "calls); the policy of the task answers all other modules",
+    )
     gateway_url: str = Field(
         "http://127.0.0.1:8800",
         description="URL of the gateway, or of several, with commas: sessions are opened at each "

@@ -86,7 +86,17 @@ def verify(
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
-    """Return the steps behind the newest weights, oldest first; `commits` is in log order."""
+    """Return the steps behind the newest weights of each policy, oldest first.
+
+    `commits` is in log order.
+    """
+    of_policies: dict[str, list[StepCommitted]] = {}
+    for one in commits:
+        of_policies.setdefault(one.policy, []).append(one)
+    return [one for own in of_policies.values() for one in _surviving(own)]
+
+
+def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     by_lineage: dict[str, dict[int, StepCommitted]] = defaultdict(dict)
     parents: dict[str, str] = {}
     for one in commits:
@@ -118,7 +128,8 @@ def compare(
 
 
 def _files(directory: Path) -> Iterator[TrainedFile]:
-    for path in sorted(directory.glob("step-*.jsonl.gz")):
+    # Those of further policies are in folders of their own.
+    for path in sorted(directory.rglob("step-*.jsonl.gz")):
         yield read_trained(path)
 
 

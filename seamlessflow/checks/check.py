@@ -19,15 +19,15 @@ from seamlessflow.checks.tasks import fork_faults, task_faults
 from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
 from seamlessflow.inspection.model_directory import incomplete, unrenderable
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
-        if not any("train" in worker.tags for worker in config.workers):
-            yield Fault(("workers",), "no worker can train: none has the tag train")
-        yield from gang_faults(config)
+        for own in each_policy(config):
+            yield from _policy_faults(own)
         if not config.pacing.issues:
             yield Fault(("pacing", "tasks"), "no file of tasks is named")
         if config.pacing.tasks is not None:
@@ -40,6 +40,22 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         yield from _shared(config, trainers=True)
         yield from _model(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
+
+
+def _policy_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of one policy, with its own workers and sections."""
+    run = config.run
+    of = f" of {run.policy}" if run.policies else ""
+    if not any("train" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), f"no worker{of} can train: none has the tag train")
+    yield from gang_faults(config)
+    if run.policy == run.all_policies[0]:
+        return
+    if not any("rollout" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), f"no worker{of} can roll out: none has the tag rollout")
+    if run.policy not in config.agents.modules.values():
+        yield Fault(("agents", "modules"), f"no module is answered by {run.policy}")
+    yield from _model(("policies", run.policy, "policy", "model"), config.policy.model, config)
 
 
 def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> Iterator[Fault]:

@@ -1,6 +1,6 @@
 """Check of what each process demands of its settings together, before it is started."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,7 @@ from producers.gateway.settings import GatewaySettings
 from producers.rollout.settings import RolloutSettings
 from scheduler.settings import SchedulerSettings
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from trainer.settings import TrainerSettings
@@ -33,15 +34,20 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
     for spec in (made.gateway(), made.manager(), made.scheduler(), made.agents()):
         yield from _refused(spec)
-    yield from dict.fromkeys(_of_workers(config, made, trainers))
+    places = {worker.id: number for number, worker in enumerate(config.workers)}
+    for own in each_policy(config):
+        yield from dict.fromkeys(_of_workers(own, places, trainers))
 
 
-def _of_workers(config: RunConfig, made: ProcessSpecs, trainers: bool) -> Iterator[Fault]:
-    """Yield faults of the processes of workers, whose own variables win over all settings."""
-    for number, worker in enumerate(config.workers):
+def _of_workers(config: RunConfig, places: Mapping[str, int], trainers: bool) -> Iterator[Fault]:
+    """Yield faults of the processes of a policy's workers, whose own variables win over all
+    settings. `places`: their numbers in the configuration.
+    """
+    made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
+    for worker in config.workers:
         specs = [made.rollout(worker)] if "rollout" in worker.tags else []
         specs += [made.training(worker)] if trainers and "train" in worker.tags else []
-        own = ("workers", number, "environment")
+        own = ("workers", places[worker.id], "environment")
         for line in misspelt(worker.environment, ENV_PREFIX):
             yield Fault(own, line.strip())
         for spec in specs:

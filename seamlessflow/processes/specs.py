@@ -16,6 +16,7 @@ from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
 from scheduler.settings import SchedulerSection
 from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, trains
 from trainer.settings import TrainerSection
@@ -72,13 +73,31 @@ class ProcessSpecs:
 
     def rollouts(self) -> list[ChildSpec]:
         """Return a rollout process for every worker that can roll out."""
-        return [self.rollout(w) for w in self._config.workers if "rollout" in w.tags]
+        return [
+            of_policy.rollout(worker)
+            for of_policy in self._each
+            for worker in of_policy._config.workers
+            if "rollout" in worker.tags
+        ]
 
     def trainers(self) -> list[ChildSpec]:
-        """Return the trainer, then a training process for every worker that can train.
+        """Return for each policy the trainer, then a training process for every worker of it that
+        can train.
 
         The trainer runs on the machine of the first rank.
         """
+        return [spec for of_policy in self._each for spec in of_policy._gang_of_policy()]
+
+    @property
+    def _each(self) -> "list[ProcessSpecs]":
+        return [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
+
+    @property
+    def _further(self) -> bool:
+        run = self._config.run
+        return run.policy != run.all_policies[0]
+
+    def _gang_of_policy(self) -> list[ChildSpec]:
         ranks = first_ranks(self._config)
         leads = [self.trainer()] if 0 in ranks.values() else []
         return [*leads, *(self.training(worker) for worker in trains(self._config))]
@@ -89,7 +108,7 @@ class ProcessSpecs:
         return self._child(
             SCHEDULER,
             "scheduler",
-            run=config.run,
+            run=each_policy(config)[0].run,
             finite=True,
             scheduler=self._scheduling,
             pacing=config.pacing,
@@ -103,7 +122,7 @@ class ProcessSpecs:
             SCHEDULER,
             "scheduler",
             # One step more than the run has, or it would end with the last step.
-            run=_updated(config.run, steps=config.run.steps + 1),
+            run=_updated(each_policy(config)[0].run, steps=config.run.steps + 1),
             scheduler=self._scheduling,
         )
 
@@ -147,7 +166,9 @@ class ProcessSpecs:
 
     def trainer(self) -> ChildSpec:
         """Return the trainer, which has no device."""
-        return self._training(TRAINER, "trainer", {}, self._config.trainer)
+        # No training process can have this name: behind theirs stands a worker, after a dash.
+        name = f"{TRAINER}.{self._config.run.policy}" if self._further else TRAINER
+        return self._training(name, "trainer", {}, self._config.trainer)
 
     def training(self, worker: WorkerSection) -> ChildSpec:
         """Return the training process of a worker."""
@@ -174,7 +195,7 @@ class ProcessSpecs:
             stop_s=_LONG_STOP_S,
             finite=True,
             # Without one of them the weights in the memory of the others are of no use.
-            gang="trainers",
+            gang=f"trainers of {config.run.policy}" if self._further else "trainers",
             run=config.run,
             pacing=config.pacing,
             evaluation=config.evaluation,

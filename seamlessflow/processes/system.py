@@ -64,7 +64,12 @@ class System:
         self._display = display
         self._specs = ProcessSpecs(config, LaunchContext(kafka, port, dict(os.environ)))
         self._port = port
-        progress = RunProgress(config.run.policy, config.run.steps, since_ms=now_ms())
+        progress = RunProgress(
+            config.run.policy,
+            config.run.steps,
+            since_ms=now_ms(),
+            others={name: RunProgress(name, config.run.steps) for name in config.policies},
+        )
         self._observer = Observer(kafka, progress)
         self.kafka = kafka
 
@@ -118,6 +123,8 @@ class System:
             # Once in the rollout role is enough: the scheduler may move a worker at any time.
             late = [f"rollout of {worker}" for worker in sorted(rollouts - progress.has_served)]
             weights = [] if progress.version is not None else ["weights of the trainer"]
+            others = progress.others.items()
+            weights += [f"weights of {name}" for name, one in others if one.version is None]
             return [*weights, *late, *([] if is_open(self._port) else ["answer of the gateway"])]
 
         limit_s = self._config.start_timeout_s
@@ -159,6 +166,6 @@ class System:
     def _stop_order(self) -> list[list[str]]:
         """Return names of processes: clients before the servers that they call."""
         names = list(self._launcher.running)
-        trainers = [name for name in names if name.partition("-")[0] == TRAINER]
+        trainers = [name for name in names if name.startswith(TRAINER)]
         rollouts = [name for name in names if name.startswith("rollout-")]
         return [[AGENTS], [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]

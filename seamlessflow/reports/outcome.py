@@ -21,10 +21,11 @@ from schemas.records import Trajectory
 from schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.auditing.verify import Verification, verify
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.reports import reward_chart
 from seamlessflow.reports.reward_curve import session_facts, step_facts
-from seamlessflow.reports.summary import LauncherFacts, summary
+from seamlessflow.reports.summary import LauncherFacts, of_policy, policy_figures, summary
 from seamlessflow.reports.timeline import chart
 from trainer.metrics.reasons import reasons_for_little_learning
 
@@ -76,13 +77,18 @@ def write_report(
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     ahead = config.run.lag + config.pacing.extra_groups
     facts = replace(facts, peak_rss_mb=peaks_mb, lag=ahead)
-    figures = summary(control, sessions, facts, checked)
+    first = of_policy(control, config.run.policy)
+    figures = summary(first, sessions, facts, checked, timeline(control))
+    if config.policies:
+        own = {name: of_policy(control, name) for name in (config.run.policy, *config.policies)}
+        figures["policies"] = {name: policy_figures(of, sessions) for name, of in own.items()}
     text = json.dumps(figures, indent=2, ensure_ascii=False)
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
-    steps = step_facts(control, sessions)
+    steps = step_facts(first, sessions)
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
     chart.plot(timeline(control), config.out / "timeline.png")
-    keep_final_weights(config.weights_dir)
+    for one in each_policy(config):
+        keep_final_weights(one.weights_dir)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
     return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))

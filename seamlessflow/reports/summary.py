@@ -21,6 +21,9 @@ An unknown figure is null. The sources of the figures:
 - `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
   the time in the run queue of the thread that waited most, as shares of that time.
 - `checks`: `verify.py`.
+
+Of several policies the figures of steps are those of the first one, `policies` has those of each;
+`step_s` is the time from step to step, whichever policy makes them.
 """
 
 from collections import Counter
@@ -63,12 +66,17 @@ def summary(
     sessions: Mapping[str, SessionFacts],
     facts: LauncherFacts,
     verification: Verification | None,
+    roles: Timeline | None = None,
 ) -> dict[str, Any]:
-    """Return the figures as plain values for JSON. `control`: its records in log order."""
+    """Return the figures as plain values for JSON.
+
+    `control`: its records in log order, of one policy. `roles`: the devices, if others train on
+    them also.
+    """
     steps = step_facts(control, sessions)
     training = [one for one in sessions.values() if one.purpose != "eval"]
     tokens = _of_all(steps, "tokens_trained")
-    roles = timeline(control)
+    roles = roles or timeline(control)
     return {
         "reward_first10": mean_reward(steps[:EDGE_STEPS]),
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
@@ -92,6 +100,31 @@ def summary(
         "processors": {name: _rounded(asdict(load)) for name, load in facts.loads.items()},
         "checks": _checks(verification),
         "logprob_mismatch_max": max(_metric(steps, "mismatch_max"), default=None),
+    }
+
+
+def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
+    """Return the records that name the policy, or none, or that are of all policies."""
+    return [
+        one
+        for one in control
+        if isinstance(one, GroupAdmitted) or getattr(one, "policy", "") in ("", policy)
+    ]
+
+
+def policy_figures(
+    control: Sequence[Record], sessions: Mapping[str, SessionFacts]
+) -> dict[str, Any]:
+    """Return the figures of one policy, from its records of `control`."""
+    steps = step_facts(control, sessions)
+    tokens = _of_all(steps, "tokens_trained")
+    return {
+        "steps": len(steps),
+        "version": steps[-1].version if steps else None,
+        "reward_first10": mean_reward(steps[:EDGE_STEPS]),
+        "reward_last10": mean_reward(steps[-EDGE_STEPS:]),
+        "tokens_trained": _whole(sum(tokens) if tokens else None),
+        "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
     }
 
 

@@ -106,12 +106,12 @@ def run_processes(
 
 def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
     """Return True if an earlier run made all steps, so that only the report is missing."""
-    steps = (
-        item.record.steps
-        for item in read_topic(kafka, CONTROL, Skipped(), stopping=stopping)
-        if isinstance(item.record, RunFinished)
-    )
-    return max(steps, default=0) >= config.run.steps
+    made = dict.fromkeys((config.run.policy, *config.policies), 0)
+    for item in read_topic(kafka, CONTROL, Skipped(), stopping=stopping):
+        if isinstance(item.record, RunFinished):
+            name = item.record.policy or config.run.policy
+            made[name] = max(made.get(name, 0), item.record.steps)
+    return all(steps >= config.run.steps for steps in made.values())
 
 
 def _evaluate(

@@ -162,6 +162,8 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_column()
     table.add_row("step", _bar(progress))
     table.add_row("reward", _reward(progress))
+    for name, one in progress.others.items():
+        table.add_row(name, others_line(one))
     table.add_row("lag", _staleness(progress))
     table.add_row("workers", _workers(progress))
     if progress.recent_limits():
@@ -187,6 +189,7 @@ def headline(progress: RunProgress) -> str:
     parts = [f"{progress.done} of {progress.total} steps"]
     if reward is not None:
         parts.append(f"mean reward of ten steps {reward:.3f}")
+    parts += [f"{name} {others_line(one)}" for name, one in progress.others.items()]
     if progress.last and "staleness_max" in progress.last.metrics:
         parts.append(f"staleness {progress.last.metrics['staleness_max']:.0f}")
     if progress.recent_limits():
@@ -198,6 +201,13 @@ def headline(progress: RunProgress) -> str:
     if masked := progress.masked():
         parts.append(f"not trained: {listed(masked)} tokens")
     return " · ".join(part for part in parts if part)
+
+
+def others_line(progress: RunProgress) -> str:
+    """Return where a further policy stands: steps, version, reward."""
+    reward, version = progress.recent_reward(), progress.version
+    shown = "" if reward is None else f", mean reward of ten steps {reward:.3f}"
+    return f"{progress.done} of {progress.total} steps, version {version}{shown}"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -50,11 +50,15 @@ class SampleFailures:
 
 @dataclass
 class RunProgress:
-    """State of a run; `total` is the number of optimizer steps that it will have."""
+    """State of a run; `total` is the number of optimizer steps that it will have.
+
+    Of several policies it is that of the first one, and `others` are those of the further ones.
+    """
 
     policy: str
     total: int
     since_ms: int = 0
+    others: "dict[str, RunProgress]" = field(default_factory=dict)
     version: int | None = None
     """Newest published version of the policy."""
     tokenizer_directory: str = ""
@@ -90,8 +94,9 @@ class RunProgress:
 
     @property
     def is_finished(self) -> bool:
-        """True once the trainer has reported the end of the run."""
-        return self.finished >= self.total
+        """True once the trainer of each policy has reported the end of the run."""
+        others = all(one.is_finished for one in self.others.values())
+        return self.finished >= self.total and others
 
     @property
     def last(self) -> Step | None:
@@ -102,15 +107,22 @@ class RunProgress:
         """Fold in the next record of either topic."""
         at_ms = getattr(record, "at_ms", 0)
         self.now_ms = max(self.now_ms, at_ms)
+        for other in self.others.values():
+            other.apply(record)
+        own = self._own(record)
         match record:
-            case r.PolicyWeights() if record.policy == self.policy:
+            case r.GroupAdmitted():
+                self._group(record)
+            case _ if not own:
+                pass
+            case r.PolicyWeights():
                 self.version = record.version
                 self.tokenizer_directory = record.tokenizer_directory
             case r.StepCompleted():
                 self.steps[record.step] = Step(record.step, record.version, at_ms, record.metrics)
             case r.RunFinished():
                 self.finished = record.steps
-            case r.GroupAdmitted() | r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
+            case r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
                 self._group(record)
         # On a resumed run, the log begins with the roles and troubles of processes that are gone.
         if at_ms >= self.since_ms:
@@ -163,6 +175,10 @@ class RunProgress:
         pace_ms = (ends[-1] - ends[0]) / (len(ends) - 1)
         return max(0.0, (self.total - self.done) * pace_ms / 1000)
 
+    def _own(self, record: Record) -> bool:
+        """Return False for a record of another policy."""
+        return getattr(record, "policy", "") in ("", self.policy)
+
     def _group(self, record: Record) -> None:
         match record:
             case r.GroupAdmitted() if record.purpose == "train":
@@ -187,7 +203,8 @@ class RunProgress:
                 self.serving.pop(record.worker, None)
             case r.RoleAcquired(role="rollout"):
                 self.doing[record.worker] = "rollout"
-                self.serving[record.worker] = record.version or 0
+                if self._own(record):
+                    self.serving[record.worker] = record.version or 0
                 self.has_served.add(record.worker)
             case r.RoleAcquired():
                 self.doing[record.worker] = "waiting to train"

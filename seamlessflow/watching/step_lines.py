@@ -9,20 +9,31 @@ class StepLines:
     """The lines of steps that were not shown yet."""
 
     def __init__(self) -> None:
-        self._shown: set[tuple[int, int]] = set()
-        self._newest: Step | None = None
+        self._shown: set[tuple[str, int, int]] = set()
+        self._newest: dict[str, Step | None] = {}
 
     def new(self, progress: RunProgress) -> list[str]:
-        """Return a line for each step that the present processes completed since the last call."""
-        if progress.last is self._newest:  # called often; a step is one object
+        """Return a line for each step that the present processes completed since the last call.
+
+        With several policies each line begins with the name of its policy.
+        """
+        if progress.others:
+            of_policies = (progress, *progress.others.values())
+            return [f"{one.policy}: {line}" for one in of_policies for line in self._own(one)]
+        return self._own(progress)
+
+    def _own(self, progress: RunProgress) -> list[str]:
+        name = progress.policy
+        if progress.last is self._newest.get(name):  # called often; a step is one object
             return []
-        self._newest = progress.last
+        self._newest[name] = progress.last
         fresh = [
             step
             for _, step in sorted(progress.steps.items())
-            if step.at_ms >= progress.since_ms and (step.step, step.version) not in self._shown
+            if step.at_ms >= progress.since_ms
+            and (name, step.step, step.version) not in self._shown
         ]
-        self._shown |= {(step.step, step.version) for step in fresh}
+        self._shown |= {(name, step.step, step.version) for step in fresh}
         return [step_line(step, progress) for step in fresh]
 
 

@@ -35,6 +35,24 @@ class BatchRules:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The settings that limit batches and what waits for them."""
+
+    groups: int
+    """Groups of a batch."""
+    lag: int
+    """Largest staleness of a group, in optimizer steps."""
+    refill: float
+    """Dropped groups that the scheduler replaces in a step, in batches."""
+    window: int
+    """Number of ready groups at which no more sessions are read."""
+    attempts: int | None = None
+    """Attempts that the scheduler makes at a sample; None: unknown."""
+    extra: int = 0
+    """Groups that may be under way beyond those of `lag + 1` batches."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A group with the part of it that enters the loss."""
 

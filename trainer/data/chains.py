@@ -6,7 +6,7 @@ after it. Pure; called by `sessions.py`. `_T` counts the tokens of a chain.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
 
-_SAMPLED = ("policy", "foreign")
+SAMPLED = ("policy", "foreign")
 """Origins of nodes that may have trained tokens; those of foreign ones are masked unless asked."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
@@ -86,16 +86,18 @@ class Chains:
     masked: Mapping[str, int]
 
 
-def chains(trajectory: Trajectory, policy: str) -> Chains:
+def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) -> Chains:
     """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
     Tokens that the trajectory masks stay masked. Also masked are tokens of another policy, tokens
-    whose version is not known exactly, and a first token, because no token predicts it.
+    whose version is not known exactly, and a first token, because no token predicts it. Those of
+    `policies` have trainers of their own and are not counted.
     """
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)
-    masked = Counter(trajectory.masked_tokens)
-    _mask(flat, "other_policy", _of_other_policies(trajectory, policy), masked)
+    masked = Counter(_own_masked(trajectory, policy) if policies else trajectory.masked_tokens)
+    _mask(flat, "other_policy", _of_other_policies(trajectory, {policy, *policies}), masked)
+    _mask(flat, "", _of_other_policies(trajectory, {policy}), Counter())
     _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
     found = []
     for pieces in _branches(trajectory.nodes):
@@ -138,7 +140,7 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
     for node in trajectory.nodes:
         _check(trajectory, node, size)
         # A completion that continues in several nodes goes on counting its offsets.
-        if node.origin in _SAMPLED:
+        if node.origin in SAMPLED:
             end = node.start + node.length
             temperatures_T[node.start : end] = node.logprob_temperature
             turns_T[node.start : end] = turns.setdefault(node.turn_id, len(turns))
@@ -196,10 +198,21 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
     return versions_T
 
 
-def _of_other_policies(trajectory: Trajectory, policy: str) -> Bools:
+def _own_masked(trajectory: Trajectory, policy: str) -> Counter[str]:
+    """Return the tokens of the policy that the trajectory masks, by reason."""
+    found = Counter[str]()
+    mask = np.frombuffer(trajectory.loss_mask, np.uint8)
+    for node in trajectory.nodes:
+        if node.masked_reason and (node.policy or trajectory.policy) == policy:
+            kept = np.count_nonzero(mask[node.start : node.start + node.length])
+            found[node.masked_reason] += node.length - int(kept)
+    return found
+
+
+def _of_other_policies(trajectory: Trajectory, policies: set[str]) -> Bools:
     foreign_T = np.zeros(len(trajectory.loss_mask), np.bool_)
     for node in trajectory.nodes:
-        if (node.policy or trajectory.policy) != policy:
+        if (node.policy or trajectory.policy) not in policies:
             foreign_T[node.start : node.start + node.length] = True
     return foreign_T
 

@@ -5,11 +5,11 @@ infrastructure spoilt leaves its group, and the sample may be tried again. Pure;
 dataloader.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.records import Trajectory
-from trainer.data.chains import Chain, TrajectoryMalformed, chains
+from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
 
 RETURN = "reward"
 """Name of the reward that is a session's return."""
@@ -49,6 +49,8 @@ class ValidSession:
 
     version_min: int | None
     """Oldest policy version among its trained tokens, or None without any."""
+    has_turn: bool = True
+    """True if the policy sampled some of its tokens."""
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
@@ -70,9 +72,17 @@ class FailedSession:
 
 
 def read(
-    trajectory: Trajectory, policy: str, partition: int, offset: int, trace: Trace = ()
+    trajectory: Trajectory,
+    policy: str,
+    partition: int,
+    offset: int,
+    trace: Trace = (),
+    policies: Collection[str] = (),
 ) -> ValidSession | FailedSession:
-    """Return the session of a record of `trajectories`, with the chains that train `policy`."""
+    """Return the session of a record of `trajectories`, with the chains that train `policy`.
+
+    Tokens of `policies` are trained by the trainers of those, so they do not count as masked.
+    """
     source = SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
@@ -91,10 +101,16 @@ def read(
     if reward is None:
         return FailedSession(source, "environment", _unjudged(trajectory))
     try:
-        found = chains(trajectory, policy)
+        found = chains(trajectory, policy, policies)
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
-    return ValidSession(source, reward, found.chains, found.masked, _version_min(found.chains))
+    oldest, has_turn = _version_min(found.chains), _has_turn(trajectory, policy)
+    return ValidSession(source, reward, found.chains, found.masked, oldest, has_turn)
+
+
+def _has_turn(trajectory: Trajectory, policy: str) -> bool:
+    sampled = (node for node in trajectory.nodes if node.origin in SAMPLED)
+    return any((node.policy or trajectory.policy) == policy for node in sampled)
 
 
 def _unjudged(trajectory: Trajectory) -> str:

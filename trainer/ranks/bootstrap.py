@@ -139,7 +139,7 @@ def _process(settings: TrainerSettings, metrics: Metrics, stopping: Stopping) ->
     return RankProcess(
         settings=settings,
         producer=producer,
-        gang=GangWatch(),
+        gang=GangWatch(policy=settings.run.policy),
         roles=roles,
         status=status,
         activity=activity,

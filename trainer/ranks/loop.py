@@ -89,8 +89,8 @@ class RankLoop:
         match record:
             case r.StepStarted() if self.process.gang.counts(record):
                 self.started = record
-            case r.RunFinished() if record.steps >= self.process.settings.run.steps:
-                self.finished = True
+            case r.RunFinished() if self.process.gang.own(record.policy):
+                self.finished |= record.steps >= self.process.settings.run.steps
 
     def _advance(self) -> None:
         process, service = self.process, self.service

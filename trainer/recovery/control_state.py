@@ -17,6 +17,17 @@ Sessions = tuple[str, ...]
 Round = tuple[int, str]
 """Version and split of an evaluation."""
 
+_OfTrainer = (
+    r.GroupReady
+    | r.GroupDropped
+    | r.GroupConsumed
+    | r.StepCommitted
+    | r.StepSkipped
+    | r.WeightsPublished
+    | r.RunFinished
+)
+"""Records that the trainer of the policy that they name writes; earlier releases named none."""
+
 _UNKNOWN: Round = (-1, "")
 """The round of groups from a checkpoint that did not keep it; it is not reported."""
 
@@ -58,7 +69,7 @@ class ControlState:
     """The state after all records of `control` before `offset`."""
 
     policy: str
-    """Policy that is trained; `WeightsPublished` of others is ignored."""
+    """Policy that is trained; what the trainers of others write is ignored."""
     offset: int = 0
     """Next offset of `control` to fold."""
     commits: dict[int, Commit] = field(default_factory=dict)
@@ -98,11 +109,14 @@ class ControlState:
     def apply(self, record: Record, offset: int) -> None:
         """Fold one record; a repeated one changes nothing."""
         self.offset = offset + 1
+        if isinstance(record, _OfTrainer) and not self._own(record.policy):
+            return
         match record:
             case r.GroupAdmitted() if not self._decided(record.group_id):
                 self._admit(record)
             case r.GroupExpired() if not self._decided(record.group_id):
-                self.expired.add(record.group_id)
+                if self._own(record.policy) or record.group_id in self.under_way:
+                    self.expired.add(record.group_id)
             case r.GroupReady() if (found := self._round_of(record.group_id)) is not None:
                 found.sessions += len(record.sessions)
                 found.rewards += record.reward_mean * len(record.sessions)
@@ -197,13 +211,16 @@ class ControlState:
                 # The newest weights stay as they are, but count one step more.
                 if self.steps_of:
                     self.steps_of[self.highest_version] = record.step + 1
-            case r.WeightsPublished() if record.policy == self.policy:
+            case r.WeightsPublished():
                 self.steps_of.setdefault(record.version, record.step)
                 self.published = Published(
                     record.version, record.step, record.directory, record.manifest_sha256
                 )
             case r.RunFinished():
                 self.finished = record.steps
+
+    def _own(self, policy: str) -> bool:
+        return policy in ("", self.policy)
 
     def _decided(self, group_id: str) -> bool:
         return (
@@ -214,11 +231,18 @@ class ControlState:
 
     def _admit(self, record: r.GroupAdmitted) -> None:
         if record.purpose == "eval":
+            # Evaluations are those of the policy that they name, the first one of the run.
+            if not self._own(record.policy):
+                return
             found = self.rounds.setdefault((record.version, record.split), EvaluationRound())
             found.open[record.group_id] = record.deadline_ms
             found.groups += 1
         else:
-            admission = GroupAdmission(record.version, record.deadline_ms)
+            version = record.version
+            if not self._own(record.policy):
+                # The record has a version of the policy that it names.
+                version = self.published.version if self.published else 0
+            admission = GroupAdmission(version, record.deadline_ms)
             self.under_way[record.group_id] = admission
 
     def _drop(self, record: r.GroupDropped) -> None:

@@ -9,11 +9,11 @@ from copy import deepcopy
 
 from infra.kafka.client import Received
 from schemas.records import Trajectory
-from trainer.data.batch import Batch
+from trainer.data.batch import Batch, BatchLimits
 from trainer.recovery.resume import Origin, Resume
 from trainer.replay.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from trainer.settings import TrainerSettings
-from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
+from trainer.steps.dataloader import Dataloader, SkippedStep
 from trainer.steps.inputs import batch_rules, step_input
 
 
@@ -36,7 +36,9 @@ class RecordedBatches:
         # Its own, since a skipped step changes it: a run is formed several times.
         self._control_state = deepcopy(run.control_state)
         rules, policy = batch_rules(first), first.run.policy
-        self._loader = Dataloader(resume, self._control_state, policy, rules, limits, 0)
+        self._loader = Dataloader(
+            resume, self._control_state, policy, rules, limits, 0, policies=first.run.policies
+        )
         self._wanted = set(run.sessions())
 
     def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:

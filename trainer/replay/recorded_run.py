@@ -71,9 +71,9 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
         match record:
             case r.LineageStarted() if record.policy == policy:
                 lineages[record.lineage] = record
-            case r.StepCommitted():
+            case r.StepCommitted() if record.policy in ("", policy):
                 commits.append(record)
-            case r.StepSkipped():
+            case r.StepSkipped() if record.policy in ("", policy):
                 skipped.add(record.step)
             case r.WeightsPublished() if record.policy == policy:
                 published.setdefault(record.version, record)

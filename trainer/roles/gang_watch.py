@@ -16,6 +16,8 @@ class GangWatch:
 
     epoch: int = -1
     """Newest scheduler read of."""
+    policy: str = ""
+    """Policy that the gang trains; empty for any."""
     members: dict[str, str] = field(default_factory=dict)
     """Incarnations of all training processes of the newest gang, by worker."""
     gang_epoch: int = 0
@@ -28,6 +30,8 @@ class GangWatch:
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
+                if not self.own(record.policy):
+                    return
                 if record.gang_epoch > self.gang_epoch:
                     self.members, self.gang_epoch = {}, record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
@@ -37,9 +41,13 @@ class GangWatch:
                 if self.members.get(record.worker) == record.incarnation:
                     self.broken_by = record.worker
 
+    def own(self, policy: str) -> bool:
+        """Return whether a record of this policy is of the gang's; earlier releases named none."""
+        return not self.policy or policy in ("", self.policy)
+
     def counts(self, started: r.StepStarted) -> bool:
         """Return whether a start that is read now counts; a claim behind it leaves it valid."""
-        return started.epoch >= self.epoch
+        return started.epoch >= self.epoch and self.own(started.policy)
 
     def may_start(self, started: r.StepStarted, step: int) -> bool:
         """Return whether a start that counted is for `step` and the newest gang."""

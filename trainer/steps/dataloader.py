@@ -17,7 +17,7 @@ from schemas.records import (
     SampleFailed,
     Trajectory,
 )
-from trainer.data.batch import Batch, BatchRules, Prepared, prepare, select
+from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, prepare, select
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
 from trainer.data.sessions import Trace, read
@@ -27,6 +27,10 @@ from trainer.recovery.resume import GroupsGone, Resume
 from trainer.steps.barren import StepTokens
 
 Records = list[Record]
+
+NOTHING_OF_IT = "no_token"
+"""Reason of a group without a turn of the policy, in a run of several; the scheduler knows it as no
+loss."""
 
 UNUSED_TURN_REWARDS = (
     "no advantage estimator of this release uses rewards of turns: they are recorded, and sessions "
@@ -48,24 +52,6 @@ class SkippedStep:
     """A step in which there is nothing to train."""
 
     step: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """The settings that limit batches and what waits for them."""
-
-    groups: int
-    """Groups of a batch."""
-    lag: int
-    """Largest staleness of a group, in optimizer steps."""
-    refill: float
-    """Dropped groups that the scheduler replaces in a step, in batches."""
-    window: int
-    """Number of ready groups at which no more sessions are read."""
-    attempts: int | None = None
-    """Attempts that the scheduler makes at a sample; None: unknown."""
-    extra: int = 0
-    """Groups that may be under way beyond those of `lag + 1` batches."""
 
 
 @dataclass(eq=False)
@@ -92,6 +78,8 @@ class Dataloader:
     """Detail of the last of them."""
     given_up: StepTokens = field(default_factory=StepTokens)
     """Tokens of those among them that were complete."""
+    policies: Collection[str] = ()
+    """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
     _failed: int = 0
     _warned: bool = False
     _ended_at: Counter[str] = field(default_factory=Counter)
@@ -153,22 +141,22 @@ class Dataloader:
         self._added_ms = now_ms
         if self.left is not None and offset >= self.left.get(partition, offset + 1):
             del self.left[partition]
-        recorded_eval = self.rules.recorded and trajectory.purpose == "eval"
-        if trajectory.policy != self._policy or recorded_eval:
+        if not self._concerned(trajectory):
             return []
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
         if trajectory.purpose != "eval":
             self._ended_at[trajectory.limit] += 1
-        session = read(trajectory, self._policy, partition, offset, trace)
+        session = read(trajectory, self._policy, partition, offset, trace, self.policies)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records
+        records += self._without_turn(session.source.group_id, now_ms)
         return self._counted(records) + self._unused_rewards(trajectory, now_ms)
 
     def apply(self, record: Record, now_ms: int) -> None:
         """Apply a record of `control` that the control state has folded already."""
-        if isinstance(record, GroupExpired):
+        if isinstance(record, GroupExpired) and record.group_id in self._control_state.expired:
             self._expiring.setdefault(record.group_id, now_ms)
 
     def expirations(self, now_ms: int) -> Records:
@@ -186,6 +174,7 @@ class Dataloader:
         for name in due:
             del self._expiring[name]
             records = self._grouping.expire(name, now_ms)
+            records += self._without_turn(name, now_ms)
             # Groups for evaluation are no loss: no step waits for them.
             found += self._counted(records) if name in self._control_state.under_way else records
         return found
@@ -257,12 +246,27 @@ class Dataloader:
         # The groups that pacing admits ahead of a step, and those it replaces in it.
         limits = self._limits
         credits = (limits.lag + 1 + limits.refill) * limits.groups + limits.extra
-        lost = self.dropped.total()
+        lost = self.dropped.total() - self.dropped[NOTHING_OF_IT]
         return not self._control_state.under_way and lost > 0 and lost >= credits - self.ready
 
     def _waits(self, clock: StepClock, now_ms: int) -> bool:
         under_way, limit = self._control_state.under_way, self.rules.max_staleness
         return self.rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
+
+    def _concerned(self, trajectory: Trajectory) -> bool:
+        """Return whether a session may be of a group of this policy."""
+        evaluates = trajectory.purpose == "eval"
+        if trajectory.policy == self._policy:
+            return not (self.rules.recorded and evaluates)
+        return trajectory.policy in self.policies and not evaluates
+
+    def _without_turn(self, group_id: str, now_ms: int) -> Records:
+        """Drop a group that is ready, if no session of it has a turn of the policy."""
+        group = self._grouping.ready.get(group_id)
+        if not self.policies or group is None or any(one.has_turn for one in group.sessions):
+            return []
+        detail = f"no turn of {self._policy}"
+        return [self._grouping.drop(group_id, NOTHING_OF_IT, detail, now_ms)]
 
     def _unused_rewards(self, trajectory: Trajectory, now_ms: int) -> Records:
         """Return a warning at the first session with rewards of turns: no estimator uses them."""

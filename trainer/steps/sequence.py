@@ -55,7 +55,9 @@ class StepSequence:
         """The weights in memory."""
         self._next_version = self._resume.next_version
         self._barren = BarrenSteps()
-        expected = self._process.settings.evaluation.tasks is not None
+        settings = self._process.settings
+        leads = settings.run.policy == settings.run.all_policies[0]
+        expected = leads and settings.evaluation.tasks is not None
         self._evaluations = Evaluations(self._control_state, expected)
         self._saved = self.origin
         self._writing = Work(self._process.wake)
@@ -80,11 +82,11 @@ class StepSequence:
 
     def apply(self, record: Record) -> None:
         """Apply a record of `control`. Raise `AnotherTrainer`."""
-        own = self._resume.lineage
+        own, gang = self._resume.lineage, self._process.gang
         match record:
-            case r.StepStarted() if self._process.gang.counts(record):
+            case r.StepStarted() if gang.counts(record):
                 self._started = record
-            case r.StepCommitted() if record.lineage != own:
+            case r.StepCommitted() if record.lineage != own and gang.own(record.policy):
                 self._runner.fence()
                 raise AnotherTrainer(record.lineage, own)
 

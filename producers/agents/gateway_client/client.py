@@ -93,14 +93,23 @@ class GatewayClient:
         return client
 
     async def open(
-        self, session_id: str, task: Task, agent: str, max_age_s: float, limit_s: float
+        self,
+        session_id: str,
+        task: Task,
+        agent: str,
+        max_age_s: float,
+        limit_s: float,
+        policies: Mapping[str, str] | None = None,
     ) -> OpenedSession | None:
         """Open a session for the task; return None if another call opened it before.
 
+        `policies`: those of modules that the task's policy does not answer.
         Raises `GatewayRefused`, also if it could not be opened within `limit_s`.
         """
         fields = {name: value for name, value in vars(task).items() if name in _TASK_FIELDS}
         body = {**fields, "session_id": session_id, "agent": agent, "max_age_s": max_age_s}
+        if policies:
+            body["policies"] = dict(policies)
         if task.fork is not None:
             body["fork"] = orjson.Fragment(to_json(task.fork))
         try:

@@ -1,5 +1,7 @@
 """Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
 
+Of several policies each trains or drops it once.
+
 `control` alone decides, in its one order. A trainer that resumes executes the steps behind its
 checkpoint again in a new lineage; of the old one the steps before the new one's first survive. A
 group of a step that did not survive is open until its step was executed again.
@@ -24,6 +26,9 @@ from seamlessflow.auditing.checks.seen import Hashes, Seen, hash_of
 from seamlessflow.auditing.verify import surviving_steps
 
 EVAL = "eval"
+Named = str | tuple[str, str]
+"""A group as the first policy has it; as a further one does, with the name of that policy."""
+_OF_POLICY = (r.GroupAdmitted, r.GroupDropped, r.GroupConsumed, r.StepCommitted)
 
 
 @dataclass(slots=True)
@@ -47,13 +52,15 @@ class GroupsCheck:
         self._admitted, self._dropped = Seen(), Seen()
         self._opened = Seen()
         """Groups of sessions that agents opened by themselves, or that were recorded."""
+        self._first = ""
+        """First policy of the run: the one that the first record names."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
         self._trained: Hashes = np.empty(0, np.uint64)
         self._commits: list[_AuditedCommit] = []
-        self._unjudged: list[tuple[_AuditedCommit, tuple[str, ...]]] = []
+        self._unjudged: list[tuple[_AuditedCommit, tuple[Named, ...]]] = []
         self._evaluated = 0
-        self._late_drops: dict[str, LogPlace] = {}
+        self._late_drops: dict[Named, LogPlace] = {}
         """Groups that were dropped behind a step with them, which may not have survived."""
 
     @property
@@ -66,6 +73,8 @@ class GroupsCheck:
     def apply(self, received: Received) -> None:
         """Fold in a record; of events only those that count."""
         record = received.record
+        if received.topic == CONTROL.name and isinstance(record, _OF_POLICY):
+            self._first = self._first or record.policy
         match record:
             case r.SessionOpened() if record.purpose != EVAL:
                 if record.session_id != session_id(record.group_id, record.sample, record.attempt):
@@ -103,9 +112,10 @@ class GroupsCheck:
                 self._judge_repeated(commit, names, surviving)
         self._trained = _together(one.groups for one in surviving)
         self._judge_dropped()
-        last = max((one.record.step for one in surviving), default=-1)
+        last = {one.record.policy: one.record.step for one in surviving}
         for commit in self._commits:
-            if _name(commit.record) not in kept and commit.record.step <= last:
+            newest = last.get(commit.record.policy, -1)
+            if _name(commit.record) not in kept and commit.record.step <= newest:
                 self._judge_replaced(commit)
         self.findings.checked = len(self._trained) + len(self._dropped) + self._evaluated
 
@@ -120,43 +130,48 @@ class GroupsCheck:
             self.findings.add(place_of(received), f"group {group_id} is dropped without a reason")
         if group_id in self._rounds:
             self._evaluate(group_id)
-        elif group_id not in self._dropped:
-            self._dropped.add(group_id)
+        elif (name := self._named(record.policy, group_id)) not in self._dropped:
+            self._dropped.add(name)
             self.findings.checked += 1
-            if any(hash_of(group_id) in one.groups for one in self._commits):
-                self._late_drops[group_id] = place_of(received)
+            if any(hash_of(name) in one.groups for one in self._commits):
+                self._late_drops[name] = place_of(received)
 
     def _judge_dropped(self) -> None:
         """Judge drops behind a commit: the step of the group must not have survived."""
-        for group_id, place in list(self._late_drops.items()):
-            if hash_of(group_id) in self._trained:
-                detail = f"group {group_id} is dropped, although a step trained it"
+        for name, place in list(self._late_drops.items()):
+            if hash_of(name) in self._trained:
+                detail = f"group {_shown(name)} is dropped, although a step trained it"
                 self.findings.add(place, detail)
-                del self._late_drops[group_id]
+                del self._late_drops[name]
 
     def _consume(self, received: Received, record: r.GroupConsumed) -> None:
         step, group_id = record.step, record.group_id
-        commit = next((one for one in reversed(self._commits) if one.record.step == step), None)
+        policy = record.policy or self._first
+        mine = (
+            one for one in reversed(self._commits) if (one.record.policy or self._first) == policy
+        )
+        commit = next((one for one in mine if one.record.step == step), None)
+        name = self._named(record.policy, group_id)
         if commit is None and not self._whole:
             self.findings.not_checkable += 1
-        elif commit is None or hash_of(group_id) not in commit.groups:
+        elif commit is None or hash_of(name) not in commit.groups:
             detail = f"group {group_id} is consumed in step {step}"
             self.findings.add(place_of(received), f"{detail}, whose newest commit is without it")
 
     def _commit(self, received: Received, record: r.StepCommitted) -> None:
-        names = tuple(group.group_id for group in record.groups)
+        names = tuple(self._named(record.policy, group.group_id) for group in record.groups)
         groups = np.array([hash_of(name) for name in names], np.uint64)
         commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups)
         self._commits.append(commit)
         self._unjudged.append((commit, names))
         for name in names:
             if name in self._dropped:
-                detail = f"group {name} is in step {record.step}, although it was dropped"
+                detail = f"group {_shown(name)} is in step {record.step}, although it was dropped"
                 self.findings.add(commit.place, detail)
 
-    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[str]) -> None:
+    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[Named]) -> None:
         """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
-        for name in names:
+        for name in map(_shown, names):
             if name in self._admitted or name in self._opened:
                 continue
             if self._whole and not self._kept.cut_anywhere(self._opened_on.name):
@@ -169,19 +184,24 @@ class GroupsCheck:
                 self.findings.not_checkable += 1
 
     def _judge_repeated(
-        self, commit: _AuditedCommit, names: tuple[str, ...], surviving: list[_AuditedCommit]
+        self, commit: _AuditedCommit, names: tuple[Named, ...], surviving: list[_AuditedCommit]
     ) -> None:
         """Judge a new step: each of its groups once, and in no other step that survives."""
-        others = {one.record.step: one.groups for one in surviving if one is not commit}
+        policy = commit.record.policy
+        others = {
+            one.record.step: one.groups
+            for one in surviving
+            if one is not commit and one.record.policy == policy
+        }
         theirs = _together(others.values())
         for name in names:
             found = hash_of(name)
             if found in theirs:
                 steps = [step for step, groups in others.items() if found in groups]
-                detail = f"group {name} is in step {commit.record.step} and in {steps}"
+                detail = f"group {_shown(name)} is in step {commit.record.step} and in {steps}"
                 self.findings.add(commit.place, detail)
             elif names.count(name) > 1:
-                detail = f"group {name} is in step {commit.record.step} more than once"
+                detail = f"group {_shown(name)} is in step {commit.record.step} more than once"
                 self.findings.add(commit.place, detail)
 
     def _judge_replaced(self, commit: _AuditedCommit) -> None:
@@ -195,6 +215,9 @@ class GroupsCheck:
             detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"
             self.findings.add(commit.place, detail)
 
+    def _named(self, policy: str, group_id: str) -> Named:
+        return group_id if policy in ("", self._first) else (policy, group_id)
+
     @property
     def _whole(self) -> bool:
         return self._kept.whole((CONTROL.name, 0))
@@ -202,6 +225,10 @@ class GroupsCheck:
 
 def _name(commit: r.StepCommitted) -> tuple[str, int]:
     return commit.lineage, commit.step
+
+
+def _shown(name: Named) -> str:
+    return name if isinstance(name, str) else name[1]
 
 
 def _together(groups: Iterable[Hashes]) -> Hashes:

@@ -55,8 +55,10 @@ class TokensCheck:
         self._commits: list[r.StepCommitted] = []
         self._places: dict[Commit, LogPlace] = {}
         self._compared: set[Commit] = set()
+        self._policies: set[str] = set()
+        """Policies that are trained."""
         self._over = Seen()
-        """Groups that are dropped, or trained in a step that was compared."""
+        """Groups that are dropped, or trained in a step that was compared, each with its policy."""
         self._known, self._contents = Seen(), Seen()
         """Sessions that were compared, with their steps; and with what was trained of them."""
         self._given_up = Seen()
@@ -71,8 +73,10 @@ class TokensCheck:
         """Fold in a record; of events only those that count."""
         record = received.record
         match record:
+            case r.LineageStarted():
+                self._policies.add(record.policy)
             case r.GroupDropped():
-                self._over.add(record.group_id)
+                self._end(record.policy, record.group_id)
             case r.StepCommitted():
                 members = tuple(replace(group, sessions=()) for group in record.groups)
                 self._commits.append(replace(record, groups=members))
@@ -123,7 +127,7 @@ class TokensCheck:
                 detail = f"step {one.step}, version {one.version}, has no file in {self._trained}"
                 self.findings.add(self._places[_commit_of(one)], detail)
             for group in one.groups:
-                self._over.add(group.group_id)
+                self._end(one.policy, group.group_id)
         places = {one.step: self._places[_commit_of(one)] for one in steps}
         for deviation in found.deviations:
             self.findings.count -= 1  # `add` counts it
@@ -132,9 +136,8 @@ class TokensCheck:
     def _files(self, steps: Iterable[r.StepCommitted]) -> Iterator[TrainedFile]:
         """Yield the files of the steps, with the runs that can be compared."""
         for one in steps:
-            path = self._trained / f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
-            if path.exists():
-                header, runs = read_trained(path)
+            if (file := self._file(one)) is not None:
+                header, runs = file
                 by_session: dict[str, list[TrainedRun]] = {}
                 for run in runs:
                     by_session.setdefault(run.session, []).append(run)
@@ -145,6 +148,16 @@ class TokensCheck:
                 )
                 yield header, list(comparable)
 
+    def _file(self, step: r.StepCommitted) -> TrainedFile | None:
+        """Return the file of a step; those of further policies are in folders of their own."""
+        name = f"step-{step.step:08d}-version-{step.version:08d}.jsonl.gz"
+        for path in (self._trained / name, self._trained / step.policy / name):
+            if path.exists():
+                header, runs = read_trained(path)
+                if header.policy == step.policy or not step.policy:
+                    return header, runs
+        return None
+
     def _comparable(
         self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun]
     ) -> list[TrainedRun]:
@@ -154,8 +167,9 @@ class TokensCheck:
             session_id,
             sorted((run.turn, run.offset, run.ids, run.logprobs, run.versions) for run in runs),
         )
-        if session_id in self._known:
-            if (session_id, step.step) not in self._known:
+        named = step.policy, session_id
+        if named in self._known:
+            if (*named, step.step) not in self._known:
                 what = f"session {session_id} is trained in step {step.step} and in an earlier one"
                 self.findings.add(self._places[_commit_of(step)], what)
             elif content in self._contents:
@@ -166,7 +180,7 @@ class TokensCheck:
         if session_id not in self._groups and self._gone(session_id):
             self.findings.not_checkable += count
             return []
-        for name in (session_id, (session_id, step.step)):
+        for name in (named, (*named, step.step)):
             self._known.add(name)
         self._contents.add(content)
         return runs
@@ -184,10 +198,17 @@ class TokensCheck:
         """Drop the tokens that no later step may train."""
         for session_id in list(self._finalized):
             group = self._groups[session_id]
-            if not group or group in self._over:
+            if not group or all((name, group) in self._over for name in self._policies or {""}):
                 self._drop(session_id)
         while self._most_tokens is not None and self.open > self._most_tokens:
             self._drop(next(iter(self._finalized)))
+
+    def _end(self, policy: str, group_id: str) -> None:
+        # Older releases named no policy, and had one.
+        names = {policy} if policy else self._policies or {""}
+        self._policies |= names
+        for name in names:
+            self._over.add((name, group_id))
 
     def _drop(self, session_id: str) -> None:
         if self._groups[session_id]:

@@ -6,10 +6,10 @@ from typing import Any
 from schemas.records import Record
 from tests.builders.trainer.trajectories import masked_whole, one_turn
 from trainer.data.advantages import grpo
-from trainer.data.batch import Batch, BatchRules
+from trainer.data.batch import Batch, BatchLimits, BatchRules
 from trainer.recovery.control_state import ControlState
 from trainer.recovery.resume import Origin, resume_from
-from trainer.steps.dataloader import BatchLimits, Dataloader, SkippedStep
+from trainer.steps.dataloader import Dataloader, SkippedStep
 
 RULES = BatchRules(grpo, {"zero_variance": "count", "untrainable": "drop"}, "mask", 1)
 LIMITS = BatchLimits(groups=2, lag=1, refill=1, window=4)
@@ -19,13 +19,19 @@ class FedDataloader:
     """A dataloader, its control state, and the records it returned."""
 
     def __init__(
-        self, *recorded: Record, rules: BatchRules = RULES, origin: Origin | None = None
+        self,
+        *recorded: Record,
+        rules: BatchRules = RULES,
+        origin: Origin | None = None,
+        policies: tuple[str, ...] = (),
     ) -> None:
         self.control_state = ControlState("tiny")
         for offset, record in enumerate(recorded):
             self.control_state.apply(record, offset)
         todo = resume_from(self.control_state, origin or Origin(), "b")
-        self.loader = Dataloader(todo, self.control_state, "tiny", rules, LIMITS, 0)
+        self.loader = Dataloader(
+            todo, self.control_state, "tiny", rules, LIMITS, 0, policies=policies
+        )
         self.returned: list[Record] = []
         self.offset = 0
 

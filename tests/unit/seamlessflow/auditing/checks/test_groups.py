@@ -150,3 +150,15 @@ def test_a_group_that_was_never_recorded_is_not_trained() -> None:
     assert log.details("groups") == [
         "control[0]@0: group g is in step 0, but was never admitted, and was never recorded"
     ]
+
+
+def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
+    first = [control.admitted("g", policy="a"), control.committed(0, ["g"], policy="a")]
+    own = {"policy": "b", "lineage": "b"}
+    dropped = audited(*first, control.dropped("g", policy="b"), control.consumed("g", 0))
+    assert dropped.counts("groups")[3] == 0
+    trained = audited(*first, control.committed(0, ["g"], **own))
+    assert trained.counts("groups")[3] == 0
+
+    twice = audited(*first, *(control.committed(step, ["g"], **own) for step in range(2)))
+    assert "control[0]@3: group g is in step 1 and in [0]" in twice.details("groups")

@@ -1,0 +1,52 @@
+"""The configuration of a run as each of its policies has it. Pure.
+
+A further policy has the workers that name it, the sections `policy` and `trainer` of the run with
+its own settings over them, and directories of its own; evaluations are the first one's.
+"""
+
+from typing import Any, TypeVar
+
+from infra.settings import Section
+from seamlessflow.config import RunConfig
+
+S = TypeVar("S", bound=Section)
+
+
+def each_policy(config: RunConfig) -> list[RunConfig]:
+    """Return the configuration once for each policy, the first one first."""
+    if not config.policies:
+        return [config]
+    names = (config.run.policy, *config.policies)
+    return [_of_policy(config, name, names) for name in names]
+
+
+def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfig:
+    workers = tuple(one for one in config.workers if (one.policy or config.run.policy) == name)
+    run = config.run.model_copy(update={"policy": name, "policies": names})
+    changes: dict[str, Any] = {"run": run, "workers": workers, "policies": {}}
+    if name in config.policies:
+        own, folder = config.policies[name], config.out / "policies" / name
+        places = {
+            "weights_dir": folder / "weights",
+            # Below those of the first one, so that an audit and an erasure find all of them.
+            "trained_dir": config.trained_dir / name,
+            "checkpoints_dir": folder / "checkpoints",
+            "metrics_csv": folder / "metrics.csv",
+        }
+        trainer = config.trainer.model_copy(update=places)
+        changes |= {
+            "policy": _with(config.policy, own.policy),
+            "trainer": _with(trainer, own.trainer),
+            "evaluation": config.evaluation.model_copy(update={"tasks": None}),
+        }
+    return config.model_copy(update=changes)
+
+
+def _with(section: S, changes: S) -> S:
+    """Return a section with the settings of another one that were given, at any depth."""
+    given = {name: getattr(changes, name) for name in changes.model_fields_set}
+    merged = {
+        name: _with(getattr(section, name), value) if isinstance(value, Section) else value
+        for name, value in given.items()
+    }
+    return section.model_copy(update=merged)
