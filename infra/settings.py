@@ -177,6 +177,13 @@ class SharedPacingSection(Section):
         "A step takes the first B that are ready, the others go on over the weight update",
     )
 
+    redundancy: int = Field(
+        0,
+        ge=0,
+        description="Samples that each group begins beyond run.group_size: it is complete when as "
+        "many as that have ended well, and the rest are stopped. This favours short episodes",
+    )
+
     def extra_count(self, groups_per_step: int) -> int:
         """Return the number of these groups."""
         return ceil(self.extra_groups * groups_per_step)

@@ -162,6 +162,7 @@ def _limits(settings: TrainerSettings) -> BatchLimits:
         settings.window,
         pacing.max_attempts,
         pacing.extra_count(run.groups_per_step),
+        pacing.redundancy,
     )
 
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 import traceback
+from asyncio import FIRST_COMPLETED
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -16,11 +17,13 @@ import orjson
 
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import Telemetry
+from producers.agents.ended_groups import EndedGroups
 from producers.agents.failure_cause import is_infrastructure_failure
 from producers.agents.gateway_client.client import GatewayClient, GatewayRefused, OpenedSession
 from producers.agents.gateway_client.ending import (
     REASON_CHARACTERS,
     AgentCrashed,
+    AgentPruned,
     AgentReturned,
     AgentStopped,
     AgentTimedOut,
@@ -64,7 +67,9 @@ class Episodes:
         telemetry: Telemetry,
         metrics: Metrics,
         leftovers: Leftovers,
+        ended: EndedGroups | None = None,
     ) -> None:
+        """`ended`: groups that need no further session; none are told without it."""
         self._settings = settings
         self._rules = EndingRules(
             settings.on_timeout, settings.timeout_reward, settings.on_limit, settings.await_reward_s
@@ -76,6 +81,7 @@ class Episodes:
         self._telemetry = telemetry
         self._metrics = metrics
         self._leftovers = leftovers
+        self._ended = ended or EndedGroups()
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[asyncio.Task[object]] = set()
 
@@ -97,6 +103,8 @@ class Episodes:
         """
         name = session_id(task.group_id, task.sample, task.attempt)
         if left_behind and await self._close_left(name):
+            return
+        if task.group_id in self._ended:
             return
         if _left_s(task) <= 0:
             _log.warning("%s: not started, the deadline of its task has passed", name)
@@ -139,7 +147,7 @@ class Episodes:
         session = self._session(name, task, opened, limit_s)
         allowed_s = (task.deadline_ms - task.issued_at_ms) / 1000
         late = limit_s < _ALL_OF_ITS_TIME * min(self._settings.time_limit_s, allowed_s)
-        ending = await self._play(task.payload, session, limit_s, late)
+        ending = await self._play(task, session, limit_s, late)
         try:
             for reward in closing_calls(ending, self._rules).rewards:
                 await gateway.reward(name, reward)
@@ -184,25 +192,28 @@ class Episodes:
             messages=_beginning(name, task),
         )
 
-    async def _play(
-        self, payload: bytes, session: AgentSession, limit_s: float, late: bool
-    ) -> Ending:
-        """Run the agent for at most `limit_s`; return its ending."""
-        running: asyncio.Task[object] = asyncio.create_task(self._agent.run(payload, session))
+    async def _play(self, task: Task, session: AgentSession, limit_s: float, late: bool) -> Ending:
+        """Run the agent for at most `limit_s`, or until its group is complete without it; return
+        its ending.
+        """
+        running: asyncio.Task[object] = asyncio.create_task(self._agent.run(task.payload, session))
         self._running.add(running)
+        ended = asyncio.create_task(self._ended.until_end(task.group_id))
         try:
             # `wait` and not `wait_for`: an agent that ignores its cancellation must not hold up
             # the session beyond the grace.
-            await asyncio.wait({running}, timeout=limit_s)
+            await asyncio.wait({running, ended}, timeout=limit_s, return_when=FIRST_COMPLETED)
             if not running.done():
+                pruned = ended.done()
                 running.cancel()
                 self._leftovers.watch(
                     session.session_id,
                     lambda: not running.done() or self._agent.goes_on(session),
                 )
                 await asyncio.wait({running}, timeout=END_GRACE_S)
-                return AgentTimedOut(limit_s, late)
+                return AgentPruned() if pruned else AgentTimedOut(limit_s, late)
         finally:
+            ended.cancel()
             self._running.discard(running)
         if running.cancelled():
             return AgentStopped()
@@ -210,7 +221,7 @@ class Episodes:
         if error is not None:
             _log.warning("%s: the agent failed", session.session_id, exc_info=error)
             return AgentCrashed(_description(error), _infrastructure_failed(error))
-        return await self._judged(payload, running.result())
+        return await self._judged(task.payload, running.result())
 
     async def _judged(self, payload: bytes, value: object) -> Ending:
         """Return the ending of an agent that returned `value`, with the judge's reward."""

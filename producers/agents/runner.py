@@ -10,12 +10,14 @@ import logging
 import os
 from functools import partial
 
+from infra.kafka.reader_thread import ReaderThread
 from infra.kafka.start.cluster import find_cluster
 from infra.process import ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
 from producers.agents.backlog import Place
+from producers.agents.ended_groups import EndedGroups, watch_groups
 from producers.agents.episode import Episodes
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
@@ -25,7 +27,7 @@ from producers.agents.harness.threads import CallThreads
 from producers.agents.leftovers import Leftovers
 from producers.agents.settings import AgentsSection, AgentsSettings
 from producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
-from schemas.topics import TASKS
+from schemas.topics import CONTROL, TASKS
 
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -55,9 +57,12 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         give_up=running.give_up,
         metrics=metrics,
     )
-    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers)
-    await asyncio.to_thread(find_cluster, settings.kafka, [TASKS], stop.is_set)
+    ended = EndedGroups()
+    episodes = _episodes(settings.agents, threads, traces, metrics, leftovers, ended)
+    topics = [TASKS, CONTROL] if settings.pacing.redundancy else [TASKS]
+    await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
+    watch = _watch(settings, name, ended, running) if CONTROL in topics else None
     drain_s = settings.agents.drain_s
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(
@@ -74,6 +79,8 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     ready(_log, "running agents, at most %d at once", settings.agents.concurrency)
     await stop.wait()
     await asyncio.to_thread(feed.end)  # joins the feed's thread: not in the event loop
+    if watch is not None:
+        await asyncio.to_thread(watch.close)
     await episodes.close()
     await asyncio.to_thread(traces.close)
     await asyncio.to_thread(output.close)
@@ -87,12 +94,26 @@ def _episodes(
     traces: Telemetry,
     metrics: Metrics,
     leftovers: Leftovers,
+    ended: EndedGroups,
 ) -> Episodes:
     judge = load_callable(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
     agent = _agent(settings, threads)
-    return Episodes(settings, agent, judge, gateway, threads, traces, metrics, leftovers)
+    return Episodes(settings, agent, judge, gateway, threads, traces, metrics, leftovers, ended)
+
+
+def _watch(
+    settings: AgentsSettings, name: str, ended: EndedGroups, running: "_RunningEpisodes"
+) -> ReaderThread:
+    """Begin to learn which groups have ended; the thread calls back in the event loop."""
+    call = asyncio.get_running_loop().call_soon_threadsafe
+    return watch_groups(
+        settings.kafka,
+        f"{name}-control",
+        end=lambda groups: call(ended.end, groups),
+        failed=lambda error: call(running.give_up, error),
+    )
 
 
 def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from infra.settings import ProcessSettings, Section
+from infra.settings import ProcessSettings, Section, SharedPacingSection
 
 
 class AgentsSection(Section):
@@ -88,6 +88,7 @@ class AgentsSettings(ProcessSettings):
     """All settings of `python -m producers.agents`."""
 
     agents: AgentsSection = Field(default_factory=AgentsSection)
+    pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)
 
     @model_validator(mode="after")
     def _one_agent(self) -> Self:

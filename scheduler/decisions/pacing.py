@@ -153,7 +153,7 @@ def tasks(
         if _may_be_due(group, name in issued, group.admitted_ms > first_ms)
         and (source := sources.get(group.purpose))
         if (row := source.find(group.task_id))
-        for sample in range(_size(group, settings, row))
+        for sample in range(_begun(group, settings, row))
         if (attempt := due_attempt(group, sample, settings, now_ms))
         > issued.get(name, {}).get(sample, -1)
     ]
@@ -185,6 +185,12 @@ def _size(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> in
     if group.purpose == EVAL:
         return settings.evaluation.samples
     return settings.run.group_size if row.samples is None else row.samples
+
+
+def _begun(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
+    """Return the number of samples that a group begins: more than it needs, with redundancy."""
+    spare = 0 if group.purpose == EVAL else settings.pacing.redundancy
+    return _size(group, settings, row) + spare
 
 
 def _group(

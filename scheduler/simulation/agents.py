@@ -24,6 +24,12 @@ class SimulatedAgents:
         self._agenda = agenda
         self._router = router
         self._on_session = on_session
+        self._playing: dict[str, list[SimulatedSession]] = {}
+        """Sessions that have begun, by group, until the group has ended."""
+        self.begun, self.drawn = 0, 0
+        """Sessions that have begun, and the tokens that they would sample in all."""
+        self.cancelled = 0.0
+        """Tokens of sessions that were stopped because their group was complete."""
 
     def play(self, task: Task) -> None:
         """Begin a session, unless the workload says that this attempt never ends."""
@@ -31,12 +37,25 @@ class SimulatedAgents:
             return
         drawn = self._workload.draw(task.group_id, task.sample, task.attempt)
         session = SimulatedSession(task.group_id, task.sample, task.deadline_ms, drawn)
+        self._playing.setdefault(task.group_id, []).append(session)
+        self.begun += 1
+        self.drawn += drawn.sampled
         self._agenda.after(self._workload.section.start_s, self._ask, session)
+
+    def end_group(self, group: str) -> None:
+        """Stop the sessions of a group that is over."""
+        for session in self._playing.pop(group, ()):
+            if session.turn < len(session.drawn.turns):
+                session.cancelled = True
+                self._router.cancel(session)
+                self.cancelled += sum(session.sampled.values())
 
     def answered(self, turn: SimulatedTurn) -> None:
         """Go on with the session of a turn that ended."""
         self._router.note_end(turn)
         session = turn.session
+        if session.cancelled:
+            return
         session.context = turn.whole
         wait_s = session.drawn.turns[session.turn][2]
         session.turn += 1

@@ -30,6 +30,8 @@ class SimulatedSession:
     """Worker that sampled its last turn."""
     version: int | None = None
     """Policy version of its first token."""
+    cancelled: bool = False
+    """True if its group was complete without it."""
     sampled: dict[int, float] = field(default_factory=dict)
     """Tokens sampled, by policy version."""
     min_version: int | None = None
@@ -140,8 +142,7 @@ class SimulatedEngine:
 
     def resume(self, version: int) -> None:
         """Go on with new weights: the KV of all rows is computed again."""
-        for turn in self._batch.running:
-            self._count(turn, self._batch.sampled(turn))
+        self._count_all()
         self.start(version)
         self._batch.recompute()
         self._take_held()
@@ -152,8 +153,7 @@ class SimulatedEngine:
         self.settle()
         self._take_held()
         begun = self._batch.running
-        for turn in begun:
-            self._count(turn, self._batch.sampled(turn))
+        self._count_all()
         turns = self._batch.drain()
         for turn in begun:
             turn.session.computed, turn.counted = turn.computed, 0.0
@@ -164,18 +164,37 @@ class SimulatedEngine:
     def give_up(self, count: int) -> list[SimulatedTurn]:
         """Give up so many turns, those that cost the least to move; return them."""
         self.settle()
+        self._count_all()
         turns = self._batch.give_up(count)
         for turn in turns:
-            turn.session.computed = turn.computed
+            turn.session.computed, turn.counted = turn.computed, 0.0
         self.load -= len(turns)
         if not self.paused:
             self._fill()
         return turns
 
+    def cancel(self, session: SimulatedSession) -> None:
+        """Give up the turn of a session, if one is here."""
+        self.settle()
+        self._count_all()
+        batch, known = self._batch, len(self._held)
+        self._held = [turn for turn in self._held if turn.session is not session]
+        found = [one for one in (*batch.running, *batch.waiting) if one.session is session]
+        for turn in found:
+            batch.remove(turn)
+        self.load -= known - len(self._held) + len(found)
+        if not self.paused:
+            self._fill()
+
     def settle(self) -> None:
         """Count what was sampled until now."""
         if not self.paused:
             self.clock.advance(self.agenda.now_s)
+
+    def _count_all(self) -> None:
+        """Count the tokens that the running turns have sampled so far."""
+        for turn in self._batch.running:
+            self._count(turn, self._batch.sampled(turn))
 
     def _count(self, turn: SimulatedTurn, sampled: float) -> None:
         """Count the tokens that a turn sampled here with the present version."""

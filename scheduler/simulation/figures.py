@@ -30,6 +30,11 @@ class SimulatedFigures:
     too_old: float
     """Share of the sampled tokens of trained sessions, over the whole run, that were older than
     `run.lag`: `trainer.on_stale` says what becomes of them."""
+    cancelled: float
+    """Tokens of sessions that `pacing.redundancy` stopped, as a share of all sampled tokens."""
+    shorter: float
+    """Share by which the trained sessions were shorter, in the mean, than all that began would have
+    been."""
     switches: float
     """Changes from one role to the other, a step."""
 
@@ -53,11 +58,13 @@ def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures 
         staleness=fmean(run.staleness),
         most_staleness=max(run.staleness),
         too_old=_share_over(run.ages, settings.run.lag),
+        cancelled=run.cancelled / (run.cancelled + sum(run.ages.values())),
+        shorter=1 - sum(run.ages.values()) / len(run.staleness) / run.mean_drawn,
         switches=of.switches / len(of.steps),
     )
 
 
-def _share_over(ages: Mapping[int, int], limit: int) -> float:
+def _share_over(ages: Mapping[int, float], limit: int) -> float:
     """Return the share of tokens that are older than `limit`."""
     older = sum(tokens for age, tokens in ages.items() if age > limit)
-    return older / max(1, sum(ages.values()))
+    return older / sum(ages.values())

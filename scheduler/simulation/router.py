@@ -46,8 +46,18 @@ class Router:
         if engine is not None:
             self._floor = min(self._floor, engine.load)
 
+    def cancel(self, session: SimulatedSession) -> None:
+        """Give up the turn of a session, wherever it is."""
+        self._waiting = deque(turn for turn in self._waiting if turn.session is not session)
+        engine = self._engines.get(session.engine)
+        if engine is not None:
+            engine.cancel(session)
+            self._floor = min(self._floor, engine.load)
+
     def submit(self, turn: SimulatedTurn) -> None:
-        """Send a turn to an engine, or let it wait for one."""
+        """Send a turn to an engine, or let it wait for one; not that of a cancelled session."""
+        if turn.session.cancelled:
+            return
         if turn.session.min_version is None:
             turn.session.min_version = self.newest
         if not self._engines:

@@ -43,8 +43,12 @@ class SimulatedRun:
     """Age in optimizer steps of each trained session's first token."""
     tokens: list[float]
     """Tokens trained in each step, prompts included."""
-    ages: Mapping[int, int]
+    ages: Mapping[int, float]
     """Sampled tokens of the trained sessions, by their age in optimizer steps."""
+    cancelled: float
+    """Tokens of sessions that were stopped because their group was complete without them."""
+    mean_drawn: float
+    """Tokens that a session that began would sample, in the mean; of some, the rest is not."""
     view: View
     ended_s: float
     decisions: int
@@ -107,6 +111,8 @@ class Simulation:
                 self._fleet.publish(record.version)
             case r.StepCompleted():
                 self._on_step(record.step + 1)
+            case r.GroupReady() | r.GroupDropped() if self._rules.settings.pacing.redundancy:
+                self._agents.end_group(record.group_id)
         self._trainer.react(record)
 
     def run(self, longest_s: float) -> SimulatedRun:
@@ -131,6 +137,8 @@ class Simulation:
             self._trainer.staleness,
             self._trainer.tokens,
             self._trainer.ages,
+            self._agents.cancelled,
+            self._agents.drawn / max(1, self._agents.begun),
             self._view,
             agenda.now_s,
             self._decisions,

@@ -3,7 +3,7 @@
 Driven by `scheduler/simulation/simulator.py`; writes the same records as the real one.
 """
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
@@ -31,7 +31,7 @@ class SimulatedTrainer:
     """Age in optimizer steps of each trained session's first token."""
     tokens: list[float] = field(default_factory=list)
     """Tokens trained in each step, prompts included."""
-    ages: Counter[int] = field(default_factory=Counter)
+    ages: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Sampled tokens of the trained sessions, by their age in optimizer steps."""
     _version: int = 0
     _step: int = 0
@@ -85,7 +85,7 @@ class SimulatedTrainer:
                 reward_mean=fmean(rewards),
                 reward_std=pstdev(rewards),
                 version_min=self._oldest(group),
-                trainable_tokens=sum(_sampled(session) for session in sessions),
+                trainable_tokens=sum(session.drawn.sampled for session in sessions),
                 policy=self._run.policy,
             )
         )
@@ -125,7 +125,7 @@ class SimulatedTrainer:
                 at_ms=self._agenda.now_ms,
                 step=self._step,
                 groups=tuple(self._batch),
-                trainable_tokens=sum(_sampled(session) for session in self._sessions()),
+                trainable_tokens=sum(session.drawn.sampled for session in self._sessions()),
                 policy=self._run.policy,
             )
         )
@@ -156,7 +156,7 @@ class SimulatedTrainer:
         self.staleness += [self._version - (of.version or 0) for of in self._sessions()]
         for session in self._sessions():
             for version, tokens in session.sampled.items():
-                self.ages[self._version - version] += round(tokens)
+                self.ages[self._version - version] += tokens
         batch, self._batch = self._batch, []
         for group in batch:
             del self._groups[group]
@@ -217,7 +217,3 @@ def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
         directory="",
         manifest_sha256="",
     )
-
-
-def _sampled(session: SimulatedSession) -> int:
-    return sum(sampled for _, sampled, _ in session.drawn.turns)

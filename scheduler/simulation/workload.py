@@ -59,6 +59,11 @@ class SessionDraw:
     turns: tuple[tuple[int, int, float], ...]
     reward: float
 
+    @property
+    def sampled(self) -> int:
+        """Tokens that it samples."""
+        return sum(sampled for _, sampled, _ in self.turns)
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:

@@ -76,7 +76,13 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             buries=(PROMPTS,),
             names=("rollout-",),
         ),
-        AGENTS: Access(reads=(TASKS,), writes=(CONTROL,), buries=(TASKS,), joins=(agents_group,)),
+        AGENTS: Access(
+            reads=(TASKS, CONTROL),
+            writes=(CONTROL,),
+            buries=(TASKS,),
+            joins=(agents_group,),
+            names=("agents-",),
+        ),
         SCHEDULER: Access(
             reads=(CONTROL, FLEET),
             writes=(CONTROL, FLEET, TASKS),

@@ -138,7 +138,8 @@ class ProcessSpecs:
         key = gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
         section = _updated(self._config.agents, gateway_url=self.gateway_url, admin_key=key)
         stop_s = section.drain_s + _LONG_STOP_S
-        return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section)
+        pacing = self._config.pacing
+        return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section, pacing=pacing)
 
     def rollout(self, worker: WorkerSection) -> ChildSpec:
         """Return the rollout process of a worker."""

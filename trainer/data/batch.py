@@ -50,6 +50,8 @@ class BatchLimits:
     """Attempts that the scheduler makes at a sample; None: unknown."""
     extra: int = 0
     """Groups that may be under way beyond those of `lag + 1` batches."""
+    redundancy: int = 0
+    """Samples that a group begins beyond those that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,13 @@ class Grouping:
         settled: Iterable[str] = (),
         fixed: Mapping[str, Sequence[str]] | None = None,
         attempts: int | None = None,
+        redundancy: int = 0,
     ) -> None:
         """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready, by
         group. `attempts`: how often a sample is tried; None: until the deadline of its group.
+        `redundancy`: samples that a group for training begins beyond those that it asks for.
         """
-        self._attempts = attempts
+        self._attempts, self._redundancy = attempts, redundancy
         self._settled = set(settled)
         self._fixed = {group: tuple(sessions) for group, sessions in (fixed or {}).items()}
         self._open: dict[str, _Open] = {}
@@ -110,7 +112,8 @@ class Grouping:
 
     def _without_attempts(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
         """End a group early if all its samples are settled and some of them failed."""
-        if source.group_id in self._fixed or group.settled(self._attempts) < source.group_size:
+        begun = source.group_size + (0 if source.purpose == "eval" else self._redundancy)
+        if source.group_id in self._fixed or group.settled(self._attempts) < begun:
             return []
         return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
 

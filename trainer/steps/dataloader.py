@@ -87,7 +87,9 @@ class Dataloader:
 
     def __post_init__(self) -> None:
         resume = self._resume
-        self._grouping = Grouping(resume.settled, resume.fixed, self._limits.attempts)
+        limits = self._limits
+        fixed = resume.settled, resume.fixed
+        self._grouping = Grouping(*fixed, limits.attempts, limits.redundancy)
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
         # The scheduler counts them too: it may admit no other group before the next step.
         self.dropped, self.newest_drop = (

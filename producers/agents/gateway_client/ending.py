@@ -11,6 +11,9 @@ from typing import Literal
 
 REASON_CHARACTERS = 2_000
 """Longest reason; of a longer one the end is kept, which is the point of a traceback."""
+PRUNED = "pruned"
+"""Status of a session that was stopped since nobody needs it any more."""
+_NOT_NEEDED = "its group was complete without it (pacing.redundancy)"
 _STATUSES = ("complete", "truncated")
 _TIMEOUT_CAUSES = {"zero": "policy", "retry": "environment", "drop": "setting"}
 
@@ -58,7 +61,12 @@ class EndingRules:
     await_reward_s: float = 0
 
 
-Ending = AgentReturned | AgentCrashed | AgentTimedOut | AgentStopped
+@dataclass(frozen=True)
+class AgentPruned:
+    """The agent's group was complete without it, so it was stopped."""
+
+
+Ending = AgentReturned | AgentCrashed | AgentTimedOut | AgentStopped | AgentPruned
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,8 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
             return ClosingCalls((), CloseCall("aborted", reason, "infrastructure"))
         case AgentTimedOut(limit_s):
             return _timed_out(limit_s, rules)
+        case AgentPruned():
+            return ClosingCalls((), CloseCall(PRUNED, _NOT_NEEDED, "setting"))
         case AgentStopped():  # no fault of the agent: the sample is tried again
             close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
             return ClosingCalls((), close)

@@ -5,6 +5,7 @@ import time
 from infra.settings import TelemetrySettings
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.tracing import telemetry
+from producers.agents.ended_groups import EndedGroups
 from producers.agents.episode import Episodes
 from producers.agents.gateway_client.client import GatewayClient
 from producers.agents.harness.agent import Agent
@@ -48,6 +49,7 @@ def run(
     task: Task | None = None,
     answering: Answering = accepting,
     judge: Callback | None = None,
+    ended: EndedGroups | None = None,
     **settings: object,
 ) -> ScriptedGateway:
     """Run the task; return the gateway with its calls."""
@@ -58,7 +60,8 @@ def run(
             client = GatewayClient(gateway.url, "admin", section.call_limit_s)
             metrics = Metrics()
             left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
-            episodes = Episodes(section, agent, judge, client, THREADS, NO_TRACES, metrics, left)
+            parts = section, agent, judge, client, THREADS, NO_TRACES, metrics, left
+            episodes = Episodes(*parts, ended)
             try:
                 await episodes.run(task or a_task())
             finally:

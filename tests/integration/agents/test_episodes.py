@@ -8,6 +8,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from producers.agents.ended_groups import EndedGroups
 from producers.agents.gateway_client.client import GatewayRefused
 from producers.agents.harness.agent import CallableAgent
 from producers.agents.harness.session import AgentSession
@@ -71,6 +72,20 @@ def test_a_sample_whose_fork_is_refused_ends_at_once_with_the_reason() -> None:
     assert gateway.paths() == ["/sessions", "/sessions", f"/sessions/{SESSION}/close"]
     assert closed(gateway) == ("aborted", "setting")
     assert gateway.calls[-1].body["reason"] == "fork_refused: Conflict"
+
+
+def test_an_agent_is_stopped_when_its_group_is_complete_without_it() -> None:
+    groups = EndedGroups()
+
+    async def hanging(task: Payload, session: AgentSession) -> float:
+        groups.end(["run-7"])
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    gateway = run(CallableAgent(hanging, THREADS), ended=groups)
+    assert closed(gateway) == ("pruned", "setting")
+    again = run(CallableAgent(hanging, THREADS), ended=groups)
+    assert again.paths() == [], "and none of the group is started any more"
 
 
 def test_a_sync_agent_works_as_well() -> None:

@@ -5,6 +5,7 @@ import pytest
 from producers.agents.gateway_client.ending import (
     REASON_CHARACTERS,
     AgentCrashed,
+    AgentPruned,
     AgentReturned,
     AgentStopped,
     AgentTimedOut,
@@ -94,6 +95,11 @@ def test_an_agent_that_was_stopped_with_its_process_is_tried_again() -> None:
         "aborted",
         "infrastructure",
     )
+
+
+def test_an_agent_whose_group_is_complete_without_it_is_pruned_and_not_tried_again() -> None:
+    told = ended(AgentPruned())
+    assert (told.rewards, told.close.status, told.close.cause) == ((), "pruned", "setting")
 
 
 def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:

@@ -81,6 +81,25 @@ def test_a_group_ends_at_once_when_no_attempt_is_left_at_the_sample_that_it_miss
     assert ready.sessions == ("g-0.0.0",)
 
 
+def test_a_group_begun_with_more_samples_is_complete_with_those_it_asks_for() -> None:
+    grouping = Grouping(attempts=1, redundancy=1)
+    _, ready = feed(grouping, session(0, cause="environment"), session(2), session(1))
+    assert isinstance(ready, GroupReady), "however long one hangs"
+    assert ready.sessions == ("g-0.1.0", "g-0.2.0")
+    assert feed(grouping, session(0, attempt=1, cause="setting")) == []
+    assert grouping.ignored == {"late": 1}
+
+
+def test_a_group_begun_with_more_samples_waits_for_all_of_them_before_it_ends_with_fewer() -> None:
+    grouping = Grouping(attempts=1, redundancy=1)
+    lost = [session(sample, cause="environment") for sample in (0, 1)]
+    assert [type(one) for one in feed(grouping, *lost)] == [SampleFailed] * 2
+    (ready,) = feed(grouping, session(2))
+    assert isinstance(ready, GroupReady)
+    evaluation = [replace(one, purpose="eval", group_id="e-0") for one in (lost[0], session(1))]
+    assert [type(one) for one in feed(grouping, *evaluation)] == [SampleFailed, GroupReady]
+
+
 def test_a_group_whose_last_session_comes_after_the_last_failure_ends_with_it() -> None:
     grouping = Grouping(attempts=1)
     failed, ready = feed(grouping, session(0, cause="environment"), session(1))
