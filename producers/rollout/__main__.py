@@ -10,9 +10,9 @@ def main() -> None:
     settings = load(RolloutSettings)
 
     # Not at the top: wrong settings and --help are reported before torch and Kafka are imported.
-    from producers.rollout.restarts import serve
+    from producers.rollout.hosting import serve_all
 
-    run_sync(lambda stop: serve(settings, stop))
+    run_sync(lambda stop: serve_all(settings, stop))
 
 
 if __name__ == "__main__":

@@ -126,6 +126,20 @@ class ClockSection(LengthsSection):
         0.5, gt=0, description="Seconds between two deliveries of the tokens of running turns"
     )
     seed: int = Field(0, description="Seed of all lengths; equal in two rehearsals, so are they")
+    workers_a_process: int = Field(
+        1,
+        ge=1,
+        description="Most workers that share a rollout process of a run; one with an environment "
+        "of its own has a process to itself",
+    )
+
+
+class HostedWorkerSection(Section):
+    """A worker beside the first one of a process."""
+
+    worker: str = Field(min_length=1, description="Id of the worker")
+    tags: WorkerTags = Field(("rollout",), min_length=1, description="As rollout.tags")
+    devices: tuple[int, ...] = Field((), description="As rollout.devices")
 
 
 class RolloutSection(Section):
@@ -176,6 +190,9 @@ class RolloutSection(Section):
     vllm: VllmSection = Field(default_factory=VllmSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
     clock: ClockSection = Field(default_factory=ClockSection)
+    hosted: tuple[HostedWorkerSection, ...] = Field(
+        (), description="clock: further workers of this process, alike but for what they name"
+    )
 
 
 class RolloutSettings(ProcessSettings):

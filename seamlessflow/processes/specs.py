@@ -5,7 +5,7 @@ settings: one variable for each section, as JSON.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 
 from infra.settings import ENV_PREFIX, KafkaSettings
 from producers.gateway.calls.keys import derived_admin_key
+from producers.rollout.settings import HostedWorkerSection
 from scheduler.settings import SchedulerSection
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import each_policy
@@ -72,13 +73,8 @@ class ProcessSpecs:
         return self._child(MANAGER, "consumers.trajectories", manager=section)
 
     def rollouts(self) -> list[ChildSpec]:
-        """Return a rollout process for every worker that can roll out."""
-        return [
-            of_policy.rollout(worker)
-            for of_policy in self._each
-            for worker in of_policy._config.workers
-            if "rollout" in worker.tags
-        ]
+        """Return the rollout processes of all workers that can roll out, most with one each."""
+        return [spec for of_policy in self._each for spec in of_policy._rollouts_of_policy()]
 
     def trainers(self) -> list[ChildSpec]:
         """Return for each policy the trainer, then a training process for every worker of it that
@@ -96,6 +92,15 @@ class ProcessSpecs:
     def _further(self) -> bool:
         run = self._config.run
         return run.policy != run.all_policies[0]
+
+    def _rollouts_of_policy(self) -> list[ChildSpec]:
+        template = self._config.rollout
+        most = template.clock.workers_a_process if template.engine == "clock" else 1
+        able = [worker for worker in self._config.workers if "rollout" in worker.tags]
+        sharing = [worker for worker in able if not worker.environment] if most > 1 else []
+        alone = [self.rollout(worker) for worker in able if worker not in sharing]
+        shared = [sharing[first : first + most] for first in range(0, len(sharing), most)]
+        return [*alone, *(self.rollout(first, others) for first, *others in shared)]
 
     def _gang_of_policy(self) -> list[ChildSpec]:
         ranks = first_ranks(self._config)
@@ -141,8 +146,8 @@ class ProcessSpecs:
         pacing = self._config.pacing
         return self._child(AGENTS, "producers.agents", stop_s=stop_s, agents=section, pacing=pacing)
 
-    def rollout(self, worker: WorkerSection) -> ChildSpec:
-        """Return the rollout process of a worker."""
+    def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
+        """Return the rollout process of a worker, and of those beside it."""
         template = self._config.rollout
         torch = template.torch
         if worker.device is not None:
@@ -154,6 +159,10 @@ class ProcessSpecs:
             policy=self._config.run.policy,
             torch=torch,
             devices=worker.devices,
+            hosted=tuple(
+                HostedWorkerSection(worker=one.id, tags=one.tags, devices=one.devices)
+                for one in beside
+            ),
         )
         environment = {**_visible(template.engine, worker), **worker.environment}
         return self._child(

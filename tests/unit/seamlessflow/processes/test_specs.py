@@ -5,11 +5,13 @@ import pytest
 from pydantic_settings import BaseSettings
 
 from consumers.trajectories.settings import ManagerSettings
+from infra.errors import SettingsRejected
 from infra.settings import KafkaSettings
 from producers.agents.settings import AgentsSettings
 from producers.gateway.calls.keys import Keys
 from producers.gateway.settings import GatewaySettings
-from producers.rollout.settings import RolloutSettings
+from producers.rollout.hosting import hosted
+from producers.rollout.settings import HostedWorkerSection, RolloutSection, RolloutSettings
 from scheduler.settings import SchedulerSettings
 from seamlessflow.config_file import parse
 from seamlessflow.processes.child import ChildSpec
@@ -88,6 +90,29 @@ def test_each_worker_has_its_rollout_process(monkeypatch: pytest.MonkeyPatch) ->
     read = [settings_of(spec, RolloutSettings, monkeypatch).rollout for spec in specs]
     assert [section.tags for section in read] == [("rollout",), ("rollout", "train")]
     assert specs[1].environment["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_workers_on_modelled_devices_share_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers: list[dict[str, Any]] = [{"id": f"w{number}", "devices": [0, 1]} for number in range(3)]
+    trains = {"id": "w4", "tags": ["rollout", "train"]}
+    workers += [{"id": "own", "environment": {"SOME": "thing"}}, trains]
+    clock = {"engine": "clock", "clock": {"workers_a_process": 3}}
+
+    specs = children(workers=workers, rollout=clock).rollouts()
+
+    assert [spec.name for spec in specs] == ["rollout-own", "rollout-w0", "rollout-w4"]
+    shared = hosted(settings_of(specs[1], RolloutSettings, monkeypatch))
+    assert [of.rollout.worker for of in shared] == ["w0", "w1", "w2"]
+    assert [of.rollout.devices for of in shared] == [(0, 1)] * 3
+    assert not any(of.rollout.hosted for of in shared)
+    assert len(children(workers=workers, rollout={**clock, "engine": "torch"}).rollouts()) == 5
+
+
+def test_workers_with_a_device_share_no_process() -> None:
+    other = RolloutSection(hosted=(HostedWorkerSection(worker="w1"),))
+
+    with pytest.raises(SettingsRejected, match="HOSTED"):
+        hosted(RolloutSettings(rollout=other))
 
 
 def test_a_workers_device_is_the_device_of_both_its_processes(

@@ -1,0 +1,42 @@
+"""Hosting of several workers in one rollout process, for modelled devices.
+
+Each worker is what it is in a process of its own, with its incarnation, Kafka clients, engine and
+main loop, in a thread. An error of one ends the process, so all of them.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from infra.errors import SettingsRejected
+from producers.rollout.restarts import serve
+from producers.rollout.settings import RolloutSettings
+
+
+def serve_all(settings: RolloutSettings, stop: threading.Event) -> None:
+    """Serve all workers of the settings until `stop` is set.
+
+    Raises what `serve` raises of a single one; a thread's error reaches `infra/process.py`.
+    """
+    workers = hosted(settings)
+    if len(workers) == 1:
+        serve(settings, stop)
+        return
+    threads = [
+        threading.Thread(target=serve, args=(each, stop), name=f"worker {each.rollout.worker}")
+        for each in workers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def hosted(settings: RolloutSettings) -> Sequence[RolloutSettings]:
+    """Return the settings of each worker of a process. Raises `SettingsRejected`."""
+    mine = settings.rollout
+    if mine.hosted and mine.engine != "clock":
+        reason = "an engine with a device has its process to itself; only clock shares one"
+        raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__HOSTED", reason)
+    alone = mine.model_copy(update={"hosted": ()})
+    others = [alone.model_copy(update=dict(one)) for one in mine.hosted]
+    return [settings.model_copy(update={"rollout": one}) for one in (alone, *others)]
