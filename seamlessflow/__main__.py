@@ -24,6 +24,7 @@ from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.show import show
 from seamlessflow.commands.trace import trace
 from seamlessflow.commands.train import train
+from seamlessflow.commands.worker import worker
 from seamlessflow.processes.stopping import Interrupted
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ app.command(name="eval")(evaluate)
 app.command()(simulate)
 app.command()(plan)
 app.command()(rehearse)
+app.command()(worker)
 app.command()(show)
 app.command()(trace)
 app.command()(timeline)

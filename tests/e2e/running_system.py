@@ -124,9 +124,12 @@ class RunningSystem:
         self.producer.send(CONTROL.name, published)
         self.producer.flush(30)
 
-    def give_role(self, worker: str, slot: int) -> r.RoleAcquired:
-        """Assign the rollout role to a started worker; return its acquisition."""
-        heartbeat = self.expect(r.WorkerHeartbeat, lambda record: record.worker == worker)
+    def give_role(self, worker: str, slot: int, lost: str = "") -> r.RoleAcquired:
+        """Assign the rollout role to a started worker, not to its `lost` incarnation; return its
+        acquisition."""
+        heartbeat = self.expect(
+            r.WorkerHeartbeat, lambda one: one.worker == worker and one.incarnation != lost
+        )
         number = self._assign(worker, heartbeat.incarnation, "rollout", slot)
         return self.expect(r.RoleAcquired, lambda record: record.assignment == number)
 
