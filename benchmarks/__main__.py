@@ -1,7 +1,7 @@
 """Benchmarks: `python -m benchmarks NAME [arguments]` runs one; without a name it lists them.
 
-A benchmark is a module of this folder with a `main`, which prints one line of JSON. It gets the
-arguments if it has a parameter for them.
+A benchmark is a module of this folder or of `scheduling` with a `main`, which prints one line of
+JSON. It gets the arguments if it has a parameter for them.
 """
 
 import sys
@@ -10,26 +10,28 @@ from inspect import signature
 from pathlib import Path
 
 _PARTS = {"__init__", "__main__"}
+_FOLDERS = ("benchmarks", "benchmarks.scheduling")
 
 
-def names() -> list[str]:
-    """Return the names of all benchmarks."""
-    files = Path(__file__).parent.glob("*.py")
-    return sorted(
-        file.stem
-        for file in files
+def modules() -> dict[str, str]:
+    """Return the modules of all benchmarks by name."""
+    root = Path(__file__).parent.parent
+    return {
+        file.stem: f"{folder}.{file.stem}"
+        for folder in _FOLDERS
+        for file in sorted((root / folder.replace(".", "/")).glob("*.py"))
         if file.stem not in _PARTS and "\ndef main(" in file.read_text(encoding="utf-8")
-    )
+    }
 
 
 def main() -> None:
     """Run the benchmark that the first argument names."""
-    known = names()
+    known = modules()
     if len(sys.argv) < 2 or sys.argv[1] not in known:
-        sys.exit(f"{__doc__}\nbenchmarks: {', '.join(known)}")
+        sys.exit(f"{__doc__}\nbenchmarks: {', '.join(sorted(known))}")
     name, *arguments = sys.argv[1:]
     sys.argv = [f"benchmarks {name}", *arguments]
-    benchmark = import_module(f"benchmarks.{name}").main
+    benchmark = import_module(known[name]).main
     benchmark(*[arguments][: len(signature(benchmark).parameters)])
 
 

@@ -1,6 +1,6 @@
 """Strategy that moves the workers with both tags after every step, whether that pays or not.
 
-`benchmarks/switch.py` names it as `scheduler.policy`.
+`benchmarks/scheduling/switch.py` names it as `scheduler.policy`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Agent that asks for one long answer and gives a random reward, at little cost of its own.
 
-`benchmarks/switch.py` keeps generations in flight with it. It streams, so that the log has the
-time of each answer's first token.
+`benchmarks/scheduling/switch.py` keeps generations in flight with it. It streams, so that the log
+has the time of each answer's first token.
 """
 
 import zlib

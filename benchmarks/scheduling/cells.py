@@ -1,0 +1,198 @@
+"""Cells of the benchmark `pipelines`: a pipeline, a load and a split of the nodes, simulated."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from infra.device_model.settings import DeviceModelSection
+from scheduler.settings import PacingSection, RunSection, SchedulerSection, SchedulerSettings
+from scheduler.simulation.cluster import modelled
+from scheduler.simulation.figures import figures
+from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from scheduler.simulation.simulator import SimulatedRun, simulate
+from scheduler.simulation.workload import Workload, WorkloadSection
+
+NODE = 8
+"""Devices of a node. A worker is a node, so splits are in whole nodes."""
+GROUP = 8
+"""Sessions of a group."""
+MODEL, HARDWARE = "Qwen3-32B", "H100"
+_LAST_DROPPED = 0.5
+"""Share of the groups that the filter drops at the end of a drift: each trained one takes twice
+the rollout of the beginning."""
+_NO_LIMIT_S = 1e6
+Tag = Literal["rollout", "train"]
+BOTH: tuple[Tag, ...] = ("rollout", "train")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A strategy, the tags of the nodes that train, and the steps that rollout may be ahead."""
+
+    name: str
+    strategy: str
+    lag: int
+    trains: tuple[Tag, ...]
+
+
+COLOCATED = Pipeline("colocated synchronous", "colocated", 0, BOTH)
+SYNCHRONOUS = Pipeline("disaggregated synchronous", "disaggregated", 0, ("train",))
+ONE_STEP_OFF = Pipeline("one step off", "disaggregated", 1, ("train",))
+MULTIPLEXED = Pipeline("multiplexed", "multiplexed", 1, BOTH)
+PIPELINES = (COLOCATED, SYNCHRONOUS, ONE_STEP_OFF, MULTIPLEXED)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Sessions of a kind, how many a step has for each node, and the rows of an engine."""
+
+    name: str
+    workload: WorkloadSection
+    groups: int
+    rows: int
+    drifts: bool = False
+    """True if the filter drops more and more groups, so that R:T doubles over the run."""
+
+    @property
+    def title(self) -> str:
+        """Name, with what changes over the run."""
+        return f"{self.name}, {'R:T drifts twofold' if self.drifts else 'steady'}"
+
+
+_STEADY = (
+    Load(
+        "math, single turn",
+        WorkloadSection(
+            turns=1,
+            prompt_tokens=500,
+            turn_tokens=6000,
+            spread=0.6,
+            most_tokens=24_000,
+            tool_s=0,
+        ),
+        groups=8,
+        rows=16,
+    ),
+    Load(
+        "agentic, long tails and tool waits",
+        WorkloadSection(
+            turns=6,
+            turns_spread=0.5,
+            prompt_tokens=3000,
+            tool_tokens=1000,
+            turn_tokens=1000,
+            spread=0.8,
+            tool_s=8,
+            tool_spread=1.0,
+        ),
+        groups=8,
+        rows=16,
+    ),
+    Load(
+        "small train share",
+        WorkloadSection(
+            turns=1,
+            prompt_tokens=500,
+            turn_tokens=6000,
+            spread=0.6,
+            most_tokens=24_000,
+            tool_s=0,
+        ),
+        groups=4,
+        rows=4,
+    ),
+)
+LOADS = tuple(replace(one, drifts=drifts) for one in _STEADY for drifts in (False, True))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One simulation: so many nodes, of which some train."""
+
+    pipeline: Pipeline
+    load: Load
+    nodes: int
+    train: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The figures of a cell."""
+
+    cell: Cell
+    step_s: float
+    ideal_s: float
+    idle: float
+    waiting: float
+    under_filled: float
+    switching: float
+    staleness: float
+    tokens_s: float
+
+
+def measured(cell: Cell) -> Measured:
+    """Return the figures of a cell, simulated. Raises `RuntimeError` if it makes too few steps."""
+    run, settings = simulated(cell)
+    found = figures(run, settings)
+    if found is None:
+        raise RuntimeError(f"{cell} made {len(run.tokens)} of {cell.steps} steps")
+    shares = found.spent.shares()
+    return Measured(
+        cell,
+        found.step_s,
+        found.ideal_s,
+        found.spent.idle_share,
+        shares["waiting"],
+        shares["under_filled"],
+        shares["switching"],
+        found.staleness,
+        found.tokens_s,
+    )
+
+
+def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
+    """Return the run of a cell, and its settings."""
+    groups = cell.load.groups * cell.nodes
+    settings = SchedulerSettings(
+        run=RunSection(
+            steps=cell.steps, groups_per_step=groups, group_size=GROUP, lag=cell.pipeline.lag
+        ),
+        scheduler=SchedulerSection(policy=cell.pipeline.strategy),
+        pacing=PacingSection(
+            tasks=Path("simulated"), task_timeout_s=_NO_LIMIT_S, group_timeout_s=_NO_LIMIT_S
+        ),
+    )
+    section = SimulationSection(
+        workers=_workers(cell), rows=cell.load.rows, workload=cell.load.workload
+    )
+    workload = Workload(section.workload)
+    if cell.load.drifts:
+        workload = Workload(section.workload, filtered=dropped_later(cell.steps * groups))
+    devices = DeviceModelSection(model=MODEL, hardware=HARDWARE)
+    return simulate(settings, modelled(section, devices), workload), settings
+
+
+def dropped_later(trained: int) -> Callable[[str], bool]:
+    """Return the filter that drops none of the first groups and half of the last ones, where so
+    many are trained in all.
+    """
+    drawn = trained / (1 - _LAST_DROPPED / 2)  # nearly: the share grows evenly
+
+    def dropped(group: str) -> bool:
+        number = int(group.rpartition("-")[2])
+        share = _LAST_DROPPED * min(1.0, number / drawn)
+        return Random(f"filter/{group}").random() < share  # nosec B311 # repeatable draws
+
+    return dropped
+
+
+def _workers(cell: Cell) -> tuple[SimulatedWorkersSection, ...]:
+    lots = {cell.pipeline.trains: cell.train, ("rollout",): cell.nodes - cell.train}
+    return tuple(
+        SimulatedWorkersSection(count=count, tags=tags, devices=NODE)
+        for tags, count in lots.items()
+        if count
+    )
