@@ -101,6 +101,8 @@ class TrainerActor(Process):
     started: StepStarted | None = None
     """The newest start of a step that it has not followed."""
     training: StepStarted | None = None
+    orphaned: bool = False
+    """True if the trainer that it was connected to has ended, which it may not have noticed."""
 
     @property
     def idle(self) -> bool:
@@ -109,6 +111,7 @@ class TrainerActor(Process):
 
     def _add_own(self, collector: Collector) -> None:
         collector.value(self.roles)
+        collector.add(self.orphaned)
         for start in (self.started, self.training):
             collector.value(start)
         if self.move is not None:

@@ -25,10 +25,14 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The leader of training: the step it is at, and whether its batch is announced."""
+    """The trainer, which leads the training: the step it is at, and whether its batch is announced.
+    """
 
     step: int = 0
     announced: bool = False
+    alive: bool = True
+    lost: bool = False
+    """True if a training process that was connected to it has ended."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -49,11 +53,6 @@ class World:
     compacted: dict[str, Record] = field(default_factory=dict)
     """The newest record of `fleet` for each key."""
     leader: Leader = Leader()
-
-    @property
-    def first_rank(self) -> str:
-        """Return the worker whose trainer process leads."""
-        return min(self.trainers)
 
     def copied(self) -> "World":
         """Return a world that may be changed."""

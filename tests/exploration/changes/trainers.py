@@ -23,6 +23,8 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
         if roles.gang.broken_by and world.bounds.trainers > 1:
             yield f"trainer {name} ends with its gang", partial(end, name=name)
             continue
+        if actor.orphaned:
+            yield f"trainer {name} ends with its trainer", partial(end, name=name)
         if actor.control:
             record = type(actor.control[0].record).__name__
             yield f"trainer {name} reads {record}", partial(_read, name=name)
@@ -52,9 +54,9 @@ def start(world: World, name: str) -> None:
 
 
 def end(world: World, name: str) -> None:
-    """End a process; the first rank announces its batch again when it is back."""
-    if name == world.first_rank:
-        world.leader = replace(world.leader, announced=False)
+    """End a process; the trainer that it was connected to has to end also, when it notices."""
+    if not world.trainers[name].orphaned and world.leader.alive:
+        world.leader = replace(world.leader, lost=True)
     lives = world.trainers[name].lives
     world.trainers[name] = TrainerActor(worker=name, lives=lives, roles=None)
 

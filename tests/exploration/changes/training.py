@@ -1,5 +1,5 @@
-"""Transitions of the leader of training: it announces a batch, and ends the step that its gang
-trains.
+"""Transitions of the trainer, a process apart from the training processes: it announces a batch,
+and ends the step that its gang trains. It crashes, ends when one of them is lost, and starts again.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,22 @@ LEADER = "leader"
 def usual(world: World) -> Iterator[tuple[str, Any]]:
     """Yield what may happen without a fault."""
     leader = world.leader
+    if not leader.alive:
+        yield "the trainer starts", _start
+        return
+    if leader.lost:
+        yield "the trainer ends with its gang", _end
     if leader.announced:
         if gang := _gang(world):
             yield f"step {leader.step} ends", partial(_complete, gang=gang)
-    elif leader.step < world.bounds.steps and world.trainers[world.first_rank].roles is not None:
+    elif leader.step < world.bounds.steps:
         yield f"batch {leader.step} is ready", _announce
+
+
+def faults(world: World) -> Iterator[tuple[str, Any]]:
+    """Yield the crash of the trainer; the training processes notice it at any later time."""
+    if world.left.crashes and world.leader.alive:
+        yield "fault: the trainer crashes", _crash
 
 
 def publish(world: World, version: int) -> None:
@@ -29,6 +40,24 @@ def publish(world: World, version: int) -> None:
     place = {"directory": f"v{version}", "manifest_sha256": "", "at_ms": now_ms}
     world.to_control(control.published(version, **place), LEADER)
     world.to_fleet(fleet.weights(version=version, step=version, **place), LEADER)
+
+
+def _start(world: World) -> None:
+    """Start again: it executes the step under way once more, with all training processes anew."""
+    world.leader = replace(world.leader, alive=True)
+
+
+def _end(world: World) -> None:
+    """End; those that were connected to it have to end also, when they notice."""
+    world.leader = replace(world.leader, alive=False, announced=False, lost=False)
+    for name, actor in world.trainers.items():
+        if actor.roles is not None:
+            world.trainers[name] = actor.with_changes(orphaned=True)
+
+
+def _crash(world: World) -> None:
+    world.left = world.left.less("crashes")
+    _end(world)
 
 
 def _gang(world: World) -> tuple[str, ...]:
@@ -43,8 +72,9 @@ def _gang(world: World) -> tuple[str, ...]:
 
 
 def _trains(world: World, name: str, gang_epoch: int) -> bool:
-    training = world.trainers[name].training
-    return training is not None and training.gang_epoch == gang_epoch
+    actor = world.trainers[name]
+    training = actor.training
+    return training is not None and training.gang_epoch == gang_epoch and not actor.orphaned
 
 
 def _announce(world: World) -> None:

@@ -27,4 +27,5 @@ def transitions(world: World) -> list[Transition]:
 def _faults(world: World) -> Iterator[Transition]:
     yield from rollouts.faults(world)
     yield from trainers.faults(world)
+    yield from training.faults(world)
     yield from schedulers.faults(world)
