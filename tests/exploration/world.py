@@ -25,8 +25,7 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The trainer, which leads the training: the step it is at, and whether its batch is announced.
-    """
+    """The trainer: the step it is at, and whether its batch is announced."""
 
     step: int = 0
     announced: bool = False
