@@ -813,6 +813,7 @@ class StepCommitted(Record):
     version: int
     groups: tuple[StepGroup, ...] = ()
     policy: str = ""
+    trained_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Chart of two trainings of the same batches: metrics of each step, one beside the other.
 
-With `reward_chart.py` and `timeline/chart.py` the only importer of matplotlib (extra `charts`).
+With the other charts the only importer of matplotlib (extra `charts`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,6 +24,8 @@ from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.reports import reward_chart
+from seamlessflow.reports.lengths import bias
+from seamlessflow.reports.lengths_chart import plot_lengths
 from seamlessflow.reports.reward_curve import session_facts, step_facts
 from seamlessflow.reports.summary import LauncherFacts, of_policy, policy_figures, summary
 from seamlessflow.reports.timeline import chart
@@ -42,7 +44,7 @@ class RunOutcome:
     verification: Verification | None
     """The check of the trained tokens; None if they were sampled in another run."""
     reasons: tuple[str, ...] = ()
-    """Reasons for little learning; empty if the reward rose."""
+    """Reasons for little learning, none if the reward rose; and a bias of what was trained."""
     skipped: tuple[str, ...] = ()
     """Notices of records that could not be read; the figures are without them."""
 
@@ -60,7 +62,7 @@ def write_report(
     stopping: Stopping,
     source: KafkaSettings | None = None,
 ) -> RunOutcome:
-    """Write `summary.json`, `reward.png`, `timeline.png` and the final weights.
+    """Write `summary.json`, `reward.png`, `lengths.png`, `timeline.png` and the final weights.
 
     `source`: where recorded sessions were read, if not under the prefix of `kafka`.
     Raises `KafkaUnavailable`, also once `stopping`.
@@ -86,11 +88,14 @@ def write_report(
     (config.out / "summary.json").write_text(text + "\n", encoding="utf-8")
     steps = step_facts(first, sessions)
     reward_chart.plot(steps, facts.eval_before, facts.eval_after, config.out / "reward.png")
+    plot_lengths(sessions, steps, config.out / "lengths.png")
     chart.plot(timeline(control), config.out / "timeline.png")
     for one in each_policy(config):
         keep_final_weights(one.weights_dir)
     rewards = figures["reward_first10"], figures["reward_last10"]
     reasons = reasons_for_little_learning(*rewards, [step.metrics for step in steps])
+    if biased := bias(figures["lengths"]):
+        reasons = [*reasons, biased]
     return RunOutcome(config.out, figures, checked, tuple(reasons), tuple(skipped.notices))
 
 

@@ -13,6 +13,7 @@ from trainer.metrics.reasons import listed
 FILES = {
     "summary.json": "all figures",
     "reward.png": "mean reward of each step",
+    "lengths.png": "lengths of the sessions that were begun and trained",
     "timeline.png": "who did what, when",
     "trained": "every token that was trained",
     "weights/final": "the last weights, a Hugging Face directory",
@@ -59,6 +60,7 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{_count(values['tokens_trained'])} of {values['tokens_sampled']:,} sampled tokens",
         ),
         ("not trained", _masked(values.get("tokens_masked") or {})),
+        ("length", _length(values.get("lengths") or {})),
         (
             "workers",
             f"{values['role_switches']} changes of role, "
@@ -87,6 +89,18 @@ def _step(step_s: float | None, ideal_s: Mapping[str, float]) -> str:
         return ""
     limits = " and ".join(f"{seconds:.2f} s by {name}" for name, seconds in ideal_s.items())
     return f"{step_s:.2f} s; no shorter than {limits}"
+
+
+def _length(figures: Mapping[str, Any]) -> str:
+    if not figures:
+        return ""
+    told = (
+        f"{kind} {figures[kind]['sessions']:,} sessions of {tokens['p10']:,.0f}, "
+        f"{tokens['p50']:,.0f}, {tokens['p90']:,.0f} tokens"
+        for kind in ("begun", "trained")
+        if (tokens := figures[kind]["tokens"])
+    )
+    return f"{'; '.join(told)} (p10, p50, p90)"
 
 
 def _masked(counts: Mapping[str, int]) -> str:

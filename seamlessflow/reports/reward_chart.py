@@ -1,6 +1,6 @@
 """Chart `reward.png`: reward of each optimizer step, its ten-step mean, evaluations, staleness.
 
-Only this module and `timeline/chart.py` import matplotlib (extra `charts`).
+Only this module and the other charts import matplotlib (extra `charts`).
 """
 
 from collections.abc import Sequence

@@ -12,6 +12,7 @@ from statistics import fmean
 
 from schemas import records as r
 from schemas.records import Record, Trajectory
+from trainer.data.lengths import PRUNED
 from trainer.data.sessions import session_return
 from trainer.recovery.resume import surviving
 
@@ -31,6 +32,8 @@ class SessionFacts:
     """Limit that ended it: `time`, `context` or `max_tokens`; empty if none did."""
     masked: Mapping[str, int] = field(default_factory=dict)
     """Sampled tokens that are not trained, by reason."""
+    fate: str = "ended"
+    """`pruned`, `failed` (its cause is not the policy), or `ended`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class StepFacts:
     at_ms: int | None = None
     """Time of its completion; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    trained_tokens: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that entered the loss, by session."""
 
     @property
     def reward(self) -> float | None:
@@ -83,6 +88,7 @@ def _session(one: Trajectory) -> SessionFacts:
         interrupted_turns=one.interrupted_turns,
         limit=one.limit,
         masked=one.masked_tokens,
+        fate=PRUNED if one.status == PRUNED else "ended" if one.cause == "policy" else "failed",
     )
 
 
@@ -126,4 +132,5 @@ class _StepFold:
             rewards=tuple(sessions[name].reward if name in sessions else None for name in names),
             at_ms=completed.at_ms if completed else None,
             metrics=completed.metrics if completed else {},
+            trained_tokens=commit.trained_tokens,
         )

@@ -10,6 +10,8 @@ An unknown figure is null. The sources of the figures:
   without those of evaluations.
 - `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions; for the
   trainer's own reasons (such as `stale`) of the steps' sessions (`StepCompleted`).
+- `lengths`: quantiles of the sampled tokens and the turns of all these sessions (`begun`) and of
+  those whose tokens entered the loss (`trained`): `lengths.py`.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
@@ -36,6 +38,7 @@ from scheduler.state.timeline import Timeline, timeline
 from schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.auditing.verify import Verification
 from seamlessflow.processes.usage import ProcessLoad
+from seamlessflow.reports.lengths import length_figures
 from seamlessflow.reports.reward_curve import SessionFacts, StepFacts, mean_reward, step_facts
 from trainer.metrics.reasons import masked_tokens
 
@@ -89,6 +92,7 @@ def summary(
         "tokens_sampled": sum(one.tokens_sampled for one in training),
         "tokens_trained": _whole(sum(tokens) if tokens else None),
         "tokens_masked": _masked(training, steps),
+        "lengths": length_figures(sessions, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),

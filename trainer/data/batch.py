@@ -15,6 +15,7 @@ from trainer.data.advantages import Estimator
 from trainer.data.chains import Chain
 from trainer.data.filters import Action, verdict
 from trainer.data.grouping import Group
+from trainer.data.lengths import SessionLength, length_metrics
 from trainer.data.sessions import Trace
 from trainer.data.staleness import OnStale, Screened, StepClock, screen
 
@@ -102,6 +103,19 @@ class Batch:
         """Return how many tokens enter the loss."""
         return sum(chain.trained() for chain in self.chains())
 
+    def trained_tokens(self) -> dict[str, int]:
+        """Return how many tokens of each session enter the loss, without those that have none."""
+        found = Counter[str]()
+        for chain in self.chains():
+            found[chain.session_id] += chain.trained()
+        return {session: count for session, count in found.items() if count}
+
+    def lengths(self) -> list[SessionLength]:
+        """Return the lengths of the sessions of which tokens enter the loss."""
+        trained = self.trained_tokens()
+        sources = (session.source for one in self.groups for session in one.group.sessions)
+        return [source.length for source in sources if source.session_id in trained]
+
     def traces(self) -> list[Trace]:
         """Return the traces of its sessions, as far as they are traced."""
         sources = (session.source for one in self.groups for session in one.group.sessions)
@@ -184,6 +198,7 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
         **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
+        **length_metrics("trained", batch.lengths()),
     }
     return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
 

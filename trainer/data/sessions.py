@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from schemas.records import Trajectory
 from trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
+from trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
 RETURN = "reward"
 """Name of the reward that is a session's return."""
@@ -35,6 +36,7 @@ class SessionSource:
     partition: int
     offset: int
     trace: Trace = ()
+    length: SessionLength = NO_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def read(
         partition=partition,
         offset=offset,
         trace=trace,
+        length=length_of(trajectory),
     )
     if trajectory.cause != "policy":
         return FailedSession(source, trajectory.cause, trajectory.reason)

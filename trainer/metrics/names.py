@@ -1,7 +1,8 @@
 """The names of all training metrics, with their meaning.
 
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
-families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`.
+families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`, and
+`begun_tokens/<quantile>` and its like.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,14 @@ METRICS: Mapping[str, str] = {
     "dropped/*": "Groups dropped since the step before, by reason",
     "ended_at/*": "Share of the sessions since the step before that a limit ended: time, context "
     "(the prompt was too long) or max_tokens (the last completion was cut)",
+    "sessions_pruned": "Sessions that were stopped since the step before because their group was "
+    "complete without them (pacing.redundancy)",
+    "begun_tokens/*": "Sampled tokens of the sessions that ended since the step before, trained or "
+    "not: p10, p50, p90 and mean",
+    "begun_turns/*": "Their turns",
+    "trained_tokens/*": "Sampled tokens of the batch's sessions of which any entered the loss: "
+    "p10, p50, p90 and mean",
+    "trained_turns/*": "Their turns",
     "samples_failed": "Sessions that did not count since the step before",
     "tokens_trained": "Tokens that entered the loss",
     "tokens_masked": "Sampled tokens that did not enter the loss for a reason of masked/*",

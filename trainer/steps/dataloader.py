@@ -20,6 +20,7 @@ from schemas.records import (
 from trainer.data.batch import Batch, BatchLimits, BatchRules, Prepared, prepare, select
 from trainer.data.foreign import without_foreign
 from trainer.data.grouping import Grouping
+from trainer.data.lengths import SessionsOfStep
 from trainer.data.sessions import Trace, read
 from trainer.data.staleness import StepClock, awaited
 from trainer.recovery.control_state import ControlState
@@ -82,8 +83,7 @@ class Dataloader:
     """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
     _failed: int = 0
     _warned: bool = False
-    _ended_at: Counter[str] = field(default_factory=Counter)
-    """Training sessions since the last step by the limit that ended them; empty: none did."""
+    _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
 
     def __post_init__(self) -> None:
         resume = self._resume
@@ -148,7 +148,7 @@ class Dataloader:
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
         if trajectory.purpose != "eval":
-            self._ended_at[trajectory.limit] += 1
+            self._sessions.add(trajectory)
         session = read(trajectory, self._policy, partition, offset, trace, self.policies)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
@@ -213,9 +213,7 @@ class Dataloader:
             found["tokens_masked"] = float(masked.total())
         if self._failed:
             found["samples_failed"] = float(self._failed)
-        ended_at, total = self._ended_at, self._ended_at.total()
-        found |= {f"ended_at/{limit}": ended_at[limit] / total for limit in ended_at if limit}
-        self._ended_at = Counter()
+        found |= self._sessions.take()
         self.dropped, self.given_up, self._failed = Counter(), StepTokens(), 0
         return found
 

@@ -165,6 +165,7 @@ class StepRunner:
                 parent_lineage=order.parent_lineage,
                 version=order.next_version,
                 groups=order.batch.members(),
+                trained_tokens=order.batch.trained_tokens(),
                 policy=self._settings.run.policy,
             ),
             trace,

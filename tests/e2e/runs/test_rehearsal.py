@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -35,6 +37,13 @@ async def run(task, session):
                 await asyncio.Event().wait()
     return float(sample % 2)
 """
+
+
+def check_lengths(out: Path, lengths: Mapping[str, Any]) -> None:
+    """The hung sample of each group was stopped, and the report tells it from the others."""
+    assert lengths["not_trained"]["pruned"] >= 2 * STEPS
+    assert lengths["begun"]["sessions"] > lengths["trained"]["sessions"] > 0
+    assert (out / "lengths.png").exists()
 
 
 def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None:
@@ -72,6 +81,7 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     assert summary["steps"] == STEPS
     assert summary["device_time"]["training"] > 0
     assert summary["checks"]["mismatches"] == 0
+    check_lengths(out, summary["lengths"])
     assert {"broker", "gateway", "trainer", "trainer-w1"} <= summary["processors"].keys()
     simulated = subprocess.run(
         [sys.executable, "-m", "seamlessflow", "simulate", "--from", str(out), "--steps", "4"],

@@ -192,6 +192,7 @@ def test_droppable_fields_are_those_that_a_fold_can_do_without() -> None:
         "SampleFailed.policy",
         "SchedulerSnapshot.release",
         "StepCommitted.policy",
+        "StepCommitted.trained_tokens",
         "StepCompleted.policy",
         "StepSkipped.policy",
         "StepStarted.devices",

@@ -1,0 +1,70 @@
+"""Lengths of the sessions that a run began for training, beside those that it trained. Pure.
+
+Both come from the log: begun are all finalized training sessions (`Trajectory`), also failed,
+stopped, dropped, stale and masked ones; trained are those of which tokens entered the loss of a
+step behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamlessflow.reports.reward_curve import SessionFacts, StepFacts
+from trainer.data.lengths import quantiles
+
+NOTICED = 0.1
+"""Relative difference of the mean lengths from which on the report names it."""
+
+
+def length_figures(
+    sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
+) -> dict[str, Any]:
+    """Return both distributions, and how many sessions were not trained, by their fate; empty if
+    the log does not tell what was trained.
+    """
+    begun, trained = begun_and_trained(sessions, steps)
+    if not trained:
+        return {}
+    left_out = Counter(one.fate for one in begun)
+    left_out.subtract(one.fate for one in trained)
+    return {
+        "begun": _distribution(begun),
+        "trained": _distribution(trained),
+        "not_trained": {fate: count for fate, count in sorted(left_out.items()) if count},
+    }
+
+
+def begun_and_trained(
+    sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
+) -> tuple[list[SessionFacts], list[SessionFacts]]:
+    """Return all sessions for training, and those of them of which tokens were trained."""
+    begun = {name: one for name, one in sessions.items() if one.purpose != "eval"}
+    trained = {name for step in steps for name in step.trained_tokens} & begun.keys()
+    return list(begun.values()), [begun[name] for name in sorted(trained)]
+
+
+def bias(figures: Mapping[str, Any]) -> str | None:
+    """Return a warning if the trained sessions differ in length from those begun, or None."""
+    if not figures:
+        return None
+    begun, trained = (figures[kind]["tokens"]["mean"] for kind in ("begun", "trained"))
+    ratio = trained / begun if begun else 1.0
+    if abs(1 - ratio) < NOTICED:
+        return None
+    fates = ", ".join(f"{count} {fate}" for fate, count in figures["not_trained"].items())
+    longer, short = ("shorter", "short") if ratio < 1 else ("longer", "long")
+    return (
+        f"sessions that were trained are {abs(1 - ratio):.0%} {longer} than those begun, "
+        f"{trained:,.0f} against {begun:,.0f} sampled tokens in the mean: a bias to {short} "
+        f"episodes (not trained: {fates or 'none'})"
+    )
+
+
+def _distribution(sessions: Sequence[SessionFacts]) -> dict[str, Any]:
+    tokens = quantiles(one.tokens_sampled for one in sessions)
+    turns = quantiles(one.turns for one in sessions)
+    return {
+        "sessions": len(sessions),
+        "tokens": {name: round(value, 1) for name, value in tokens.items()},
+        "turns": {name: round(value, 1) for name, value in turns.items()},
+    }
