@@ -8,6 +8,8 @@ from schemas.tokens import TOKEN_BYTES
 
 _SAMPLED = "policy"
 """Origin of a node that was sampled."""
+_CUT_SHORT = ("aborted", "timeout", "pruned")
+"""Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +33,8 @@ class RecordedSession:
 
 
 def recorded_session(of: Trajectory) -> RecordedSession | None:
-    """Return the session of a trajectory, or None if it is not of the training, or empty."""
-    if of.purpose != "train" or not of.nodes:
+    """Return the session of a trajectory; None if not of the training, empty or cut short."""
+    if of.purpose != "train" or not of.nodes or of.status in _CUT_SHORT:
         return None
     turns: defaultdict[str, int] = defaultdict(int)
     for node in of.nodes:

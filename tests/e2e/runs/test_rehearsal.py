@@ -95,5 +95,5 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     assert simulated.returncode == 0, simulated.stdout + simulated.stderr
     measured = yaml.safe_load(simulated.stdout.partition("\n\n")[0])
     assert measured["run"] == {"groups_per_step": 2, "group_size": 4}
-    assert measured["simulation"]["workload"]["turns"] == 2
+    assert 1 < measured["simulation"]["workload"]["turns"] <= 2
     assert measured["device_model"]["rates"]["load_s"] > 0

@@ -62,8 +62,9 @@ def test_a_turn_that_moved_is_left_out() -> None:
     assert not recorded_turns([s.started("a", session_id=SESSION), moved])
 
 
-def test_sessions_of_evaluations_are_left_out() -> None:
+def test_sessions_of_evaluations_and_those_cut_short_are_left_out() -> None:
     assert recorded_session(trajectory([Run((1,), "prompt")], purpose="eval")) is None
+    assert recorded_session(trajectory([Run((1,), "prompt")], status="aborted")) is None
 
 
 def test_a_value_that_is_given_counts_over_a_measured_one() -> None:
