@@ -98,6 +98,12 @@ class SchedulerSection(Section):
         "(more than snapshot_s); 0: take over at once",
     )
     snapshot_s: float = Field(5, gt=0, description="Seconds between snapshots of the state")
+    balance_s: float = Field(
+        30,
+        gt=0,
+        description="Seconds that a worker with the tag shared serves a policy at least, before "
+        "it may go to another one whose queued turns need it more",
+    )
     idle_warning: float = Field(
         0.05,
         ge=0,

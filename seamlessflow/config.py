@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from consumers.trajectories.settings import ManagerSection
 from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
-from infra.worker.tags import WorkerTags
+from infra.worker.tags import SHARED, WorkerTags
 from producers.agents.settings import AgentsSection
 from producers.gateway.settings import GatewaySection
 from producers.rollout.settings import RolloutSection
@@ -65,6 +65,11 @@ class WorkerSection(Section):
         if len(set(devices)) < len(devices):
             raise ValueError("names a device twice")
         return devices
+
+    @property
+    def shared(self) -> bool:
+        """True if it rolls out for whichever policy of the run has most to do."""
+        return SHARED in self.tags
 
     @property
     def device_count(self) -> int:
@@ -237,6 +242,9 @@ class RunConfig(BaseSettings):
         for worker in self.workers:
             if worker.policy and worker.policy not in names:
                 raise ValueError(f"workers: {worker.id} is of no policy {worker.policy!r}")
+            if worker.shared and (not self.policies or "train" in worker.tags or worker.policy):
+                text = "rolls out only, for several policies, and is of none: leave out policy"
+                raise ValueError(f"workers: {worker.id} has the tag {SHARED}: it {text} and train")
         for module, name in self.agents.modules.items():
             if name not in names:
                 raise ValueError(f"agents.modules: {module} is answered by no policy {name!r}")

@@ -14,7 +14,9 @@ from typing import Annotated, Protocol, TypeVar
 from pydantic import AfterValidator
 
 ROLES = ("rollout", "train")
-KNOWN = (*ROLES, "prefill", "decode", "reward", "env")
+SHARED = "shared"
+"""Tag of a rollout worker that the scheduler gives to the policies of a run in turns."""
+KNOWN = (*ROLES, "prefill", "decode", "reward", "env", SHARED)
 KINDS = ("precision", "hw")
 WISHES = "worker_tags"
 """Entry of a session's metadata with the wishes of all its turns."""

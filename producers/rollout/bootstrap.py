@@ -16,6 +16,7 @@ from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from infra.telemetry.tracing import Telemetry, telemetry
 from infra.worker.roles import new_incarnation
+from infra.worker.tags import SHARED
 from infra.worker.updates import UpdateLine, UpdateRule
 from producers.rollout.counts import Counts
 from producers.rollout.fleet_reader import FleetReader
@@ -69,8 +70,13 @@ def build(
     client_id = f"rollout-{mine.worker}"
     inbox = WorkerInbox()
     producer = Producer(kafka, client_id, report_every_s=_REPORT_EVERY_S, trace=traces.send)
+    shared = SHARED in mine.tags
     roles = RolloutRoles(
-        mine.worker, new_incarnation(), policy=mine.policy, loads_asleep=engines.loads_asleep
+        mine.worker,
+        new_incarnation(),
+        policy=mine.policy,
+        loads_asleep=engines.loads_asleep,
+        shared=shared,
     )
     facts = Facts(mine.tags, mine.capacity, _hardware(settings), mine.devices)
 
@@ -82,7 +88,7 @@ def build(
         kafka,
         f"{client_id}-fleet",
         mine.worker,
-        mine.policy,
+        None if shared else mine.policy,
         inbox.put,
         inbox.fail,
         stopping,

@@ -27,13 +27,15 @@ class FleetReader:
         settings: KafkaSettings,
         client_id: str,
         worker: str,
-        policy: str,
+        policy: str | None,
         deliver: Callable[[list[Received]], None],
         failed: Callable[[BaseException], None],
         stopping: Stopping,
         line: bool = False,
     ) -> None:
-        """`line`: also the records by which workers load new weights one after the other."""
+        """`policy`: None for a worker that several share.
+        `line`: also the records by which workers load new weights one after the other.
+        """
 
         def concern(record: Record) -> bool:
             return concerns(record, worker, policy) or (line and concerns_line(record))

@@ -91,7 +91,7 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     if len(view.state.policies) == 1:
         return _roles_of(view, rules, None, now_ms)
     written: list[Outgoing] = []
-    workers = allotted(view.state, view.fleet)
+    workers = allotted(view.state, view.fleet, rules.settings, now_ms)
     for place, policy in enumerate(view.state.policies):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})

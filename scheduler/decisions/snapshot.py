@@ -138,7 +138,10 @@ def snapshot(
     return Snapshot(
         now_ms=now_ms,
         workers=tuple(
-            _view(name, worker, ratios[name], modelled[name], weights, now_ms)
+            _view(
+                *(name, worker, ratios[name], modelled[name], weights, now_ms),
+                policy=None if names is None else run.policy,
+            )
             for name, worker in sorted(state.workers.items())
             if names is None or name in names
         ),
@@ -177,17 +180,20 @@ def _view(
     modelled: Mapping[str, float],
     weights: bool,
     now_ms: int,
+    policy: str | None,
 ) -> WorkerView:
     given, tags = worker.assignment, worker.tags
     able = _taken(tuple(worker.processes), tags, weights)
     if worker.failures or (given is not None and given.lapsed):
         able = frozenset(role for role in able if _free_for(worker, role, now_ms))
+    # What a shared worker does for another policy does not count here.
+    own = worker.policy in ("", policy) or policy is None
     return WorkerView(
         name=name,
         tags=tags,
         able=able,
-        role=worker.role,
-        acquired_ms=None if given is None or given.lapsed else given.acquired_ms,
+        role=worker.role if own else NO_ROLE,
+        acquired_ms=None if given is None or given.lapsed or not own else given.acquired_ms,
         ratio=ratio,
         devices=worker.devices,
         modelled=modelled,

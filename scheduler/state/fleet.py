@@ -6,9 +6,13 @@ Called by `scheduler/journal.py`, the simulator and tests.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import exp
 
 from schemas import records as r
 from schemas.records import Record, WorkerHeartbeat
+
+MEAN_MS = 30_000
+"""Time over which queued turns are averaged, longer than the waves in which agents ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,12 @@ class Fleet:
     policies: frozenset[str] = frozenset()
     gateways: Mapping[str, int] = field(default_factory=dict)
     """Time of the last heartbeat of each gateway that did not end in order."""
+
+    turns: Mapping[str, int] = field(default_factory=dict)
+    """Turns that wait or run by the newest heartbeats, by policy."""
+    queued: Mapping[str, float] = field(default_factory=dict)
+    """Their mean over the last half minute."""
+    counted_ms: int = 0
 
     def hardware(self, worker: str) -> Mapping[str, float]:
         """Return the figures of the worker's device that one of its processes sent last."""
@@ -59,6 +69,28 @@ def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:
     return fleet
 
 
+def turns_of(heartbeat: WorkerHeartbeat) -> int:
+    """Return the turns that a worker has, waiting or running."""
+    return heartbeat.running + heartbeat.waiting
+
+
+def _counted(
+    fleet: Fleet, before: WorkerHeartbeat | None, heartbeat: WorkerHeartbeat, now_ms: int
+) -> Fleet:
+    """Return the fleet with the turns of a heartbeat in place of those of the one before it."""
+    turns = dict(fleet.turns)
+    if before is not None:
+        turns[before.policy] = turns.get(before.policy, 0) - turns_of(before)
+    turns[heartbeat.policy] = turns.get(heartbeat.policy, 0) + turns_of(heartbeat)
+    newest = 1 - exp(-max(0, now_ms - fleet.counted_ms) / MEAN_MS)
+    queued = {
+        policy: mean + newest * (fleet.turns.get(policy, 0) - mean)
+        for policy in turns
+        for mean in (fleet.queued.get(policy, 0.0),)
+    }
+    return replace(fleet, turns=turns, queued=queued, counted_ms=max(now_ms, fleet.counted_ms))
+
+
 def _latest(fleet: Fleet, heartbeat: WorkerHeartbeat, now_ms: int) -> Fleet:
     key = (heartbeat.worker, heartbeat.process)
     known = fleet.heartbeats.get(key)
@@ -72,4 +104,7 @@ def _latest(fleet: Fleet, heartbeat: WorkerHeartbeat, now_ms: int) -> Fleet:
         latest = replace(known, heartbeat=heartbeat, seen_ms=now_ms)
     elif known is not None:
         latest = replace(latest, replaced=known.heartbeat.incarnation)
-    return replace(fleet, heartbeats={**fleet.heartbeats, key: latest})
+    after = replace(fleet, heartbeats={**fleet.heartbeats, key: latest})
+    if heartbeat.process != "rollout":
+        return after
+    return _counted(after, None if known is None else known.heartbeat, heartbeat, now_ms)

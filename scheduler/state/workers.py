@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from infra.worker.tags import ROLES
+from infra.worker.tags import ROLES, SHARED
 from schemas import records as r
 from schemas.records import Record
 
@@ -69,6 +69,11 @@ class Worker:
     def tags(self) -> frozenset[str]:
         """Roles that its processes were started for."""
         return _union(tuple([process.tags for process in self.processes.values()]))
+
+    @property
+    def shared(self) -> bool:
+        """True if the policies of a run have it in turns."""
+        return any(SHARED in process.tags for process in self.processes.values())
 
     @property
     def role(self) -> str:

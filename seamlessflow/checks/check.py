@@ -27,7 +27,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for own in each_policy(config):
-            yield from _policy_faults(own)
+            yield from _policy_faults(own, config)
         if not config.pacing.issues:
             yield Fault(("pacing", "tasks"), "no file of tasks is named")
         if config.pacing.tasks is not None:
@@ -42,8 +42,8 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
         yield from importing.faults()
 
 
-def _policy_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of one policy, with its own workers and sections."""
+def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of one policy, with its own workers; `whole` has those of all."""
     run = config.run
     of = f" of {run.policy}" if run.policies else ""
     if not any("train" in worker.tags for worker in config.workers):
@@ -51,11 +51,29 @@ def _policy_faults(config: RunConfig) -> Iterator[Fault]:
     yield from gang_faults(config)
     if run.policy == run.all_policies[0]:
         return
-    if not any("rollout" in worker.tags for worker in config.workers):
+    shared = any(worker.shared for worker in whole.workers)
+    if not shared and not any("rollout" in worker.tags for worker in config.workers):
         yield Fault(("workers",), f"no worker{of} can roll out: none has the tag rollout")
+    model = ("policies", run.policy, "policy", "model")
+    if shared and not _alike(config.policy.model, whole.policy.model):
+        text = "shared workers need models of one form: its config.json is not that of policy.model"
+        yield Fault(model, text)
     if run.policy not in config.agents.modules.values():
         yield Fault(("agents", "modules"), f"no module is answered by {run.policy}")
-    yield from _model(("policies", run.policy, "policy", "model"), config.policy.model, config)
+    yield from _model(model, config.policy.model, config)
+
+
+def _alike(one: Path, other: Path) -> bool:
+    """Return False if both models have a configuration, and not the same."""
+    files = [model / "config.json" for model in (one, other)]
+    return (
+        not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
+    )
+
+
+def _one_policy(config: RunConfig, what: str) -> Iterator[Fault]:
+    if config.policies:
+        yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 
 
 def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> Iterator[Fault]:
@@ -63,6 +81,7 @@ def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> I
     configuration.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
+        yield from _one_policy(config, "an evaluation without training")
         if tasks is not None:
             yield from task_faults(("tasks",), tasks)
         elif config.evaluation.tasks is not None:
@@ -79,6 +98,7 @@ def before_evaluation(config: RunConfig, weights: Path, tasks: Path | None) -> I
 
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
+    yield from _one_policy(config, "a training on recorded sessions")
     if not any("train" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can train: none has the tag train")
     yield from gang_faults(config)

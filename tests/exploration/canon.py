@@ -40,7 +40,7 @@ _IGNORED = {
     # Times that only reports use, or that `of_record` judges.
     *("claimed_ms", "ready_ms", "started_ms", "ended_ms", "assigned_ms", "at_ms"),
     # The same in all worlds, or a figure of another field.
-    *("directory", "manifest_sha256", "tags", "devices"),
+    *("directory", "manifest_sha256", "tags", "devices", "turns", "queued", "counted_ms"),
 }
 _MOST_RECORDS = 300_000
 _fields_of: dict[type[Any], tuple[str, ...]] = {}

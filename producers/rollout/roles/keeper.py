@@ -12,7 +12,7 @@ from infra.telemetry.tracing import Span, Telemetry
 from infra.worker.activity import Activity
 from infra.worker.phases import PhaseTimes
 from infra.worker.roles import new_incarnation
-from infra.worker.updates import UpdateRule
+from infra.worker.updates import UpdateLine, UpdateRule
 from producers.rollout.roles import announcements as records
 from producers.rollout.roles import outcomes
 from producers.rollout.roles.announcements import State
@@ -142,6 +142,8 @@ class RoleKeeper:
         if not self._roles.acquired(outcome.move):
             return  # given up meanwhile: the next move frees the device again
         policy, version = outcome.move.policy, outcome.move.weights.version
+        if policy.policy != self._updates.line.policy:
+            self._updates.line = UpdateLine(policy.policy)
         # Before the announcement: with it the manager sends turns.
         self._serving.service = Service(
             outcome.engine, outcome.parser, policy.policy, policy.max_context, version

@@ -22,6 +22,7 @@ from producers.rollout.roles.moves import (
 from schemas import records as r
 from schemas.records import PolicyWeights, Record
 
+NO_ASSIGNMENT = -1
 TRAINER_SILENT_MS = 15_000
 """A training process whose last heartbeat is older than this is not waited for."""
 
@@ -33,6 +34,12 @@ class RolloutRoles(WorkerRoles):
     policy: str = field(kw_only=True)
     loads_asleep: bool = field(kw_only=True)
     """True if the engine loads weights also while it sleeps."""
+    shared: bool = field(default=False, kw_only=True)
+    """True if assignments say which policy it serves; `policy` is then the one that it serves."""
+    others: dict[str, tuple[PublishedWeights | None, PolicyWeights | None]] = field(
+        default_factory=dict
+    )
+    """Of a shared worker: the newest weights of the policies that it does not serve."""
     awake: bool = False
     """True while the engine has its memory."""
     loaded: int | None = None
@@ -58,11 +65,11 @@ class RolloutRoles(WorkerRoles):
             case r.WorkerLost() if record.worker == self.worker:
                 self._lose(record)
             case r.WeightsPublished() if record.policy == self.policy:
-                self.published = PublishedWeights(
-                    record.version, record.directory, record.manifest_sha256, record.kind
-                )
+                self.published = _published(record)
             case PolicyWeights() if record.policy == self.policy:
                 self._apply_policy(record)
+            case r.WeightsPublished() | PolicyWeights() if self.shared:
+                self._apply_other(record)
             case _:
                 self._apply_process(record)
 
@@ -77,9 +84,35 @@ class RolloutRoles(WorkerRoles):
             return None
         if self.awake and (self.lost or self.wanted is None):
             return Release(self.assignment)
+        if self._other_policy:
+            if self.awake:
+                # Not the number of the new assignment, which it goes on to take.
+                return Release(self.held.assignment if self.held else NO_ASSIGNMENT)
+            self._turn_to_other()
         if self.lost:
             return Rejoin()
         return self._towards(self.wanted) or self._ahead()
+
+    @property
+    def _other_policy(self) -> str:
+        """The policy that a shared worker is to serve, if it is another one than now."""
+        wanted = self.wanted.policy if self.shared and self.wanted is not None else ""
+        return wanted if wanted != self.policy else ""
+
+    def _turn_to_other(self) -> None:
+        policy = self._other_policy
+        self.others[self.policy] = self.published, self.policy_weights
+        self.published, self.policy_weights = self.others.pop(policy, (None, None))
+        # Equal versions of two policies are different weights.
+        self.policy, self.loaded, self.unusable = policy, None, None
+
+    def _apply_other(self, record: r.WeightsPublished | PolicyWeights) -> None:
+        published, weights = self.others.get(record.policy, (None, None))
+        if isinstance(record, PolicyWeights):
+            weights = record
+        if published is None or record.version > published.version:
+            published = _published(record)
+        self.others[record.policy] = published, weights
 
     def begin(self, move: Move) -> None:
         """Note that the move is under way."""
@@ -158,9 +191,7 @@ class RolloutRoles(WorkerRoles):
     def _apply_policy(self, record: PolicyWeights) -> None:
         self.policy_weights = record
         if self.published is None or record.version > self.published.version:
-            self.published = PublishedWeights(
-                record.version, record.directory, record.manifest_sha256
-            )
+            self.published = _published(record)
 
     def _apply_process(self, record: Record) -> None:
         match record:
@@ -184,8 +215,15 @@ class RolloutRoles(WorkerRoles):
             self.trainer = (at_ms, holds)
 
 
-def concerns(record: Record, worker: str, policy: str) -> bool:
-    """Return True if `RolloutRoles` of this worker folds the record."""
+def _published(record: r.WeightsPublished | PolicyWeights) -> PublishedWeights:
+    place = record.directory, record.manifest_sha256
+    if isinstance(record, PolicyWeights):
+        return PublishedWeights(record.version, *place)
+    return PublishedWeights(record.version, *place, record.kind)
+
+
+def concerns(record: Record, worker: str, policy: str | None) -> bool:
+    """Return True if `RolloutRoles` of this worker folds the record; None: of any policy."""
     match record:
         case r.SchedulerClaimed() | r.SchedulerSnapshot():
             return True
@@ -199,5 +237,5 @@ def concerns(record: Record, worker: str, policy: str) -> bool:
         ):
             return record.worker == worker
         case r.WeightsPublished() | PolicyWeights():
-            return record.policy == policy
+            return policy in (None, record.policy)
     return False

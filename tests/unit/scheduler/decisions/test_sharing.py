@@ -1,0 +1,126 @@
+"""Shared rollout workers: they go where turns queue, in proportion and without flapping."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from functools import reduce
+
+import pytest
+
+from infra.worker.tags import SHARED
+from scheduler.decisions.decide import View, decide
+from scheduler.decisions.sharing.balancer import balanced
+from scheduler.settings import RunSection, SchedulerSection
+from scheduler.state import state
+from scheduler.state.fleet import Fleet, apply
+from scheduler.state.state import State
+from schemas import records as r
+from schemas.records import Record
+from tests.builders.records import control
+from tests.builders.records.fleet import heartbeat
+from tests.builders.scheduler.inputs import rules_for, scheduler_settings
+
+POLICIES = ("a", "b", "c")
+SKEW = {"a": 10.0, "b": 3.0, "c": 1.0}
+TAGS = ("rollout", SHARED)
+RUN = RunSection(policy="a", policies=("a", "b"))
+SETTINGS = scheduler_settings(RUN, SchedulerSection(min_dwell_s=0, balance_s=10))
+
+
+def new(workers: int) -> dict[str, str]:
+    return {f"w{number:02}": "" for number in range(workers)}
+
+
+def off(chosen: Mapping[str, str], queued: Mapping[str, float]) -> float:
+    """Return how many workers the policy is off that is furthest from its proportion."""
+    counts, total = Counter(chosen.values()), sum(queued.values())
+    return max(abs(counts[one] - len(chosen) * queued[one] / total) for one in queued)
+
+
+@pytest.mark.parametrize("workers", [4, 7, 14, 20, 50])
+def test_a_skew_converges_to_within_one_worker_of_proportional(workers: int) -> None:
+    begun = balanced(POLICIES, new(workers), {}, {}, ())
+    assert max(Counter(begun.values()).values()) - min(Counter(begun.values()).values()) <= 1
+
+    settled = balanced(POLICIES, begun, {}, SKEW, begun)
+    assert off(settled, SKEW) <= 1
+    assert set(settled.values()) == set(POLICIES), "each keeps one, or its turns would stand still"
+    assert balanced(POLICIES, settled, {}, SKEW, settled) == settled
+
+
+def test_loads_that_waver_move_no_worker_once_it_is_settled() -> None:
+    draw = random.Random(1)
+    chosen = balanced(POLICIES, new(14), {}, SKEW, new(14))
+    for _ in range(500):
+        queued = {policy: load * draw.uniform(0.95, 1.05) for policy, load in SKEW.items()}
+        after = balanced(POLICIES, chosen, {}, queued, chosen)
+        assert after == chosen
+
+
+def test_workers_that_are_not_settled_stay_and_fixed_ones_count() -> None:
+    present = dict.fromkeys(new(4), "a")
+    assert balanced(("a", "b"), present, {"b": 1}, {"b": 9.0}, ()) == present
+    moved = balanced(("a", "b"), present, {"b": 2}, {"a": 3.0, "b": 3.0}, present)
+    assert Counter(moved.values()) == {"a": 3, "b": 1}
+
+
+def fold(*records: Record) -> State:
+    first = [control.claimed(), *(control.published(0, policy=policy) for policy in ("a", "b"))]
+    return reduce(state.apply, [*first, *records], State.of_run(("a", "b")))
+
+
+def serving(worker: str, policy: str, number: int) -> list[Record]:
+    return [
+        control.joined(worker, "rollout", TAGS),
+        control.assigned(worker, "rollout", number, slot=number, policy=policy),
+        control.acquired(worker, "rollout", number, slot=number, policy=policy),
+    ]
+
+
+def fleet(loads: Mapping[str, tuple[str, int]]) -> Fleet:
+    """Return what heartbeats say: policy and running turns, by worker."""
+    beats = [
+        heartbeat(worker, "rollout", TAGS, policy=policy, running=turns, at_ms=at_ms)
+        for at_ms in range(0, 60_000, 1_000)
+        for worker, (policy, turns) in loads.items()
+    ]
+    return reduce(lambda known, heard: apply(known, heard, heard.at_ms), beats, Fleet())
+
+
+def assigned(
+    known: State, loads: Mapping[str, tuple[str, int]], now_ms: int
+) -> list[r.RoleAssigned]:
+    written = decide(View(known, fleet(loads)), rules_for(SETTINGS), now_ms)
+    return [record for _, record in written if isinstance(record, r.RoleAssigned)]
+
+
+def test_queued_turns_are_a_mean_over_the_waves_in_which_agents_ask() -> None:
+    known = Fleet()
+    for at_ms in range(0, 300_000, 1_000):
+        busy = "a" if at_ms % 8_000 < 4_000 else "b"
+        for worker, policy in (("w0", "a"), ("w1", "b")):
+            turns = 20 if policy == busy else 0
+            heard = heartbeat(worker, policy=policy, running=turns, at_ms=at_ms)
+            known = apply(known, heard, at_ms)
+    assert known.queued == {"a": pytest.approx(10, abs=1), "b": pytest.approx(10, abs=1)}
+    moved = apply(known, heartbeat("w1", policy="a", at_ms=300_000), 300_000)
+    assert moved.turns == {"a": known.turns["a"], "b": 0}
+
+
+def test_new_shared_workers_are_spread_over_the_policies() -> None:
+    joined = fold(*(control.joined(name, "rollout", TAGS) for name in ("w0", "w1")))
+    given = assigned(joined, {"w0": ("a", 0), "w1": ("a", 0)}, 0)
+    assert [(one.worker, one.policy, one.slot) for one in given] == [
+        ("w0", "a", 0),
+        ("w1", "b", 1),
+    ]
+
+
+def test_a_worker_moves_to_the_policy_whose_turns_queue_after_it_has_served_a_while() -> None:
+    known = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
+    loads = {"w0": ("a", 1), "w1": ("a", 1), "w2": ("b", 40)}
+    assert not assigned(known, loads, 5_000)
+
+    (given,) = assigned(known, loads, 59_000)
+    assert (given.worker, given.role, given.policy, given.slot) == ("w0", "rollout", "b", 3)
+    assert not assigned(state.apply(known, given), loads, 59_000), "it is on its way"
