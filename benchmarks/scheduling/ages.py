@@ -15,10 +15,12 @@ from statistics import fmean
 from benchmarks.load.children import ROOT
 from seamlessflow.demo.configuration import (
     AGENTS,
+    ASSIGNMENT_TIMEOUT_S,
     GROUPS,
     KV_BYTES,
     MAX_CONTEXT,
     OPTIMIZER,
+    START_TIMEOUT_S,
     TIMEOUTS,
 )
 
@@ -103,7 +105,11 @@ def configuration(run: AgedRun, out: Path, data: Path) -> Mapping[str, object]:
             "capacity": 64,
             "torch": {"threads": 1, "kv_bytes": KV_BYTES},
         },
-        "scheduler": {"policy": "benchmarks.load.aged:aged"},
+        "scheduler": {
+            "policy": "benchmarks.load.aged:aged",
+            "assignment_timeout_s": ASSIGNMENT_TIMEOUT_S["torch"],
+        },
+        "start_timeout_s": START_TIMEOUT_S,
     }
 
 
