@@ -13,7 +13,7 @@ from seamlessflow.reports.reward_curve import SessionFacts, StepFacts
 from trainer.data.lengths import quantiles
 
 NOTICED = 0.1
-"""Relative difference of the mean lengths from which on the report names it."""
+"""Share by which trained sessions are shorter in the mean from which on the report warns."""
 
 
 def length_figures(
@@ -44,19 +44,21 @@ def begun_and_trained(
 
 
 def bias(figures: Mapping[str, Any]) -> str | None:
-    """Return a warning if the trained sessions differ in length from those begun, or None."""
+    """Return a warning if the trained sessions are shorter than those begun, or None.
+
+    They may be longer: a session that was stopped counts with what there was of it.
+    """
     if not figures:
         return None
     begun, trained = (figures[kind]["tokens"]["mean"] for kind in ("begun", "trained"))
     ratio = trained / begun if begun else 1.0
-    if abs(1 - ratio) < NOTICED:
+    if ratio > 1 - NOTICED:
         return None
     fates = ", ".join(f"{count} {fate}" for fate, count in figures["not_trained"].items())
-    longer, short = ("shorter", "short") if ratio < 1 else ("longer", "long")
     return (
-        f"sessions that were trained are {abs(1 - ratio):.0%} {longer} than those begun, "
-        f"{trained:,.0f} against {begun:,.0f} sampled tokens in the mean: a bias to {short} "
-        f"episodes (not trained: {fates or 'none'})"
+        f"sessions that were trained are {1 - ratio:.0%} shorter than those begun, {trained:,.0f} "
+        f"against {begun:,.0f} sampled tokens in the mean: a bias to short episodes (not trained: "
+        f"{fates or 'none'})"
     )
 
 

@@ -33,8 +33,8 @@ async def run(task, session):
                 json={"model": session.model, "messages": [{"role": "user", "content": "go"}]},
             )
             answer.raise_for_status()
-            if sample == 1:  # its environment hangs
-                await asyncio.Event().wait()
+    if sample == 1:  # its environment hangs
+        await asyncio.Event().wait()
     return float(sample % 2)
 """
 
