@@ -152,10 +152,10 @@ class System:
         """Wait for a condition and show the progress. Raises what `Launcher.wait_for` raises."""
 
         def shown() -> bool:
-            if condition():
-                return True
+            met = condition()
+            # Also at the end: the last step may have come with it.
             self._display.progress(self._observer.progress)
-            return False
+            return met
 
         self._launcher.wait_for(what, shown, timeout_s)
 
