@@ -32,7 +32,7 @@ class ProcessLoad:
     computed: float
     """All threads together, so 2.0 with two processors full."""
     waited: float
-    """In the run queue, of the thread that waited most."""
+    """In the run queue: mean of the threads by what they computed, so what a piece of work waits."""
 
 
 def peak_rss_mb(pid: int | str) -> float:
@@ -88,10 +88,12 @@ def loads(
     for thread, times in after.items():
         spent[thread[0]].append(times - before.get(thread, ThreadTime()))
     return {
-        name: ProcessLoad(
-            sum(one.computed_s for one in spent[pid]) / lasted_s,
-            max(one.waited_s for one in spent[pid]) / lasted_s,
-        )
-        for name, pid in sorted(pids.items())
-        if pid in spent
+        name: _load(spent[pid], lasted_s) for name, pid in sorted(pids.items()) if pid in spent
     }
+
+
+def _load(threads: list[ThreadTime], lasted_s: float) -> ProcessLoad:
+    computed_s = sum(one.computed_s for one in threads)
+    # Any thread of a pool may get a piece of work, and those that compute the most get the most.
+    by_work = sum(one.waited_s * one.computed_s for one in threads)
+    return ProcessLoad(computed_s / lasted_s, by_work / (computed_s or 1.0) / lasted_s)

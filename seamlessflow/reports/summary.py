@@ -21,7 +21,7 @@ An unknown figure is null. The sources of the figures:
   (`StepStarted`), to the end of the last step (`StepCompleted`).
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
-  the time in the run queue of the thread that waited most, as shares of that time.
+  the mean time in the run queue of its threads by what they computed, as shares of that time.
 - `checks`: `verify.py`.
 
 Of several policies the figures of steps are those of the first one, `policies` has those of each;
