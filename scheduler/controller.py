@@ -20,7 +20,7 @@ from infra.kafka.dead_letters import DeadLetters
 from infra.kafka.producer import Producer
 from infra.kafka.reader import Reader
 from infra.kafka.start.cluster import find_cluster
-from infra.process import ready
+from infra.process import collect_seldom, ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
 from scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
@@ -86,6 +86,7 @@ class Controller:
         self._journal.catch_up(stopped)
         if not self._claim(stopped):
             return
+        collect_seldom()
         while not stopped() and not finished(self._journal.view.state, self._settings):
             self._journal.poll(TICK_S)
             self._journal.note_looks(self._groups.take())

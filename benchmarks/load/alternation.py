@@ -18,7 +18,7 @@ def alternating(snapshot: Snapshot) -> Sequence[Wanted]:
     """Want what `multiplexed` wants, but rollout between any two steps of a worker."""
     rolls_out = any(_owes_rollout(worker, snapshot) for worker in snapshot.workers)
     seen = replace(snapshot, batch=snapshot.batch and not rolls_out)
-    return [replace(want, optional=False) for want in multiplexed(seen)]
+    return [want._replace(optional=False) for want in multiplexed(seen)]
 
 
 def _owes_rollout(worker: WorkerView, snapshot: Snapshot) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.device_model.settings import DeviceModelSection
+from infra.process import collect_seldom
 from infra.worker.updates import UpdateSection
 from scheduler.decisions.decide import View, decide
 from scheduler.settings import RunSection, SchedulerSettings
@@ -47,6 +48,7 @@ def main(argv: Sequence[str]) -> None:
 def _decisions(workers: int) -> dict[str, float]:
     settings = SchedulerSettings(run=RunSection(steps=3, groups_per_step=64, group_size=8))
     view, now_ms = _running(settings, workers)
+    collect_seldom()  # as the scheduler does
     rules = simulated_rules(settings, workers)
     name, member = next((name, one) for name, one in view.state.workers.items() if one.assignment)
     number = member.assignment.number if member.assignment else 0

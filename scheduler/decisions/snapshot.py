@@ -6,7 +6,9 @@ Made by `snapshot` from the folds of `control` and `fleet`; tests make their own
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 
 from scheduler.decisions import roofline
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -20,9 +22,8 @@ LAST_RETRY_MS = 60_000
 ROLES = ("train", "rollout")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerView:
-    """A worker as a strategy sees it."""
+class WorkerView(NamedTuple):
+    """A worker as a strategy sees it. A named tuple: each decision makes one for each worker."""
 
     name: str
     tags: frozenset[str]
@@ -37,7 +38,7 @@ class WorkerView:
     """Speed in training over speed in rollout."""
     devices: int = 1
     """Number of the devices that it is."""
-    modelled: Mapping[str, float] = field(default_factory=dict)
+    modelled: Mapping[str, float] = MappingProxyType({})
     """Speed of each device by role, by the roofline model alone (flop/s)."""
 
 
@@ -182,15 +183,16 @@ def _view(
     now_ms: int,
     policy: str | None,
 ) -> WorkerView:
-    given, tags = worker.assignment, worker.tags
-    able = _taken(tuple(worker.processes), tags, weights)
+    given = worker.assignment
+    # Rollout without weights could not be acquired and would only time out.
+    able = worker.roles if weights else worker.roles - {"rollout"}
     if worker.failures or (given is not None and given.lapsed):
         able = frozenset(role for role in able if _free_for(worker, role, now_ms))
     # What a shared worker does for another policy does not count here.
     own = worker.policy in ("", policy) or policy is None
     return WorkerView(
         name=name,
-        tags=tags,
+        tags=worker.tags,
         able=able,
         role=worker.role if own else NO_ROLE,
         acquired_ms=None if given is None or given.lapsed or not own else given.acquired_ms,
@@ -198,15 +200,6 @@ def _view(
         devices=worker.devices,
         modelled=modelled,
     )
-
-
-@cache
-def _taken(processes: tuple[str, ...], tags: frozenset[str], weights: bool) -> frozenset[str]:
-    """Return the roles that processes can take; cached, since most workers are alike.
-
-    Rollout without weights could not be acquired and would only time out.
-    """
-    return frozenset(role for role in processes if role in tags and (weights or role != "rollout"))
 
 
 def _free_for(worker: Worker, role: str, now_ms: int) -> bool:

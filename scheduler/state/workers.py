@@ -7,7 +7,7 @@ role of the same name. Only the newest assignment of a worker counts. Called by
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 from infra.worker.tags import ROLES, SHARED
 from schemas import records as r
@@ -49,7 +49,7 @@ class Process:
     tags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Worker:
     """A worker of which at least one process has joined and is not lost."""
 
@@ -65,10 +65,16 @@ class Worker:
     policy: str = ""
     """Policy of its last assignment."""
 
-    @property
+    # Cached: each decision asks for them, of each of a thousand workers.
+    @cached_property
     def tags(self) -> frozenset[str]:
         """Roles that its processes were started for."""
         return _union(tuple([process.tags for process in self.processes.values()]))
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        """Those of its tags for which it has a process."""
+        return self.tags.intersection(self.processes)
 
     @property
     def shared(self) -> bool:
@@ -110,7 +116,7 @@ def apply(workers: Workers, record: Record) -> Workers:
 
 @cache
 def _union(tags: tuple[tuple[str, ...], ...]) -> frozenset[str]:
-    """Return all roles among the tags; cached, since decisions ask again and again."""
+    """Return all roles among the tags; cached, since most workers are alike."""
     return frozenset().union(*tags).intersection(ROLES)
 
 

@@ -5,7 +5,8 @@ the strategies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from scheduler.decisions import gates
 from scheduler.decisions.snapshot import Snapshot, WorkerView
@@ -13,16 +14,15 @@ from scheduler.decisions.snapshot import Snapshot, WorkerView
 BOTH = frozenset({"rollout", "train"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The role that a worker should have."""
+class Wanted(NamedTuple):
+    """The role that a worker should have. A named tuple, as `WorkerView`."""
 
     worker: str
     role: str
     reason: str
     optional: bool = False
     """True if nothing waits for the change: it is made only if it pays (`gates.py`)."""
-    figures: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = MappingProxyType({})
     """Figures behind the reason, by name."""
 
 

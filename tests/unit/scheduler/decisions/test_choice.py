@@ -84,7 +84,7 @@ def test_the_last_gang_trains_again_unless_another_is_clearly_better() -> None:
 @pytest.mark.parametrize("strategy", [adaptive, bidirectional])
 def test_a_gang_that_takes_training_for_the_batch_stays(strategy: Strategy) -> None:
     taking = tuple(
-        replace(worker, role="train", acquired_ms=None) if worker.name == "s3" else worker
+        worker._replace(role="train", acquired_ms=None) if worker.name == "s3" else worker
         for worker in NOW.workers
     )
     one = replace(NOW, workers=taking, gang=frozenset({"s3"}), costs=COSTS)
@@ -107,7 +107,7 @@ def test_rollout_workers_help_a_step_until_training_is_no_longer_the_slower_side
 
 def test_rollout_workers_do_not_help_where_their_switches_cost_more() -> None:
     first, *others = workers(6, 0)
-    holds = replace(first, role="train")
+    holds = first._replace(role="train")
     seen = replace(NOW, workers=(holds, *others), gang=frozenset({"f0"}), ended_ms=500)
 
     dear = replace(COSTS, to_train=2000, to_rollout=2000)

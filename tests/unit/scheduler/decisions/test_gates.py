@@ -10,7 +10,7 @@ from scheduler.decisions.snapshot import MeanCosts, Snapshot, WorkerView
 TAGS = frozenset({"rollout", "train"})
 IDLE = WorkerView(name="a", tags=TAGS, able=TAGS, role="train", acquired_ms=0)
 OTHER = WorkerView(name="b", tags=TAGS, able=TAGS, role="rollout", acquired_ms=0)
-CROWD = tuple(replace(OTHER, name=f"c{number}") for number in range(6))
+CROWD = tuple(OTHER._replace(name=f"c{number}") for number in range(6))
 COSTS = MeanCosts(group=100, to_train=100, to_rollout=100)
 NOW = Snapshot(now_ms=1_000, workers=(IDLE, OTHER), missing=5, running=8, ended_ms=950, costs=COSTS)
 
@@ -46,7 +46,7 @@ def test_a_worker_stays_when_it_does_not_pay(now: Snapshot) -> None:
 
 
 def test_a_worker_stays_until_it_has_its_role() -> None:
-    assert not may_leave(NOW, replace(IDLE, acquired_ms=None))
+    assert not may_leave(NOW, IDLE._replace(acquired_ms=None))
 
 
 def test_a_worker_that_waited_in_vain_leaves_once_in_sixty_four_switches_there_and_back() -> None:
