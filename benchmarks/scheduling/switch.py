@@ -1,6 +1,6 @@
 """Time that a worker takes from one role to the other, with generations in flight.
 
-    python -m benchmarks switch [--switches 50] [--out DIR]
+    python -m benchmarks switch [--switches 50] [--agents 64] [--out DIR]
 
 A whole training on a real broker, with a model of the demo's shape: worker `w0` rolls out, `w1`
 moves after every step (`load/alternation.py`), agents keep turns in flight on both
@@ -39,36 +39,36 @@ _SPARE = 4
 """Steps beyond those that are needed: a switch without a turn before the next one does not count.
 """
 _TASKS = 2_000
-_CONCURRENCY = 64
 
 
 def main(argv: Sequence[str]) -> None:
     """Print one line of JSON."""
     parser = argparse.ArgumentParser(prog="benchmarks switch", description=__doc__)
     parser.add_argument("--switches", type=int, default=50)
+    parser.add_argument("--agents", type=int, default=64, help="sessions at once")
     parser.add_argument("--out", type=Path, help="where the run stays; else it is removed")
     asked = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as scratch:
         out = (asked.out or Path(scratch) / "run").resolve()
-        _train(out, asked.switches + _FIRST + _SPARE)
+        _train(out, asked.switches + _FIRST + _SPARE, asked.agents)
         load = os.getloadavg()[0]
         with Broker(out / "kafka", short_lived=True) as broker:
             found = switches(
                 MOVES, _records(broker.settings, CONTROL), _records(broker.settings, SESSIONS)
             )
-    figures: dict[str, object] = {"benchmark": "switch"}
+    figures: dict[str, object] = {"benchmark": "switch", "agents": asked.agents}
     for role, all_of in found.items():
         figures |= _figures(f"to_{role}", all_of[_FIRST:][: asked.switches])
     print(json.dumps({**figures, "load": round(load, 1)}))
 
 
-def _train(out: Path, steps: int) -> None:
+def _train(out: Path, steps: int, agents: int) -> None:
     """Train so many steps in `out`. Raises `CalledProcessError`."""
     out.mkdir(parents=True, exist_ok=True)
     make_model(out / "model", seed=0)
     write_tasks(make_tasks(_TASKS, 0, "train"), out / "tasks.jsonl")
     config = out / "run.yaml"  # JSON is YAML
-    config.write_text(json.dumps(_config(out, steps)), encoding="utf-8")
+    config.write_text(json.dumps(_config(out, steps, agents)), encoding="utf-8")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run(
         [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)],
@@ -79,7 +79,7 @@ def _train(out: Path, steps: int) -> None:
     )
 
 
-def _config(out: Path, steps: int) -> Mapping[str, object]:
+def _config(out: Path, steps: int, agents: int) -> Mapping[str, object]:
     engine = {"threads": 1, "kv_bytes": KV_BYTES}
     agent = "benchmarks.load.steady_agent:run"
     return {
@@ -92,7 +92,7 @@ def _config(out: Path, steps: int) -> Mapping[str, object]:
         },
         "run": {"steps": steps, "lag": 2, "groups_per_step": 12, "group_size": 8},
         "pacing": {"tasks": str(out / "tasks.jsonl")},
-        "agents": {"callable": agent, "name": "steady", "concurrency": _CONCURRENCY},
+        "agents": {"callable": agent, "name": "steady", "concurrency": agents},
         "trainer": {"optimizer": OPTIMIZER, "threads": 1},
         "rollout": {"engine": "torch", "capacity": 64, "torch": engine},
         "scheduler": {"policy": "benchmarks.load.alternation:alternating"},

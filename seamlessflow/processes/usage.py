@@ -87,9 +87,7 @@ def loads(
     spent: defaultdict[int, list[ThreadTime]] = defaultdict(list)
     for thread, times in after.items():
         spent[thread[0]].append(times - before.get(thread, ThreadTime()))
-    return {
-        name: _load(spent[pid], lasted_s) for name, pid in sorted(pids.items()) if pid in spent
-    }
+    return {name: _load(spent[pid], lasted_s) for name, pid in sorted(pids.items()) if pid in spent}
 
 
 def _load(threads: list[ThreadTime], lasted_s: float) -> ProcessLoad:
