@@ -72,6 +72,15 @@ def sections(of: Recorded) -> dict[str, Any]:
     return {name: _rounded(section) for name, section in found.items()}
 
 
+def at_scale(found: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """Return the sections of a rehearsal with the times of its devices divided by its scale.
+
+    Agents and software kept their own time.
+    """
+    devices = _divided(found["device_model"], scale) if scale != 1 else found["device_model"]
+    return {**found, "device_model": devices}
+
+
 def under(given: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of both; a value that was given counts over a measured one."""
     merged = dict(measured)
@@ -106,6 +115,12 @@ def _run(control: Iterable[Record], sessions: Sequence[RecordedSession]) -> dict
     found = {"groups_per_step": max(1, sizes.most_common(1)[0][0])} if sizes else {}
     groups = Counter(one.group_size for one in sessions)
     return {**found, **({"group_size": groups.most_common(1)[0][0]} if groups else {})}
+
+
+def _divided(value: Any, scale: float) -> Any:
+    if isinstance(value, dict):
+        return {name: _divided(one, scale) for name, one in value.items()}
+    return float(f"{value / scale:.{_DIGITS}g}")
 
 
 def _rounded(value: Any) -> Any:

@@ -2,12 +2,9 @@
 
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from infra.errors import SeamlessFlowError
 from infra.kafka.outage import Stopping
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
@@ -19,26 +16,12 @@ from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
+from seamlessflow.rehearsal.directory import REPORT, SCALE, begin_in
 from seamlessflow.rehearsal.hops import Hops, hops
 from seamlessflow.rehearsal.verdict import NearestLimit, distortions, nearest_limit
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.runs.training import run_processes
 from seamlessflow.watching.display import Display
-
-REPORT = "rehearsal.json"
-
-
-class DirectoryTaken(SeamlessFlowError):
-    """A directory for a rehearsal holds something else."""
-
-    lasting = True
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        super().__init__(
-            f"{directory} holds no earlier rehearsal, which a new one would replace: name an empty "
-            "directory with --out"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +42,7 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     An earlier rehearsal there is replaced, never resumed: figures over both would be of neither.
     Raises `DirectoryTaken`, and what `seamlessflow.runs.training.train` raises.
     """
-    begin_in(config.out)
+    begin_in(config.out, config.device_model.scale)
     supervisor = Supervisor(config.restarts, display.notice)
     with (
         Launcher(config.logs_dir, stop, supervisor) as launcher,
@@ -79,16 +62,6 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     return result
 
 
-def begin_in(directory: Path) -> None:
-    """Empty the directory of an earlier rehearsal, or make it. Raises `DirectoryTaken`."""
-    if directory.exists() and any(directory.iterdir()) and not (directory / REPORT).exists():
-        raise DirectoryTaken(directory)
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    # From the beginning, so that the directory is known as a rehearsal's after any end.
-    (directory / REPORT).write_text("{}\n", encoding="utf-8")
-
-
 def _hops(kafka: KafkaSettings, stopping: Stopping) -> Hops:
     def records(topic: Topic) -> Iterable[Record]:
         return (one.record for one in read_topic(kafka, topic, Skipped(), stopping=stopping))
@@ -99,7 +72,7 @@ def _hops(kafka: KafkaSettings, stopping: Stopping) -> Hops:
 def _plain(of: Rehearsed) -> dict[str, object]:
     limit = of.limit
     return {
-        "scale": of.scale,
+        SCALE: of.scale,
         "hop_ms": {"mean": round(of.hops.mean_ms, 2), "p95": of.hops.p95_ms},
         "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
         "distorted": of.distorted,

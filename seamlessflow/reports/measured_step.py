@@ -5,7 +5,7 @@ Of the accounts of device time (docs/scheduling.md). Called by `seamlessflow pla
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 
 from infra.errors import SeamlessFlowError
@@ -53,6 +53,11 @@ class MeasuredStep:
     """Devices with the tag train."""
     unit: int
     """Devices of most workers."""
+
+    def divided(self, scale: float) -> "MeasuredStep":
+        """Return the step of a rehearsal in the time of the devices that it models."""
+        times = {of.name: getattr(self.work, of.name) / scale for of in fields(self.work)}
+        return replace(self, work=StepWork(**times), step_s=self.step_s / scale)
 
 
 @dataclass

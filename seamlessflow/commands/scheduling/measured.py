@@ -32,13 +32,16 @@ def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> 
 
     from infra.kafka.unreadable import Skipped
     from seamlessflow.calibration.reading import read_run
-    from seamlessflow.calibration.sections import sections
+    from seamlessflow.calibration.sections import at_scale, sections
+    from seamlessflow.rehearsal.directory import scale_of
 
-    skipped = Skipped()
-    found = sections(read_run(recorded, skipped))
+    skipped, scale = Skipped(), scale_of(recorded)
+    found = at_scale(sections(read_run(recorded, skipped)), scale)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
     told = yaml.safe_dump(found, sort_keys=False)
+    if scale != 1:
+        typer.echo(f"# of a rehearsal: device_model is divided by its scale, {scale:g}")
     typer.echo(f"# measured; a value that is given counts over it\n{told}")
     if keep is not None:
         keep.write_text(told, encoding="utf-8")

@@ -121,12 +121,15 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     from infra.kafka.whole_topic import read_topic
     from schemas.topics import CONTROL
     from seamlessflow.processes.cluster import kafka_to_audit
+    from seamlessflow.rehearsal.directory import scale_of
     from seamlessflow.reports.measured_step import measured_step
 
-    skipped = Skipped()
+    skipped, scale = Skipped(), scale_of(out)
     with kafka_to_audit(out) as kafka:
         records = [item.record for item in read_topic(kafka, CONTROL, skipped)]
-    found = measured_step(records)
+    found = measured_step(records).divided(scale)
+    if scale != 1:
+        typer.echo(f"a rehearsal: its times are divided by its scale, {scale:g}")
     typer.echo(_measured(found))
     wanted = 1 if lag is None else lag
     _print(_cluster(found.work, found.devices, found.able, strategy, wanted, found.unit))

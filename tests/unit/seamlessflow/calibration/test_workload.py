@@ -4,7 +4,7 @@ import pytest
 
 from schemas.records import Record
 from schemas.tokens import pack
-from seamlessflow.calibration.sections import under
+from seamlessflow.calibration.sections import at_scale, under
 from seamlessflow.calibration.sessions import recorded_session
 from seamlessflow.calibration.turns import mean_hop_s, recorded_turns
 from seamlessflow.calibration.workload import measured_workload
@@ -76,3 +76,13 @@ def test_a_value_that_is_given_counts_over_a_measured_one() -> None:
         "run": {"lag": 1},
         "pacing": {},
     }
+
+
+def test_of_a_rehearsal_the_times_of_devices_are_divided_by_its_scale() -> None:
+    found = {"device_model": {"rates": {"load_s": 0.5}, "step_s": 1.0}, "run": {"group_size": 4}}
+
+    assert at_scale(found, 0.2) == {
+        "device_model": {"rates": {"load_s": 2.5}, "step_s": 5.0},
+        "run": {"group_size": 4},
+    }
+    assert at_scale(found, 1) == found

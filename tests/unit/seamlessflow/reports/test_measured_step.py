@@ -36,6 +36,13 @@ def test_rollout_training_switches_and_latency_are_measured_a_step() -> None:
     assert (found.devices, found.able, found.unit) == (4, 2, 2)
 
 
+def test_times_of_a_rehearsal_are_divided_by_its_scale() -> None:
+    found = measured_step([*HALF, *STEPS]).divided(0.5)
+
+    assert found.work == StepWork(rollout=1.0, train=2.0, switch=0.2, load=0.0, latency=1.8)
+    assert (found.step_s, found.devices) == (2.0, 4)
+
+
 def test_a_log_of_one_step_is_too_short() -> None:
     with pytest.raises(TooFewSteps, match="1 completed"):
         measured_step([*HALF, *STEPS[:2]])

@@ -1,0 +1,42 @@
+"""Directory of a rehearsal: what marks it as one, and the scale of its times."""
+
+import json
+import shutil
+from pathlib import Path
+
+from infra.errors import SeamlessFlowError
+
+REPORT = "rehearsal.json"
+SCALE = "scale"
+"""Name of the scale in the report, which has nothing else until the rehearsal has ended."""
+
+
+class DirectoryTaken(SeamlessFlowError):
+    """A directory for a rehearsal holds something else."""
+
+    lasting = True
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds no earlier rehearsal, which a new one would replace: name an empty "
+            "directory with --out"
+        )
+
+
+def begin_in(directory: Path, scale: float) -> None:
+    """Empty the directory of an earlier rehearsal, or make it. Raises `DirectoryTaken`."""
+    if directory.exists() and any(directory.iterdir()) and not (directory / REPORT).exists():
+        raise DirectoryTaken(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    # From the beginning, so that the directory is known as a rehearsal's after any end.
+    (directory / REPORT).write_text(f"{json.dumps({SCALE: scale})}\n", encoding="utf-8")
+
+
+def scale_of(directory: Path | None) -> float:
+    """Return the scale of a rehearsal, live or ended; 1 for a run, and where nothing tells it."""
+    if directory is None or not (directory / REPORT).is_file():
+        return 1.0
+    told = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+    return float(told.get(SCALE, 1.0))
