@@ -1,6 +1,6 @@
-"""Picture and reading of the benchmark `lag`: rewards by the age of what is trained."""
+"""Pictures of rewards: by the age of what is trained (`lag`), and by half of a task (`halves`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.scheduling.ages import AgedResult
+from seamlessflow.reports.reward_chart import WINDOW
+from seamlessflow.reports.reward_curve import StepFacts, mean_reward
 
 _COLOURS = ("#2f6fce", "#5aa469", "#f28e2b", "#8e6bbf", "#c0392b")
 _LAST = 0.25
@@ -62,6 +64,29 @@ def reading(found: Sequence[AgedResult]) -> str:
     seeds = len({of.run.seed for of in found})
     first = f"The last rewards, mean of {seeds} seeds by measured age, were {'; '.join(parts)}."
     return f"{first} {'; '.join(costs).capitalize()}."
+
+
+@style.context("seamlessflow.reports.style")
+def draw_halves(found: Mapping[str, Sequence[StepFacts]], path: Path) -> None:
+    """Write the reward of each half by step, with the mean of ten steps. Raises `OSError`."""
+    figure = Figure(figsize=(9.0, 4.2), dpi=130)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for (half, steps), colour in zip(found.items(), _COLOURS, strict=False):
+        known = [(one.step, one.reward) for one in steps if one.reward is not None]
+        axes.plot(*zip(*known, strict=True), "o", color=colour, alpha=0.3, markersize=4)
+        windows = [steps[end - WINDOW : end] for end in range(WINDOW, len(steps) + 1)]
+        means = [(fmean(one.step for one in of), mean_reward(of)) for of in windows]
+        smooth = [(step, mean) for step, mean in means if mean is not None]
+        axes.plot(*zip(*smooth, strict=True), color=colour, label=half, linewidth=2.4)
+    axes.set_title("Reward of each half of the task", loc="left", fontsize=11, weight="bold")
+    axes.set_xlabel("optimizer step of the half's own policy", fontsize=9)
+    axes.set_ylabel("mean reward of the half", fontsize=9)
+    axes.set_ylim(-0.03, 1.03)
+    axes.grid(axis="y")
+    axes.legend(fontsize=9, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path)
 
 
 def _curves(axes: Axes, found: Sequence[AgedResult]) -> None:
