@@ -1,14 +1,18 @@
 """Ctrl-C and SIGTERM as an event that ends every wait of a command."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from infra.errors import KafkaUnavailable
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
+_SHOW_CURSOR = "\r\x1b[?25h"
+"""Text that brings a terminal its cursor back, which a display has hidden."""
 
 
 class Interrupted(BaseException):
@@ -45,16 +49,24 @@ class Stop:
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
+def stoppable(left: str = "") -> Iterator[Stop]:
     """Return a stop that the first signal sets in this block; a second signal ends the process.
 
-    A wait for Kafka that the stop ended is `Interrupted` too.
+    Before that it prints `left`: what the process leaves behind. With such a line also the first
+    signal is answered. A wait for Kafka that the stop ended is `Interrupted` too.
     """
     stop = Stop()
 
     def handle(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, end_at_once if left else signal.SIG_DFL)
         stop.set()
+        if left:
+            _say("ending in order; the same signal once more ends at once")
+
+    def end_at_once(number: int, _: object) -> None:
+        _say(f"ended at once; {left}", _SHOW_CURSOR)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     before = {number: signal.signal(number, handle) for number in _ENDING}
     try:
@@ -65,3 +77,11 @@ def stoppable() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(line: str, on_terminal: str = "") -> None:
+    # Not by print: the signal may have come while this thread was printing.
+    error = sys.stderr.fileno()
+    before = on_terminal if os.isatty(error) else ""
+    with suppress(OSError):
+        os.write(error, f"{before}seamlessflow: {line}\n".encode())

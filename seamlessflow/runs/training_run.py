@@ -17,6 +17,7 @@ from seamlessflow.runs.training import HeldBackTasks, Prepare, train
 from seamlessflow.watching.display import Display, display
 
 T = TypeVar("T")
+RESUMED = "the same command resumes what is in"
 
 
 def run_training(
@@ -26,7 +27,9 @@ def run_training(
 
     Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
     """
-    _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back))
+    # What is prepared is a demo, whose next run sets the directory aside.
+    later = RESUMED if prepare is None else "the next demo begins anew and renames"
+    _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back), later)
 
 
 def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool) -> None:
@@ -37,23 +40,34 @@ def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool)
 
 
 def shown(
-    config: RunConfig, console: Console, work: Callable[[Display, Stop], T], what: str = "run"
+    config: RunConfig,
+    console: Console,
+    work: Callable[[Display, Stop], T],
+    what: str = "run",
+    later: str = RESUMED,
 ) -> T:
     """Return the result of `work` in `config.out`, which shows its progress.
 
-    Exits with the status of an interruption if the user asked to stop.
+    Exits with the status of an interruption if the user asked to stop. `later` says what becomes of
+    the directory if the user does not wait for the end.
     """
+    left = (
+        f"processes of the {what} end by themselves within seconds, their logs are in "
+        f"{config.logs_dir}; {later} {config.out}"
+    )
     try:
-        with stoppable() as stop, display(console, config.run.policy) as progress:
+        with stoppable(left) as stop, display(console, config.run.policy) as progress:
             return work(progress, stop)
     except Interrupted:
         console.print(f"stopped as asked; the {what} so far is in {config.out}")
         sys.exit(Interrupted.status)
 
 
-def _run(config: RunConfig, work: Callable[[Display, Stop], RunOutcome]) -> None:
+def _run(
+    config: RunConfig, work: Callable[[Display, Stop], RunOutcome], later: str = RESUMED
+) -> None:
     console = Console()
-    outcome = shown(config, console, work)
+    outcome = shown(config, console, work, later=later)
     console.print(outcome_view(outcome))
     if outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

@@ -55,7 +55,8 @@ def rehearse(
     from seamlessflow.runs.training_run import shown
 
     own, console = rehearsed(loaded, out, steps, scale), Console()
-    result = shown(own, console, lambda progress, stop: run(own, progress, stop), "rehearsal")
+    later = "the next rehearsal begins anew and replaces"
+    result = shown(own, console, lambda shows, stop: run(own, shows, stop), "rehearsal", later)
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)
