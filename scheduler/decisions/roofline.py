@@ -40,21 +40,33 @@ def ratios(
     `modelled` has the speeds of a device in flop/s, by worker and role; `measured` those in
     tokens/s by role and worker, where they were.
     """
+    gains = {role: _gain(modelled, speeds, role) for role, speeds in measured.items() if speeds}
+    # A role that no worker has shown yet gains as much as the other, or the ratio had a unit.
     train, rollout = (
-        _calibrated(modelled, measured.get(role, {}), role) for role in ("train", "rollout")
+        _calibrated(modelled, measured.get(role, {}), role, gains.get(role, gains.get(other, 1.0)))
+        for role, other in (("train", "rollout"), ("rollout", "train"))
     )
     return {name: train[name] / rollout[name] for name in modelled}
 
 
-def _calibrated(
+def _gain(
     modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, float], role: str
-) -> dict[str, float]:
-    """Return measured speeds, and for the other workers the model times the mean ratio of measured
-    to modelled speed, so that tokens/s and flop/s can be compared.
-    """
+) -> float:
+    """Return the mean ratio of measured to modelled speed, or 1 if no worker was measured."""
     gains = [speed / modelled[name][role] for name, speed in measured.items() if name in modelled]
-    scale = sum(gains) / len(gains) if gains else 1.0
+    return sum(gains) / len(gains) if gains else 1.0
+
+
+def _calibrated(
+    modelled: Mapping[str, Mapping[str, float]],
+    measured: Mapping[str, float],
+    role: str,
+    gain: float,
+) -> dict[str, float]:
+    """Return measured speeds, and for the other workers the model times `gain`, so that tokens/s
+    and flop/s can be compared.
+    """
     return {
-        name: measured[name] if name in measured else scale * speeds[role]
+        name: measured[name] if name in measured else gain * speeds[role]
         for name, speeds in modelled.items()
     }

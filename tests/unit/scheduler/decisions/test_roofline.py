@@ -36,3 +36,10 @@ def test_measured_speeds_correct_the_model() -> None:
     assert found["slow"] == pytest.approx(5)
     assert found["fast"] == pytest.approx(15)
     assert found["unmeasured"] == pytest.approx(10)
+
+
+def test_a_role_that_no_worker_has_shown_yet_is_in_the_unit_of_the_other() -> None:
+    modelled = dict.fromkeys(("seen", "unseen"), {"train": 10.0, "rollout": 1.0})
+
+    assert ratios(modelled, {"train": {}, "rollout": {"seen": 400.0}}) == {"seen": 10, "unseen": 10}
+    assert ratios(modelled, {"train": {"seen": 400.0}})["seen"] == 10
