@@ -41,7 +41,10 @@ def rehearsed(out: Path) -> dict[str, object]:
 
 
 def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
-    """Return the figures of a rehearsal. Raises `CalledProcessError` if it does not end."""
+    """Return the figures of a rehearsal. Raises `CalledProcessError` if it does not end.
+
+    One that this machine distorted has figures too, with the reasons.
+    """
     result = folder / "rehearsal" / "rehearsal.json"
     if not result.exists() or "distorted" not in result.read_text(encoding="utf-8"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +58,7 @@ def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
             stdout=sys.stderr,
             timeout=_LIMIT_S,
         )
-        if done.returncode not in (0, ExitStatus.LASTING):
+        if done.returncode != ExitStatus.LASTING or not result.exists():
             done.check_returncode()
     told = json.loads(result.read_text(encoding="utf-8"))
     summary = json.loads((result.parent / "summary.json").read_text(encoding="utf-8"))
@@ -76,7 +79,7 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
     return {
         "out": str(folder),
         "workers": [
-            {"id": f"w{n}", "tags": of, "devices": list(range(devices))}
+            {"id": f"w{n}", "tags": of, "device": "cuda", "devices": list(range(devices))}
             for n, of in enumerate(tags)
         ],
         "policy": {
@@ -96,7 +99,12 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
             "name": "answer",
             "concurrency": 2 * (pipeline.lag + 1) * _GROUPS * 8,
         },
-        "rollout": {"capacity": _CAPACITY, "clock": {"turn_tokens": 1000, "spread": 0.6}},
+        "trainer": {"backend": "fsdp2", "ranks": devices * sum("train" in of for of in tags)},
+        "rollout": {
+            "engine": "vllm",
+            "capacity": _CAPACITY,
+            "clock": {"turn_tokens": 1000, "spread": 0.6},
+        },
         "scheduler": {"policy": pipeline.strategy},
         "device_model": {
             "hardware": HARDWARE,

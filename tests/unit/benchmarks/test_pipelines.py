@@ -1,12 +1,16 @@
 """Splits, drift and goals of the benchmark `pipelines`, and the list of benchmarks."""
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from benchmarks.__main__ import modules
 from benchmarks.scheduling.cells import (
     LOADS,
     MULTIPLEXED,
     ONE_STEP_OFF,
+    PIPELINES,
     SYNCHRONOUS,
     Cell,
     Measured,
@@ -14,8 +18,13 @@ from benchmarks.scheduling.cells import (
     dropped_later,
     measured,
 )
+from benchmarks.scheduling.rehearsals import configuration
 from benchmarks.scheduling.splits import Compared, shortest
 from benchmarks.scheduling.verdicts import judged, table, verdicts
+from seamlessflow.checks.check import before_training
+from seamlessflow.config_file import parse
+from seamlessflow.demo.model import make_model
+from seamlessflow.rehearsal.configuration import rehearsed
 
 
 def test_benchmarks_are_found_in_both_folders() -> None:
@@ -24,6 +33,25 @@ def test_benchmarks_are_found_in_both_folders() -> None:
     assert known["gateway"] == "benchmarks.gateway"
     assert known["pipelines"] == "benchmarks.scheduling.pipelines"
     assert "cells" not in known
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("rehearsals")
+    make_model(found / "model", seed=0)
+    (found / "tasks.jsonl").write_text('{"id": "1"}\n')
+    return found
+
+
+@pytest.mark.parametrize("devices", [8, 32])
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: one.name)
+def test_each_rehearsal_has_a_configuration_of_a_run(
+    devices: int, pipeline: Pipeline, folder: Path
+) -> None:
+    written = configuration(folder / f"{devices}-devices", pipeline)
+    config = parse(written, check=lambda one: before_training(rehearsed(one)))
+
+    assert sum(len(worker.devices) for worker in config.workers) == devices
 
 
 def test_the_best_split_is_found_from_the_middle() -> None:
