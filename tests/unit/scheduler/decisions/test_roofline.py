@@ -39,7 +39,7 @@ def test_measured_speeds_correct_the_model() -> None:
 
 
 def test_a_role_that_no_worker_has_shown_yet_is_in_the_unit_of_the_other() -> None:
-    modelled = dict.fromkeys(("seen", "unseen"), {"train": 10.0, "rollout": 1.0})
+    modelled = {name: {"train": 10.0, "rollout": 1.0} for name in ("seen", "unseen")}
 
     assert ratios(modelled, {"train": {}, "rollout": {"seen": 400.0}}) == {"seen": 10, "unseen": 10}
     assert ratios(modelled, {"train": {"seen": 400.0}})["seen"] == 10
