@@ -1,12 +1,22 @@
-"""The agents of a simulation: they play a session for each task, turn by turn."""
+"""The agents of a simulation: they play a session for each task, turn by turn.
+
+A run ends when it trains nothing: `DroppedGroups` says so, with the settings that drop its groups.
+A real run would go on so for ever.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from scheduler.settings import SchedulerSettings
 from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.engine import SimulatedSession, SimulatedTurn
 from scheduler.simulation.router import Router
 from scheduler.simulation.workload import Workload
-from schemas.records import Task
+from schemas import records as r
+from schemas.records import Record, Task
+
+MOST_GROUPS, MOST_BATCHES = 100, 10
+"""A run goes on until so many groups, and the groups of so many batches more, were dropped."""
 
 
 class SimulatedAgents:
@@ -30,6 +40,8 @@ class SimulatedAgents:
         """Sessions that have begun, and the tokens that they would sample in all."""
         self.cancelled = 0.0
         """Tokens of sessions that were stopped because their group was complete."""
+        self.overdue, self.overdue_tokens = 0, 0.0
+        """Sessions that were stopped at their deadline, and their tokens."""
 
     def play(self, task: Task) -> None:
         """Begin a session, unless the workload says that this attempt never ends."""
@@ -41,13 +53,13 @@ class SimulatedAgents:
         self.begun += 1
         self.drawn += drawn.sampled
         self._agenda.after(self._workload.section.start_s, self._ask, session)
+        ends_s = (task.deadline_ms + 1) / 1000
+        self._agenda.after(max(0.0, ends_s - self._agenda.now_s), self._stop, session)
 
     def end_group(self, group: str) -> None:
         """Stop the sessions of a group that is over."""
         for session in self._playing.pop(group, ()):
-            if session.turn < len(session.drawn.turns):
-                session.cancelled = True
-                self._router.cancel(session)
+            if self._ended(session):
                 self.cancelled += sum(session.sampled.values())
 
     def answered(self, turn: SimulatedTurn) -> None:
@@ -59,12 +71,24 @@ class SimulatedAgents:
         session.context = turn.whole
         wait_s = session.drawn.turns[session.turn][2]
         session.turn += 1
-        if self._agenda.now_ms > session.deadline_ms:
-            return  # its agent was stopped
         if session.turn == len(session.drawn.turns):
             self._agenda.after(self._workload.section.end_s, self._on_session, session)
         else:
             self._agenda.after(wait_s, self._ask, session)
+
+    def _stop(self, session: SimulatedSession) -> None:
+        """Stop a session at its deadline, unless it has ended."""
+        if self._ended(session):
+            self.overdue += 1
+            self.overdue_tokens += sum(session.sampled.values())
+
+    def _ended(self, session: SimulatedSession) -> bool:
+        """End a session in its middle; return False if it has ended already."""
+        if session.cancelled or session.turn == len(session.drawn.turns):
+            return False
+        session.cancelled = True
+        self._router.cancel(session)
+        return True
 
     def _ask(self, session: SimulatedSession) -> None:
         added, sampled, _ = session.drawn.turns[session.turn]
@@ -75,3 +99,35 @@ class SimulatedAgents:
             computed=session.computed,
         )
         self._agenda.after(self._workload.section.hop_s, self._router.submit, turn)
+
+
+@dataclass(slots=True)
+class DroppedGroups:
+    """The groups that were dropped since one was ready, by reason."""
+
+    by_reason: dict[str, int] = field(default_factory=dict)
+
+    def note(self, record: Record) -> None:
+        """Count a record."""
+        match record:
+            case r.GroupReady():
+                self.by_reason = {}
+            case r.GroupDropped():
+                self.by_reason[record.reason] = self.by_reason.get(record.reason, 0) + 1
+
+    def in_vain(self, settings: SchedulerSettings, overdue: int, begun: int) -> str:
+        """Return why the run ends here, or nothing if it goes on.
+
+        `overdue` of the `begun` sessions of the run were stopped at their deadline.
+        """
+        count, pacing = sum(self.by_reason.values()), settings.pacing
+        if count < MOST_GROUPS + MOST_BATCHES * settings.run.groups_per_step:
+            return ""
+        why = (
+            f"{overdue} of {begun} sessions took longer than pacing.task_timeout_s "
+            f"({pacing.task_timeout_s:g} s; pacing.group_timeout_s is "
+            f"{pacing.group_timeout_s:g} s)"
+            if 2 * self.by_reason.get("expired", 0) >= count
+            else "they were filtered (simulation.workload: success, drop_equal)"
+        )
+        return f"{count} groups in a row were dropped: {why}"

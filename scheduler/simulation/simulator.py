@@ -15,7 +15,7 @@ from scheduler.decisions.decide import Rules, View, decide, finished
 from scheduler.decisions.strategies import registry
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.agenda import Agenda
-from scheduler.simulation.agents import SimulatedAgents
+from scheduler.simulation.agents import DroppedGroups, SimulatedAgents
 from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
 from scheduler.simulation.due import next_due_ms
 from scheduler.simulation.engine import SimulatedTurn
@@ -53,6 +53,10 @@ class SimulatedRun:
     ended_s: float
     decisions: int
     """Calls of `decide`."""
+    overdue: float
+    """Tokens of sessions that were stopped at their deadline."""
+    vain: str
+    """Why it was ended early, because none of its groups could be trained."""
 
 
 def simulate(
@@ -86,6 +90,7 @@ class Simulation:
         self._log: list[Record] = []
         self._changed = False
         self._decisions = 0
+        self._dropped = DroppedGroups()
         self._agenda = Agenda()
         router = Router(self._agenda)
         self._fleet = SimulatedFleet(
@@ -104,6 +109,7 @@ class Simulation:
             self._view = replace(self._view, state=after)
             self._changed = True
         self._fleet.note(record)
+        self._dropped.note(record)
         match record:
             case r.RoleAssigned():
                 self._fleet.assign(record)
@@ -118,8 +124,8 @@ class Simulation:
     def run(self, longest_s: float) -> SimulatedRun:
         """Return the run after its last step, or after `longest_s`."""
         self._begin()
-        agenda, due_s, quiet = self._agenda, 0.0, 0
-        while agenda.now_s < longest_s and quiet < _QUIET:
+        agenda, due_s, quiet, vain = self._agenda, 0.0, 0, ""
+        while agenda.now_s < longest_s and quiet < _QUIET and not vain:
             if self._changed or agenda.now_s >= due_s:
                 known = len(self._log)
                 self._decide()
@@ -130,6 +136,9 @@ class Simulation:
                 due_ms = next_due_ms(self._view, self._rules, agenda.now_ms)
                 due_s = longest_s if due_ms is None else due_ms / 1000
             agenda.run_until(min(agenda.next_s, due_s, longest_s))
+            vain = self._dropped.in_vain(
+                self._rules.settings, self._agents.overdue, self._agents.begun
+            )
         for usage in self._fleet.report():
             self.append(usage)
         return SimulatedRun(
@@ -142,6 +151,8 @@ class Simulation:
             self._view,
             agenda.now_s,
             self._decisions,
+            self._agents.overdue_tokens,
+            vain,
         )
 
     def _begin(self) -> None:

@@ -145,6 +145,7 @@ def _line(run: "SimulatedRun", settings: "SchedulerSettings") -> str:
     found = figures(run, settings)
     if found is None:
         made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
+        made += f"; {run.vain}" if run.vain else ""
         return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
     return _cells(name, found)
 

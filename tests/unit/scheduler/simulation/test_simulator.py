@@ -178,6 +178,34 @@ def test_a_group_that_hangs_for_ever_blocks_no_step() -> None:
     assert len(ends) == 12
 
 
+def test_a_run_whose_sessions_all_take_too_long_ends_and_says_why() -> None:
+    """A simulation of such settings went on nearly for ever."""
+    short = HANGS.model_copy(update={"task_timeout_s": 0.15, "group_timeout_s": 2})
+    outcome = run("multiplexed", 1, fleet(1, 1), pacing=short, sessions=workload(turns=2))
+
+    assert count(outcome, r.StepCompleted) == 0
+    assert "sessions took longer than pacing.task_timeout_s (0.15 s" in outcome.vain
+    assert outcome.overdue > 0
+
+
+def test_a_run_whose_groups_are_all_filtered_ends_and_says_why() -> None:
+    outcome = run("multiplexed", 1, fleet(1, 1), sessions=workload(filtered=lambda group: True))
+
+    assert count(outcome, r.StepCompleted) == 0
+    assert "they were filtered" in outcome.vain
+
+
+def test_a_session_is_stopped_at_its_deadline_in_the_middle_of_a_turn() -> None:
+    """Its engine is free for others; a turn that was sampled to its end held them up."""
+    slow = workload(swing=1000, swing_groups=1)
+    limits = HANGS.model_copy(update={"task_timeout_s": 4, "group_timeout_s": 9})
+    outcome = run("multiplexed", 1, fleet(1, 1), steps=2, pacing=limits, sessions=slow)
+
+    assert count(outcome, r.GroupExpired) > 0
+    assert count(outcome, r.StepCompleted) == 2
+    assert outcome.ended_s < 1000 * SAMPLE_MS / 1000, "shorter than one such turn"
+
+
 @pytest.mark.parametrize("strategy", ["bidirectional", "adaptive"])
 def test_rollout_workers_help_a_step_once_one_was_measured(strategy: str) -> None:
     alone = run("multiplexed", 1, fleet(4, 0), train_ms=1600, switch_ms=10, gang_size=1)

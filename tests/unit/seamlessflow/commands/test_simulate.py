@@ -43,6 +43,15 @@ def test_options_count_over_the_file(config: Path) -> None:
     assert line.split()[0] == "colocated"
 
 
+def test_a_run_without_figures_says_which_setting_is_why(config: Path) -> None:
+    config.write_text(FILE + "pacing: {task_timeout_s: 0.01, group_timeout_s: 1}\n")
+    options = ["--strategy", "colocated"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert "no figures: 0 of 5 steps" in done.stdout
+    assert "longer than pacing.task_timeout_s (0.01 s" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
