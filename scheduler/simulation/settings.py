@@ -31,7 +31,8 @@ class SimulationSection(Section):
             SimulatedWorkersSection(count=2),
         ),
         min_length=1,
-        description="The workers, in lots that are alike",
+        description="The workers, in lots that are alike; if not set, the workers of the run, "
+        "where a configuration names some",
     )
     rows: int = Field(256, ge=1, description="Most turns that an engine samples at once")
     workload: WorkloadSection = Field(

@@ -157,10 +157,14 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.config_file import load
     from seamlessflow.reports.measured_step import measured_step
     from seamlessflow.reports.simulated_split import change_s, simulated, split
+    from seamlessflow.reports.simulated_workers import with_own_workers
     from seamlessflow.reports.split_plan import choices
 
     config = load(path)
-    cluster = modelled(config.simulation, config.device_model, config.rollout.update)
+    section, line = with_own_workers(config, path)
+    cluster = modelled(section, config.device_model, config.rollout.update)
+    if line:
+        typer.echo(line)
     lag = config.run.lag if lag is None else lag
     name = _known(strategy or config.scheduler.policy)
     run, _ = simulated(config, cluster, name, lag, _STEPS)

@@ -32,7 +32,8 @@ def simulate(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Run configuration; its sections simulation, device_model, run, scheduler, pacing."
+            help="Run configuration; its sections simulation, device_model, run, scheduler, "
+            "pacing, and its workers if simulation names none."
         ),
     ] = None,
     recorded: RecordedRun = None,
@@ -71,7 +72,7 @@ def simulate(
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
     options["run"] = {"steps": steps, "lag": lag}
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
-    cluster, compared = _checked(loaded)
+    cluster, compared = _checked(loaded, config)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
     for settings in compared:
         run = _simulated(settings, cluster, loaded.simulation)
@@ -104,20 +105,28 @@ def _loaded(
         if chosen:
             given[section] = {**given.get(section, {}), **chosen}
     # Of a file its own run is the one to simulate.
-    hidden = {"run"} if config is not None else set()
-    shown = {name: section for name, section in measured.items() if name not in hidden}
+    shown = {name: dict(of) for name, of in measured.items() if config is None or name != "run"}
+    if "workers" in given and "simulation" in shown:
+        del shown["simulation"]["workers"]
     return parse(under(given, shown), config)
 
 
-def _checked(config: "RunConfig") -> "tuple[ModelledCluster, list[SchedulerSettings]]":
+def _checked(
+    config: "RunConfig", path: Path | None
+) -> "tuple[ModelledCluster, list[SchedulerSettings]]":
     """Return the cluster and the settings with each strategy, before the first is simulated."""
     from scheduler.decisions.strategies.registry import named
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import modelled
+    from seamlessflow.reports.simulated_workers import with_own_workers
 
     for name in config.simulation.strategies:
         named(name)
-    return modelled(config.simulation, config.device_model, config.rollout.update), [
+    section, line = with_own_workers(config, path)
+    cluster = modelled(section, config.device_model, config.rollout.update)
+    if line:
+        typer.echo(line)
+    return cluster, [
         SchedulerSettings(
             run=config.run,
             scheduler=config.scheduler.model_copy(update={"policy": name}),

@@ -81,3 +81,17 @@ def test_a_configuration_that_trains_nothing_is_refused(tmp_path: Path) -> None:
     file.write_text("simulation: {workers: [{count: 2, tags: [rollout]}]}")
 
     assert "no worker has the tag train" in str(plan("--config", str(file)).exception)
+
+
+def test_without_simulated_workers_those_of_the_run_are_planned(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "run: {groups_per_step: 2, group_size: 2}\n"
+        "workers: [{id: a, tags: [rollout, train], devices: [0, 1]}, {id: b}]\n"
+        "simulation: {workload: {turns: 1, turn_tokens: 50}}\n"
+    )
+
+    taken, *_, tags, _ = plan("--config", str(file), "--lag", "0").stdout.splitlines()
+
+    assert taken.startswith("the run's own workers: 1 x 2 H100 with the tags rollout and train")
+    assert "of 3 devices" in tags

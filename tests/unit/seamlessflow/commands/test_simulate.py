@@ -52,6 +52,42 @@ def test_a_run_without_figures_says_which_setting_is_why(config: Path) -> None:
     assert "longer than pacing.task_timeout_s (0.01 s" in done.stdout
 
 
+WORKERS = """
+workers:
+  - {id: a, tags: [rollout, train, "hw:H100"], devices: [0, 1, 2, 3]}
+  - {id: b, tags: [rollout], devices: [4, 5, 6, 7]}
+  - {id: c, tags: [rollout], environment: {SEAMLESSFLOW_DEVICE_MODEL__HARDWARE: H20}}
+"""
+
+
+def test_without_simulated_workers_those_of_the_run_are_taken(config: Path) -> None:
+    config.write_text(FILE + WORKERS)
+    options = ["--strategy", "multiplexed"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    taken, _, line = done.stdout.splitlines()
+    assert taken == (
+        "the run's own workers: 1 x 4 H100 with the tags rollout and train, 1 x 4 H100 with the "
+        "tag rollout, 1 x 1 H20 with the tag rollout"
+    )
+    assert line.split()[0] == "multiplexed"
+
+
+def test_workers_of_the_simulation_count_over_those_of_the_run(config: Path) -> None:
+    config.write_text(FILE + WORKERS)
+    options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert "own workers" not in done.stdout
+
+
+def test_a_run_whose_workers_cannot_train_is_refused(config: Path) -> None:
+    config.write_text("workers: [{id: a, tags: [rollout]}]")
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config)])
+
+    assert "workers: no worker of policy has the tag train" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -1,0 +1,61 @@
+"""Workers of a simulation: those of its section, or else the run's own ones. Pure.
+
+Called by `seamlessflow simulate` and `seamlessflow plan`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.settings import ENV_PREFIX
+from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import ConfigRejected
+
+ROLES = ("rollout", "train")
+_HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
+"""Variable by which a worker has other devices in a rehearsal."""
+
+_Lot = tuple[tuple[str, ...], int, str | None]
+"""Roles of a worker, its number of devices, and their name if it is one of its own."""
+
+
+def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:
+    """Return the section with workers, and a line about them if they are the run's own.
+
+    They are the workers of `run.policy` if the section names none and the configuration does.
+    Raises `ConfigRejected`, with the `path`, if a role has no worker among them.
+    """
+    section = config.simulation
+    if "workers" in section.model_fields_set or "workers" not in config.model_fields_set:
+        return section, ""
+    lots = Counter(_lots(config))
+    for role in ROLES:
+        if not any(role in tags for tags, _, _ in lots):
+            raise ConfigRejected(
+                path, [f"workers: no worker of {config.run.policy} has the tag {role}"]
+            )
+    workers = tuple(
+        SimulatedWorkersSection.model_validate(
+            {"count": count, "tags": tags, "devices": devices, "hardware": hardware}
+        )
+        for (tags, devices, hardware), count in lots.items()
+    )
+    line = "the run's own workers: " + ", ".join(
+        f"{of.count} x {of.devices} {of.hardware or config.device_model.hardware} with the "
+        f"{'tag' if len(of.tags) == 1 else 'tags'} {' and '.join(of.tags)}"
+        for of in workers
+    )
+    return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
+
+
+def _lots(config: RunConfig) -> Iterator[_Lot]:
+    for of in config.workers:
+        roles = tuple(role for role in ROLES if role in of.tags)
+        if roles and not of.shared and of.policy in ("", config.run.policy):
+            yield roles, of.device_count, of.environment.get(_HARDWARE)
+
+
+def _left_out(config: RunConfig) -> str:
+    left = len(config.workers) - sum(1 for _ in _lots(config))
+    return f"; {left} of other policies are left out" if left else ""
