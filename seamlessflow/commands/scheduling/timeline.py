@@ -128,4 +128,8 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
 def _title(out: Path | None, prefix: str) -> str:
     """Return the name of the run: its directory, or its prefix of topics."""
-    return f"Timeline of {out or prefix.strip('.') or 'the run'}"
+    from seamlessflow.rehearsal.directory import scale_of
+
+    scale = scale_of(out)
+    times = "" if scale == 1 else f", a rehearsal whose devices take {scale:g} times their time"
+    return f"Timeline of {out or prefix.strip('.') or 'the run'}{times}"

@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from scheduler.state.accounts.bars import Bar, bars, parts
 from scheduler.state.accounts.device_time import Window, together
 from scheduler.state.timeline import StepEnd, Timeline
-from seamlessflow.reports.timeline.looks import COLOURS, LABELS
+from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
 from seamlessflow.reports.timeline.rows_image import rows_image
 
 BAR = 0.72
@@ -53,6 +53,8 @@ def plot(timeline: Timeline, path: Path) -> None:
         _frame(axes, timeline, window)
         if number == 0:
             _idle_shares(axes, timeline)
+        else:
+            _beside(axes, f"{ZOOM_STEPS} of these\nsteps, closer", (1, 0.5), "axes fraction")
     _text(figure, timeline, height)
     figure.savefig(path)
 
@@ -141,7 +143,7 @@ def _frame(axes: Axes, timeline: Timeline, window: Window) -> None:
     axes.set_ylim(max(1, len(workers)) - 0.5, -0.5)
     every = _every(len(workers))
     axes.set_yticks(range(0, len(workers), every), labels=workers[::every], fontsize=9, color=INK)
-    axes.set_xlabel("seconds", fontsize=8.5, color=FAINT, labelpad=2)
+    axes.set_xlabel(f"seconds; {SHARES}", fontsize=8.5, color=FAINT, labelpad=2)
     axes.tick_params(axis="x", labelsize=8)
 
 
@@ -154,15 +156,14 @@ def _idle_shares(axes: Axes, timeline: Timeline) -> None:
     spent, every = timeline.device_time(), _every(len(timeline.workers))
     for row, worker in enumerate(timeline.workers):
         if worker in spent and row % every == 0:
-            axes.annotate(
-                f"{spent[worker].idle_share:.0%} idle",
-                (1, row),
-                (8, 0),
-                xycoords=("axes fraction", "data"),
-                textcoords="offset points",
-                va="center",
-                fontsize=8.5,
-            )
+            share = f"{spent[worker].idle_share:.0%} idle"
+            _beside(axes, share, (1, row), ("axes fraction", "data"))
+
+
+def _beside(axes: Axes, text: str, at: tuple[float, float], units: str | tuple[str, str]) -> None:
+    axes.annotate(
+        text, at, (8, 0), xycoords=units, textcoords="offset points", va="center", fontsize=8.5
+    )
 
 
 def _text(figure: Figure, timeline: Timeline, height: float) -> None:
@@ -194,5 +195,5 @@ def _summary(timeline: Timeline) -> str:
         f"{timeline.handed_back} turns handed over",
     ]
     if spent.total:
-        parts.append(f"idle {spent.idle_share:.1%} of device time")
+        parts.append(f"idle ({IDLE}) {spent.idle_share:.1%} of device time")
     return "   ·   ".join(parts)

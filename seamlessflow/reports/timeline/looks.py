@@ -22,12 +22,12 @@ COLOURS: dict[Part, str] = {
     waiting_for(waits.TURNS): "#e8eaed",
     waiting_for(waits.GROUPS): "#f3ead0",
     waiting_for(waits.BATCH): "#f7dfc8",
-    waiting_for(waits.GANG): "#cfd3d7",
-    waiting_for(waits.ROLE): "#d9dce0",
+    waiting_for(waits.GANG): "#cfe6cd",
+    waiting_for(waits.ROLE): "#f6d5dd",
     waiting_for(waits.REPORT): "#f4f5f6",
     WAITING: "#e8eaed",
 }
-"""From the bottom of a bar to its top; a wait has a pale tone of what it is for."""
+"""From the bottom of a bar to its top; waits are pale."""
 LABELS: dict[Part, str] = {
     DECODING: "decoding",
     TRAINING: "training",
@@ -43,3 +43,6 @@ LABELS: dict[Part, str] = {
     waiting_for(waits.REPORT): "no report of its rollout",
     WAITING: "waiting",
 }
+
+IDLE, SHARES = "all but decoding and training", "a colour is as high as its share of the time"
+"""Legends of what pictures and page show: what counts as idle, and how bars are drawn."""

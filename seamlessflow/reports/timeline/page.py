@@ -15,7 +15,7 @@ from scheduler.state.accounts.bars import Bar, Part, bars, spent_by_part
 from scheduler.state.accounts.device_time import TRAINING, together
 from scheduler.state.timeline import Timeline
 from seamlessflow.reports.timeline.facts import Given, RunFacts
-from seamlessflow.reports.timeline.looks import COLOURS, LABELS
+from seamlessflow.reports.timeline.looks import COLOURS, IDLE, LABELS, SHARES
 
 MOST_BARS = 400_000
 """Bars of a page; of more intervals, short neighbours are joined."""
@@ -59,6 +59,7 @@ def page_data(
         "start_ms": start_ms,
         "length_ms": end_ms - start_ms,
         "training_ms": [at_ms - start_ms for at_ms in timeline.training_ms],
+        "legend": f"idle: {IDLE} · {SHARES}",
         "idle": round(together(spent.values()).idle_share, 4),
         "switches": timeline.switches,
         "handed_back": timeline.handed_back,

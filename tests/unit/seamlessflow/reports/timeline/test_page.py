@@ -7,10 +7,11 @@ from base64 import b64decode
 
 import pytest
 
+from scheduler.state.accounts.device_time import WAITING
 from scheduler.state.timeline import timeline
 from schemas.records import Record
 from seamlessflow.reports.timeline.facts import facts
-from seamlessflow.reports.timeline.looks import LABELS
+from seamlessflow.reports.timeline.looks import COLOURS, LABELS
 from seamlessflow.reports.timeline.page import page, page_data
 from tests.builders.records import control
 
@@ -57,10 +58,17 @@ def test_facts_of_steps_versions_groups_and_assignments_are_there() -> None:
     assert data["steps"] == [[90, 130, 200, 0, 1, 1, 7, 1, ""]]
     assert data["versions"] == [[0, 0, "policy"], [180, 1, "policy"]]
     assert data["under_way"] == [20, 1, 60, 0]
+    assert data["legend"].startswith("idle: all but decoding and training")
     (worker,) = data["workers"]
     assert worker["given"] == [0, 0, 110, 1]
     assert data["givens"][0] == ["rollout", "no batch", {"gain": 0.1235}]
     assert worker["loaded"] == [10, 0]
+
+
+def test_what_a_worker_waits_for_has_a_colour_of_its_own() -> None:
+    labels = {name: COLOURS[name] for name in COLOURS if name != WAITING}
+
+    assert len(set(labels.values())) == len(labels)
 
 
 def test_stalls_losses_time_outs_and_warnings_are_marks() -> None:
