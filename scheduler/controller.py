@@ -23,6 +23,7 @@ from infra.kafka.start.cluster import find_cluster
 from infra.process import collect_seldom, ready
 from infra.telemetry.metrics import Metrics
 from infra.telemetry.output import MetricsOutput
+from infra.worker.roles import ENDED
 from scheduler.decisions.decide import Outgoing, Rules, View, decide, finished
 from scheduler.decisions.strategies import registry
 from scheduler.group_watch import GroupWatch
@@ -233,6 +234,8 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 def _level(record: Record) -> int:
     match record:
+        case r.WorkerLost(reason=reason) if reason == ENDED:
+            return logging.INFO
         case r.PlanWarning() | r.ProgressStalled() | r.AssignmentTimedOut() | r.WorkerLost():
             return logging.WARNING
         case r.GroupAdmitted():

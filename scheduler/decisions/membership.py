@@ -4,7 +4,7 @@ Called by `scheduler/decisions/decide.py`.
 """
 
 from scheduler.decisions.contact import Contact
-from scheduler.state.fleet import Fleet, LatestHeartbeat
+from scheduler.state.fleet import GONE, Fleet, LatestHeartbeat
 from scheduler.state.state import State
 from schemas.records import WorkerJoined, WorkerLost
 
@@ -12,7 +12,7 @@ from schemas.records import WorkerJoined, WorkerLost
 def lost(
     state: State, fleet: Fleet, contact: Contact, now_ms: int, timeout_ms: int
 ) -> list[WorkerLost]:
-    """Return members without a recent heartbeat, members that failed, and replaced incarnations.
+    """Return members without a recent heartbeat, that failed or ended, or were replaced.
 
     Time without contact to Kafka does not count: no heartbeat could have been read then.
     """
@@ -60,6 +60,6 @@ def _reason_lost(latest: LatestHeartbeat | None, incarnation: str, fresh_ms: flo
         return "no_heartbeat"
     if latest.heartbeat.incarnation != incarnation:
         return "replaced"
-    if latest.heartbeat.state == "failed":
-        return "failed"
+    if latest.heartbeat.state in GONE:
+        return latest.heartbeat.state
     return "no_heartbeat" if latest.seen_ms < fresh_ms else ""

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
 
+from infra.worker.roles import ENDED
 from schemas import records as r
 from schemas.records import Record, WorkerHeartbeat
 
+GONE = ("failed", ENDED)
+"""States of the last heartbeat of a process that is no member any more."""
 MEAN_MS = 30_000
 """Time over which queued turns are averaged, longer than the waves in which agents ask."""
 
@@ -26,7 +29,7 @@ class LatestHeartbeat:
 
     def alive(self, now_ms: int, timeout_ms: int) -> bool:
         """Return True if the process may be a member of the fleet."""
-        return self.heartbeat.state != "failed" and now_ms - self.seen_ms <= timeout_ms
+        return self.heartbeat.state not in GONE and now_ms - self.seen_ms <= timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from infra.kafka.unreadable import Skipped
+from infra.worker.roles import ENDED
 from scheduler.state.accounts.device_time import DECODING
 from scheduler.state.accounts.division import shares
 from schemas import records as r
@@ -248,7 +249,7 @@ class RunProgress:
                 self.notices.append(f"{record.what}: {record.detail}")
             case r.PlanWarning():
                 self.notices.append(record.detail)
-            case r.WorkerLost() if record.incarnation in self._joined:
+            case r.WorkerLost(incarnation=of) if of in self._joined and record.reason != ENDED:
                 self.notices.append(f"{record.process} of {record.worker} lost: {record.reason}")
             case r.AssignmentTimedOut():
                 waited_s = record.waited_ms / 1000

@@ -62,9 +62,9 @@ class RankLoop:
                 self._advance()
             process.work.finish()
             self.device.leave()
-        # Asked to end at about the same time by the same launcher, or alone.
-        if self.service is not None and self.service.lost and not stop.wait(_STOP_TOO_S):
-            raise TrainerGone(self.service.lost)
+            # Asked to end at about the same time by the same launcher, or alone.
+            if self.service is not None and self.service.lost and not stop.wait(_STOP_TOO_S):
+                raise TrainerGone(self.service.lost)
 
     def _close(self) -> None:
         if self.service is not None:

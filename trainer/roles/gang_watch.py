@@ -36,6 +36,8 @@ class GangWatch:
                     self.members, self.gang_epoch = {}, record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
                     self.members[record.worker] = record.incarnation
+            case r.RunFinished() if self.own(record.policy):
+                self.members = {}  # each ends in order from now on
             case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
                 # The loss of an earlier life of that process broke an earlier gang.
                 if self.members.get(record.worker) == record.incarnation:

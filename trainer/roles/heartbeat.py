@@ -21,7 +21,7 @@ class TrainerStatus:
     """The state of the process as heartbeats report it; the loop's thread writes it."""
 
     state: str = "starting"
-    """`starting`, `ready`, `asleep`, `training` or `failed`."""
+    """`starting`, `ready`, `asleep`, `training`, `ended` (in order) or `failed`."""
     version: int | None = None
     """Policy version in memory."""
     step: int = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from infra.inbox import Inbox
 from infra.kafka.producer import Producer
 from infra.kafka.reader_thread import ReaderThread
+from infra.worker.roles import ENDED
 from schemas.records import (
     BatchReady,
     GroupDropped,
@@ -66,8 +67,8 @@ class ProcessParts:
     def running(self, *readers: ReaderThread, end: Callable[[], None]) -> Iterator[None]:
         """Start the reader of `control` and `readers`; when the body ends, close everything.
 
-        `end` is called first: it ends what the work thread may wait for. After an error the last
-        heartbeat has the state `failed`.
+        `end` is called first: it ends what the work thread may wait for. The last heartbeat has the
+        state `ended`, after an error `failed`.
         """
         started = [self.control, *readers]
         try:
@@ -77,6 +78,8 @@ class ProcessParts:
         except BaseException:
             self.status.state = "failed"
             raise
+        else:
+            self.status.state = ENDED
         finally:
             end()
             # A reader that waits for room in the inbox would never end.

@@ -10,7 +10,7 @@ from producers.rollout.roles.roles import RolloutRoles
 from schemas import records as r
 from schemas.releases import this_release
 
-State = Literal["starting", "ready", "paused", "asleep", "failed"]
+State = Literal["starting", "ready", "paused", "asleep", "failed", "ended"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from infra.kafka.producer import Producer
 from infra.worker.activity import Activity, ActivityAccount
+from infra.worker.roles import ENDED
 from producers.rollout.engine.contract import Engine, EngineHealth
 from producers.rollout.roles.announcements import Facts, State, heartbeat
 from producers.rollout.roles.roles import RolloutRoles
@@ -79,8 +80,12 @@ class Reporter:
         self._state = None
 
     def vanish(self, now_ms: int) -> None:
-        """Write the last activity, and delete the heartbeat: the process has ended in order."""
+        """Write the last activity, and that the process has ended in order; delete its heartbeat.
+
+        A reader that was there learns of the end, one that comes later finds nothing.
+        """
         self._report(now_ms)
+        self.beat(ENDED, None, now_ms)
         self._producer.send_bytes(FLEET.name, None, self._key)
 
     def _report(self, now_ms: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from infra.worker.roles import ENDED
 from scheduler.state.timeline import in_force
 from schemas import records as r
 from schemas.records import Record
@@ -108,7 +109,7 @@ class RunFacts:
         match record:
             case r.ProgressStalled():
                 self.marks.append(Mark(record.at_ms, f"stall of {record.what}: {record.detail}"))
-            case r.WorkerLost():
+            case r.WorkerLost() if record.reason != ENDED:
                 lost = f"{record.process} process of {record.worker} lost: {record.reason}"
                 self.marks.append(Mark(record.at_ms, lost))
             case r.AssignmentTimedOut():

@@ -8,6 +8,7 @@ import pytest
 
 from infra.clock import now_ms
 from infra.settings import KafkaSettings
+from infra.worker.roles import ENDED
 from producers.rollout.engine.contract import Engine
 from producers.rollout.probe.answers import EngineProbeFailed
 from producers.rollout.process import EngineBroke
@@ -151,3 +152,5 @@ def test_the_process_asked_to_end_hands_its_turns_back(system: RolloutSystem) ->
     assert system.interrupted("t-shutdown").reason == "shutdown"
     released = system.wait(r.RoleReleased, lambda gone: gone.worker == "ends")
     assert released.handed_back == 1
+    last = system.wait(r.WorkerHeartbeat, lambda beat: (beat.worker, beat.state) == ("ends", ENDED))
+    assert (last.role, last.running) == ("none", 0)

@@ -12,6 +12,7 @@ from infra.kafka.topics.creation import create_topics
 from infra.ports import free_port
 from infra.settings import KafkaSettings
 from infra.weights.manifest import verify
+from infra.worker.roles import ENDED
 from schemas import records as r
 from schemas.records import Trajectory
 from schemas.topics import CONTROL, FLEET, TRAJECTORIES, Topic
@@ -183,6 +184,7 @@ def test_the_device_goes_to_rollout_and_comes_back(
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
     running.stop()
     scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
+    scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].state == ENDED)
 
 
 @pytest.mark.slow

@@ -35,6 +35,13 @@ def test_a_process_that_says_it_failed_is_lost() -> None:
     assert reasons(fleet, CONTACT) == ["failed"]
 
 
+def test_a_process_that_ended_in_order_leaves_at_once_and_says_so() -> None:
+    fleet = fleet_of(heartbeat("w", at_ms=NOW, state="ended"), now_ms=NOW)
+
+    assert reasons(fleet, CONTACT) == ["ended"]
+    assert not membership.joined(fold(), fleet, NOW, TIMEOUT)
+
+
 def test_a_process_without_heartbeats_is_lost() -> None:
     fleet = fleet_of(heartbeat("w", at_ms=NOW), now_ms=NOW)
 

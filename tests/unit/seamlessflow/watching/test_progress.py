@@ -124,7 +124,8 @@ def test_what_goes_wrong_is_noticed() -> None:
     stalled = r.ProgressStalled(at_ms=SINCE, what="learning", detail="equal rewards", since_ms=0)
     lost = control.lost("w0", at_ms=SINCE, reason="silent")
     joined = control.joined("w0", at_ms=SINCE)
-    seen = progress(stalled, joined, lost)
+    ended = control.lost("w0", at_ms=SINCE, reason="ended")
+    seen = progress(stalled, joined, lost, ended)
     assert list(seen.notices) == ["learning: equal rewards", "rollout of w0 lost: silent"]
     shown = text_of(panel(seen, "demo", "training"))
     assert "rollout of w0 lost" in shown

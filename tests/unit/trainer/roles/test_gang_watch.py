@@ -34,6 +34,16 @@ def test_the_loss_of_a_member_breaks_a_gang_and_that_of_an_older_one_does_not() 
     watched(replace(LOST, incarnation="v-before")).check(2)
 
 
+def test_members_that_end_with_the_run_break_no_gang() -> None:
+    ended = replace(LOST, reason="ended")
+    over = control.finished(4)
+    watched(over, ended).check(2)
+    with pytest.raises(GangBroken):
+        watched(over, assigned("v", 3, gang_epoch=8), ended).check(2)
+    with pytest.raises(GangBroken):
+        watched(ended).check(2)
+
+
 def test_a_gang_of_one_is_not_broken_by_the_log() -> None:
     watched(LOST).check(1)
 

@@ -72,7 +72,8 @@ def test_what_a_worker_waits_for_has_a_colour_of_its_own() -> None:
 
 
 def test_stalls_losses_time_outs_and_warnings_are_marks() -> None:
-    records = [*RUN, control.lost("w", at_ms=1_300), control.timed_out("w", at_ms=1_310)]
+    ended = control.lost("w", "train", at_ms=1_305, reason="ended")
+    records = [*RUN, control.lost("w", at_ms=1_300), ended, control.timed_out("w", at_ms=1_310)]
 
     assert page_data(timeline(records), facts(records), "a run")["marks"] == [
         [300, "rollout process of w lost: no_heartbeat"],
