@@ -2,14 +2,15 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
+from itertools import pairwise
 
 import pytest
 
 from infra.worker.tags import SHARED
 from scheduler.decisions.decide import View, decide
-from scheduler.decisions.sharing.balancer import balanced
+from scheduler.decisions.sharing.balancer import HYSTERESIS, balanced
 from scheduler.settings import RunSection, SchedulerSection
 from scheduler.state import state
 from scheduler.state.fleet import Fleet, apply
@@ -55,6 +56,65 @@ def test_loads_that_waver_move_no_worker_once_it_is_settled() -> None:
         queued = {policy: load * draw.uniform(0.95, 1.05) for policy, load in SKEW.items()}
         after = balanced(POLICIES, chosen, {}, queued, chosen)
         assert after == chosen
+
+
+def moves(loads: Iterable[Mapping[str, float]], workers: int, dwell: int) -> list[tuple[int, str]]:
+    """Return the round and the worker of each move, if one may move `dwell` rounds after another.
+
+    The first round places the workers.
+    """
+    chosen = new(workers)
+    since, found = dict.fromkeys(chosen, -dwell), list[tuple[int, str]]()
+    for now, queued in enumerate(loads):
+        settled = [name for name in chosen if now - since[name] >= dwell]
+        after = balanced(tuple(queued), chosen, {}, queued, settled)
+        moved = [name for name in chosen if chosen[name] and after[name] != chosen[name]]
+        since |= dict.fromkeys(moved, now)
+        found += [(now, name) for name in moved]
+        chosen = after
+    return found
+
+
+@pytest.mark.parametrize("workers", [4, 9, 16])
+def test_loads_around_the_threshold_of_a_move_make_at_most_one(workers: int) -> None:
+    """Of two policies there is a quarter of a worker between a move and the one back."""
+    draw = random.Random(workers)
+    threshold = workers // 2 + (1 + HYSTERESIS) / 2
+    for _ in range(20):
+        centre = threshold + draw.uniform(-0.3, 0.3)
+        wanted = [centre + draw.uniform(-0.12, 0.12) for _ in range(300)]
+        loads = [{"a": one, "b": workers - one} for one in wanted]
+        assert len(moves(loads, workers, 0)) <= 2, "one to the middle at the start, one over it"
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.5, 1.0])
+def test_no_noise_moves_a_worker_twice_in_a_dwell(noise: float) -> None:
+    draw, dwell = random.Random(5), 30
+    loads = [
+        {policy: load * (1 + draw.uniform(-noise, noise)) for policy, load in SKEW.items()}
+        for _ in range(600)
+    ]
+    found = moves(loads, 14, dwell)
+    for worker in new(14):
+        rounds = [now for now, name in found if name == worker]
+        assert all(later - now >= dwell for now, later in pairwise(rounds))
+    assert len(found) <= 14 * (600 / dwell + 1)
+
+
+def test_queues_that_come_in_waves_move_few_workers_since_their_mean_counts() -> None:
+    """Turns jump between none and twice the mean each second, around the threshold of a move."""
+    draw, seconds, workers = random.Random(3), 1_800, 8
+    share = (workers // 2 + (1 + HYSTERESIS) / 2) / workers
+    known, raw, mean = Fleet(), list[Mapping[str, float]](), list[Mapping[str, float]]()
+    for second in range(seconds):
+        for name, policy, part in (("w0", "a", share), ("w1", "b", 1 - share)):
+            turns = draw.choice((0, round(2_000 * part)))
+            heard = heartbeat(name, policy=policy, running=turns, at_ms=1_000 * second)
+            known = apply(known, heard, 1_000 * second)
+        raw.append({policy: float(known.turns.get(policy, 0)) for policy in ("a", "b")})
+        mean.append({policy: known.queued.get(policy, 0.0) for policy in ("a", "b")})
+    dwell = 30
+    assert len(moves(mean[60:], workers, dwell)) <= 0.25 * len(moves(raw[60:], workers, dwell))
 
 
 def test_workers_that_are_not_settled_stay_and_fixed_ones_count() -> None:
