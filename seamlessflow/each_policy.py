@@ -20,6 +20,14 @@ def each_policy(config: RunConfig) -> list[RunConfig]:
     return [_of_policy(config, name, names) for name in names]
 
 
+def left_out(config: RunConfig) -> str:
+    """Return a notice of the policies that a simulation leaves out; empty if there are none."""
+    if not config.policies:
+        return ""
+    others = ", ".join(config.policies)
+    return f"policy {config.run.policy} alone is simulated; left out: {others}"
+
+
 def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfig:
     workers = tuple(one for one in config.workers if (one.policy or config.run.policy) == name)
     run = config.run.model_copy(update={"policy": name, "policies": names})

@@ -155,12 +155,15 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
 
     from scheduler.simulation.cluster import modelled
     from seamlessflow.config_file import load
+    from seamlessflow.each_policy import left_out
     from seamlessflow.reports.measured_step import measured_step
     from seamlessflow.reports.simulated_split import change_s, simulated, split
     from seamlessflow.reports.simulated_workers import with_own_workers
     from seamlessflow.reports.split_plan import choices
 
     config = load(path)
+    if notice := left_out(config):
+        typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
     cluster = modelled(section, config.device_model, config.rollout.update)
     if line:

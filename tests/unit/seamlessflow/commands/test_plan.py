@@ -44,12 +44,17 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(
         "run: {groups_per_step: 2, group_size: 2}\n"
-        "simulation: {workload: {turns: 1, turn_tokens: 50}}\n"
+        "simulation:\n"
+        "  workload: {turns: 1, turn_tokens: 50}\n"
+        "  workers: [{count: 2, tags: [rollout, train]}]\n"
+        "policies: {coder: {}}\n"
+        "agents: {modules: {code: coder}}\n"
+        "workers: [{id: w0}, {id: w1, policy: coder}]\n"
     )
+    done = plan("--config", str(file))
 
-    measured, _, _, head, *rows, _, tags, staleness = plan(
-        "--config", str(file)
-    ).stdout.splitlines()
+    measured, _, _, head, *rows, _, tags, staleness = done.stdout.splitlines()
+    assert "left out: coder" in done.stderr
 
     assert measured.startswith("measured over 8 steps")
     assert head.split()[-3:] == ["s", "idle", "staleness"]

@@ -9,11 +9,16 @@ from scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.__main__ import app
 
 FILE = """
-run: {steps: 5, groups_per_step: 4, group_size: 4}
+run: {policy: planner, steps: 5, groups_per_step: 4, group_size: 4}
 simulation:
   workload: {turns: 2, turn_tokens: 100}
 device_model:
   rates: {leave_s: 0, take_s: 0}
+"""
+TWO_POLICIES = """
+policies: {coder: {}}
+agents: {modules: {code: coder}}
+workers: [{id: w0, tags: [rollout, train]}, {id: w1, policy: coder}]
 """
 
 
@@ -33,6 +38,14 @@ def test_each_strategy_is_one_line_of_figures(config: Path) -> None:
     assert list(table) == list(STRATEGIES)
     assert float(table["disaggregated"][-1]) == 0, "its workers never change their roles"
     assert float(table["colocated"][-1]) > 0
+
+
+def test_policies_that_are_left_out_are_named(config: Path) -> None:
+    config.write_text(FILE + TWO_POLICIES)
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), "--strategy", "colocated"])
+
+    assert done.exit_code == 0
+    assert "policy planner alone is simulated; left out: coder" in done.stderr
 
 
 def test_options_count_over_the_file(config: Path) -> None:
