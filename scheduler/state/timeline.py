@@ -27,6 +27,7 @@ class StepEnd:
     step: int
     version: int
     at_ms: int
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,11 @@ class Timeline:
             return None
         devices = spent.total / (end_ms - start_ms)
         return ideal_step(spent, len(self.steps), devices, self.group_ms or 0.0, lag)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the policies whose steps have ended, in the order of their first ones."""
+        return tuple(dict.fromkeys(step.policy for step in self.steps))
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -158,7 +164,7 @@ class _TimelineFold:
             case r.StepStarted():
                 self._begin(record.at_ms)
             case r.StepCompleted():
-                self.steps.append(StepEnd(record.step, record.version, record.at_ms))
+                self.steps.append(StepEnd(record.step, record.version, record.at_ms, record.policy))
 
     def _apply_group(self, record: Record) -> None:
         match record:

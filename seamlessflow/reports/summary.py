@@ -24,8 +24,8 @@ An unknown figure is null. The sources of the figures:
   the mean time in the run queue of its threads by what they computed, as shares of that time.
 - `checks`: `verify.py`.
 
-Of several policies the figures of steps are those of the first one, `policies` has those of each;
-`step_s` is the time from step to step, whichever policy makes them.
+Of several policies the figures of steps are those of the first one, `policies` has those of each,
+with its own `step_s`. That of the run is the time from step to step, whichever policy makes them.
 """
 
 from collections import Counter
@@ -122,8 +122,11 @@ def policy_figures(
     """Return the figures of one policy, from its records of `control`."""
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
+    took_s = _seconds(_training(control))
+    made = sum(isinstance(one, StepCompleted) for one in control)
     return {
         "steps": len(steps),
+        "step_s": None if took_s is None else round(took_s / made, 4),
         "version": steps[-1].version if steps else None,
         "reward_first10": mean_reward(steps[:EDGE_STEPS]),
         "reward_last10": mean_reward(steps[-EDGE_STEPS:]),

@@ -64,8 +64,6 @@ def simulate(
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
     `seamlessflow train --settings` explains the sections simulation and device_model.
     """
-    from seamlessflow.each_policy import left_out
-
     workers = _workers(
         {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}, devices
     )
@@ -74,8 +72,6 @@ def simulate(
     options: dict[str, dict[str, Any]] = {"simulation": simulation, "device_model": device_model}
     options["run"] = {"steps": steps, "lag": lag}
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
-    if notice := left_out(loaded):
-        typer.echo(f"! {notice}", err=True)
     cluster, compared = _checked(loaded, config)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
     for settings in compared:
@@ -122,10 +118,13 @@ def _checked(
     from scheduler.decisions.strategies.registry import named
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import modelled
+    from seamlessflow.each_policy import left_out
     from seamlessflow.reports.simulated_workers import with_own_workers
 
     for name in config.simulation.strategies:
         named(name)
+    if notice := left_out(config):
+        typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
     cluster = modelled(section, config.device_model, config.rollout.update)
     if line:

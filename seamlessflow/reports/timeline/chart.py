@@ -5,6 +5,7 @@ A bar is full height where all of the time was one part; in rollout its parts ar
 shares. More than sixty workers are rows of an image instead.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -27,8 +28,9 @@ MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
 """Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
 neighbours are joined."""
 MOST_LABELS, MOST_NAMES = 14, 60
-CLOSEST = 0.03
-"""Least distance of two labels, as a share of the chart's width."""
+CLOSEST, NAMED = 0.03, 3
+"""Least distance of two labels, as a share of the chart's width; labels with a policy's name need
+three times that."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
 INK, FAINT = "#202124", "#5f6368"
@@ -106,11 +108,12 @@ def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
 
 def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
     inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
-    for end in _labelled(inside, window):
+    several = len(timeline.policies) > 1
+    for end in _labelled(inside, window, CLOSEST * (NAMED if several else 1)):
         at = _seconds(timeline, end.at_ms)
         axes.axvline(at, color=INK, linewidth=0.7, linestyle=(0, (2, 2)), zorder=4)
         axes.annotate(
-            f"v{end.version}",
+            f"{end.policy} v{end.version}" if several else f"v{end.version}",
             (at, 1),
             (0, 4),
             xycoords=("data", "axes fraction"),
@@ -121,7 +124,7 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> None:
         )
 
 
-def _labelled(steps: Sequence[StepEnd], window: Window) -> Sequence[StepEnd]:
+def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Sequence[StepEnd]:
     """Return at most `MOST_LABELS` steps to label, a round number apart, none over another."""
     apart = next(
         number
@@ -130,7 +133,7 @@ def _labelled(steps: Sequence[StepEnd], window: Window) -> Sequence[StepEnd]:
     )
     chosen: list[StepEnd] = []
     for end in steps:
-        far = not chosen or end.at_ms - chosen[-1].at_ms > CLOSEST * (window[1] - window[0])
+        far = not chosen or end.at_ms - chosen[-1].at_ms > closest * (window[1] - window[0])
         if end.version % apart == 0 and far:
             chosen.append(end)
     return chosen
@@ -186,11 +189,19 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
     )
 
 
+def _by_policy(timeline: Timeline) -> str:
+    """Return the number of steps of each of several policies; empty for one."""
+    counts = Counter(step.policy for step in timeline.steps)
+    if len(counts) < 2:
+        return ""
+    return ": " + ", ".join(f"{counts[policy]} of {policy}" for policy in timeline.policies)
+
+
 def _summary(timeline: Timeline) -> str:
     seconds = _seconds(timeline, timeline.training_ms[1])
     spent = together(timeline.device_time().values())
     parts = [
-        f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s",
+        f"{len(timeline.steps)} optimizer steps in {seconds:.0f} s{_by_policy(timeline)}",
         f"{timeline.switches} changes of role",
         f"{timeline.handed_back} turns handed over",
     ]

@@ -37,6 +37,7 @@ class Given:
     role: str
     reason: str
     figures: Mapping[str, float]
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ class RunFacts:
     def _apply_worker(self, record: Record) -> None:
         match record:
             case r.RoleAssigned():
-                given = Given(record.at_ms, record.role, record.reason, record.figures)
+                given = Given(
+                    record.at_ms, record.role, record.reason, record.figures, record.policy
+                )
                 self.given[record.worker].append(given)
             case r.RoleAcquired(version=int(version)):
                 self.loaded[record.worker].append((record.at_ms, version))

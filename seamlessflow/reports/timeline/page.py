@@ -115,11 +115,11 @@ def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
 
 
 def _given(found: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
-    """Return time since the last one, and the number of role, reason and figures, of each."""
+    """Return time since the last one, and the number of what was assigned and why, of each."""
     flat, before_ms = [], start_ms
     for of in found:
         figures = {name: float(f"{value:.4g}") for name, value in sorted(of.figures.items())}
-        text = json.dumps([of.role, of.reason, figures])
+        text = json.dumps([of.role, of.reason, figures, of.policy])
         flat += [of.at_ms - before_ms, givens.setdefault(text, len(givens))]
         before_ms = of.at_ms
     return flat

@@ -190,8 +190,10 @@ def test_the_picture_is_a_png_or_an_svg(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.png"
         plot(timeline(records), path)
         assert path.read_bytes().startswith(b"\x89PNG")
-    plot(timeline([*RUN, report]), tmp_path / "few.svg")
-    assert "</svg>" in (tmp_path / "few.svg").read_text()
+    further = control.completed(4, at_ms=230, policy="coder")
+    plot(timeline([*RUN, report, further]), tmp_path / "few.svg")
+    drawn = (tmp_path / "few.svg").read_text()
+    assert "</svg>" in drawn and "coder v5" in drawn, "of several policies a version has its name"
 
 
 def test_a_picture_of_very_many_workers_has_a_row_of_pixels_for_each(tmp_path: Path) -> None:

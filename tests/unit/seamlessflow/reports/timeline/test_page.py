@@ -4,12 +4,13 @@ import json
 import re
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 
 import pytest
 
 from scheduler.state.accounts.device_time import WAITING
 from scheduler.state.timeline import timeline
-from schemas.records import Record
+from schemas.records import BatchReady, Record, RoleAssigned, StepCompleted, StepStarted
 from seamlessflow.reports.timeline.facts import facts
 from seamlessflow.reports.timeline.looks import COLOURS, LABELS
 from seamlessflow.reports.timeline.page import page, page_data
@@ -31,6 +32,7 @@ RUN: list[Record] = [
     control.published(1, at_ms=1_180),
     control.completed(0, at_ms=1_200),
 ]
+OfPolicy = BatchReady | RoleAssigned | StepCompleted | StepStarted
 
 
 def test_bars_are_gaps_lengths_and_mixes() -> None:
@@ -61,7 +63,7 @@ def test_facts_of_steps_versions_groups_and_assignments_are_there() -> None:
     assert data["legend"].startswith("idle: all but decoding and training")
     (worker,) = data["workers"]
     assert worker["given"] == [0, 0, 110, 1]
-    assert data["givens"][0] == ["rollout", "no batch", {"gain": 0.1235}]
+    assert data["givens"][0] == ["rollout", "no batch", {"gain": 0.1235}, ""]
     assert worker["loaded"] == [10, 0]
 
 
@@ -69,6 +71,17 @@ def test_what_a_worker_waits_for_has_a_colour_of_its_own() -> None:
     labels = {name: COLOURS[name] for name in COLOURS if name != WAITING}
 
     assert len(set(labels.values())) == len(labels)
+
+
+def test_steps_and_assignments_of_several_policies_are_marked_with_them() -> None:
+    named = [replace(one, policy="coder") for one in RUN if isinstance(one, OfPolicy)]
+    data = page_data(timeline([*RUN, *named]), facts([*RUN, *named]), "a run")
+
+    assert [(step, policy) for *_, step, _, _, _, _, policy in data["steps"]] == [
+        (0, ""),
+        (0, "coder"),
+    ]
+    assert {policy for *_, policy in data["givens"]} == {"", "coder"}
 
 
 def test_stalls_losses_time_outs_and_warnings_are_marks() -> None:
