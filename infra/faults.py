@@ -18,6 +18,11 @@ _CREDENTIALS = ("secret", "key", "password", "options")
 """Values of settings with one of these words in their names are never shown."""
 
 _LIKE = 0.6
+_KINDS = {
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
+    **dict.fromkeys(("model_type", "dict_type"), "must be a section: names with values"),
+}
+"""Texts of what has another form, in the words of a configuration."""
 _UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
 _QUOTED = re.compile(r"'([^']*)'")
 
@@ -74,7 +79,8 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
         known = _QUOTED.findall(item["ctx"]["expected"])
         text = f"must be one of {', '.join(known)}{given}{suggestion(item['input'], known)}"
         return Fault(path, text)
-    return Fault(path, f"{item['msg'].removeprefix('Value error, ')}{given}")
+    text = _KINDS.get(item["type"], item["msg"].removeprefix("Value error, "))
+    return Fault(path, f"{text}{given}")
 
 
 def _given(path: SettingPath, given: object) -> str:

@@ -9,6 +9,8 @@ from scheduler.simulation.simulator import SimulatedRun
 from scheduler.state.accounts.device_time import DeviceTime, together
 from scheduler.state.accounts.ideal_step import ideal_step
 from scheduler.state.timeline import timeline
+from scheduler.state.workers import device_count
+from schemas.records import RoleAssigned, WorkerJoined
 
 WARM_UP_STEPS = 2
 """Steps that no figure covers: the first ones wait for the first rollouts."""
@@ -37,6 +39,29 @@ class SimulatedFigures:
     been."""
     switches: float
     """Changes from one role to the other, a step."""
+
+
+def why_none(run: SimulatedRun, settings: SchedulerSettings) -> str:
+    """Return why a run made too few steps for figures; empty if its records do not tell."""
+    if run.vain:
+        return run.vain
+    size, joined = settings.scheduler.gang_size, dict[str, int]()
+    roles = set[str]()
+    for record in run.control:
+        match record:
+            case WorkerJoined() if "train" in record.tags:
+                joined[record.worker] = device_count(record)
+            case RoleAssigned():
+                roles.add(record.role)
+    able = sum(joined.values())
+    if size is not None and size > able:
+        return f"scheduler.gang_size is {size}, and {able} devices have the tag train"
+    if lacking := [role for role in ("rollout", "train") if role not in roles]:
+        return (
+            f"no worker was assigned {lacking[0]}: it needs workers with that tag alone, or a "
+            "scheduler.gang_size that leaves some"
+        )
+    return ""
 
 
 def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures | None:

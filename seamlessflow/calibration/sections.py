@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.errors import SeamlessFlowError
+from infra.worker.tags import ROLES
 from scheduler.state.timeline import in_force
 from scheduler.state.workers import device_count
 from schemas import records as r
@@ -96,11 +97,16 @@ def under(given: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, An
 def _workers(control: Iterable[Record]) -> list[dict[str, Any]]:
     """Return the lots of the workers that joined."""
     joined = {one.worker: one for one in control if isinstance(one, r.WorkerJoined)}
-    lots = Counter((one.tags, device_count(one)) for one in joined.values())
+    # Tags that only describe a worker are not simulated.
+    lots = Counter((_roles(one.tags), device_count(one)) for one in joined.values())
     return [
         {"count": count, "tags": list(tags), "devices": devices}
         for (tags, devices), count in lots.items()
     ]
+
+
+def _roles(tags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tag for tag in tags if tag in ROLES)
 
 
 def _tokens(sessions: Iterable[RecordedSession]) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from infra.settings import KafkaSettings
-    from seamlessflow.config import RunConfig
+    from seamlessflow.config import RunConfig, WorkerSection
     from seamlessflow.processes.child import ChildSpec
 
 
@@ -38,13 +38,14 @@ def worker(
     from seamlessflow.processes.cluster import kafka_of_running
 
     loaded = load(config)
-    kafka = loaded.kafka or kafka_of_running(loaded.out)
     asked = {
         "id": name,
         "tags": _listed(tags),
         "device": device,
         "devices": tuple(map(_number, _listed(devices))),
     }
+    worker_section(loaded, asked)  # what is wrong with it is said before a run is looked for
+    kafka = loaded.kafka or kafka_of_running(loaded.out)
     spec = joining(loaded, asked, kafka, os.environ)
     arguments = [sys.executable, "-m", spec.module, *spec.arguments]
     # The process itself: it gets the signals, and its exit status is that of the command.
@@ -58,10 +59,17 @@ def joining(
     environment: Mapping[str, str],
 ) -> "ChildSpec":
     """Return the rollout process of a worker that joins. Raises `typer.BadParameter`."""
+    from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
+
+    made = worker_section(config, asked)
+    return ProcessSpecs(config, LaunchContext(kafka, 1, environment)).rollout(made)
+
+
+def worker_section(config: "RunConfig", asked: Mapping[str, Any]) -> "WorkerSection":
+    """Return the settings of a worker that joins. Raises `typer.BadParameter`."""
     from pydantic import ValidationError
 
     from seamlessflow.config import WorkerSection
-    from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 
     try:
         made = WorkerSection.model_validate(asked)
@@ -73,7 +81,7 @@ def joining(
         raise typer.BadParameter(f"the run has a worker {made.id} of its own: choose another id")
     if "rollout" not in made.tags or "train" in made.tags:
         raise typer.BadParameter("tags: a worker that joins rolls out; ranks are those of the run")
-    return ProcessSpecs(config, LaunchContext(kafka, 1, environment)).rollout(made)
+    return made
 
 
 def _listed(text: str) -> tuple[str, ...]:

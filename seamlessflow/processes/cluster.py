@@ -42,7 +42,8 @@ class NoRunningRun(SeamlessFlowError):
     def __init__(self, out: Path) -> None:
         self.out = out
         super().__init__(
-            f"no run is under way in {out}; what it left is shown without --follow or --watch"
+            f"no run is under way in {out}: start it first; what an ended run left is shown "
+            "without --follow or --watch"
         )
 
 

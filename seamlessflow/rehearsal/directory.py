@@ -24,6 +24,16 @@ class DirectoryTaken(SeamlessFlowError):
         )
 
 
+class ReportUnreadable(SeamlessFlowError):
+    """A report of a rehearsal is not as it was written."""
+
+    lasting = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} is not the report of a rehearsal, and so its scale is unknown")
+
+
 def begin_in(directory: Path, scale: float) -> None:
     """Empty the directory of an earlier rehearsal, or make it. Raises `DirectoryTaken`."""
     if directory.exists() and any(directory.iterdir()) and not (directory / REPORT).exists():
@@ -35,8 +45,14 @@ def begin_in(directory: Path, scale: float) -> None:
 
 
 def scale_of(directory: Path | None) -> float:
-    """Return the scale of a rehearsal, live or ended; 1 for a run, and where nothing tells it."""
+    """Return the scale of a rehearsal, live or ended; 1 for a run, and where nothing tells it.
+
+    Raises `ReportUnreadable`.
+    """
     if directory is None or not (directory / REPORT).is_file():
         return 1.0
-    told = json.loads((directory / REPORT).read_text(encoding="utf-8"))
-    return float(told.get(SCALE, 1.0))
+    try:
+        told = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        return float(told.get(SCALE, 1.0))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ReportUnreadable(directory / REPORT) from error

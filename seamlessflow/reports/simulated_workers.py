@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.settings import ENV_PREFIX
+from infra.worker.tags import ROLES
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
 
-ROLES = ("rollout", "train")
 _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 """Variable by which a worker has other devices in a rehearsal."""
 

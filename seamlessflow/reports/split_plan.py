@@ -76,6 +76,11 @@ def advice(of: PlannedCluster, found: Sequence[SplitChoice]) -> tuple[str, str]:
     return _tags(of, found), _staleness(of, found)
 
 
+def seconds(value: float) -> str:
+    """Return a time with three digits, from 1,000 s on with all of them."""
+    return f"{value:.3g} s" if value < 999.5 else f"{value:,.0f} s"
+
+
 def _splits(of: PlannedCluster) -> Iterator[tuple[str, list[int]]]:
     lag = max(1, of.lag)
     yield COLOCATED, [of.devices]
@@ -105,10 +110,10 @@ def _tags(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
 
     best = min(found, key=rank)
     if best.prediction.step > now.step * (1 - _SAME):
-        return f"{rule}; no tag makes the step of {now.step:.3g} s shorter: {_limit(now)}."
+        return f"{rule}; no tag makes the step of {seconds(now.step)} shorter: {_limit(now)}."
     return (
         f"{rule}; {best.strategy} with lag {best.lag} and {best.gang} devices that train takes "
-        f"{best.prediction.step:.3g} s a step instead of {now.step:.3g} s, and leaves "
+        f"{seconds(best.prediction.step)} a step instead of {seconds(now.step)}, and leaves "
         f"{best.prediction.idle:.0%} idle instead of {now.idle:.0%}."
     )
 
@@ -140,8 +145,8 @@ def _staleness(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
     fresh, stale = (_now(of, found, number).step for number in (0, lag))
     return (
         f"Staleness: {of.strategy} on the split of now with lag 0 trains only tokens of the newest "
-        f"weights, at {fresh:.3g} s a step; lag {lag} trains tokens up to {lag} "
-        f"{'step' if lag == 1 else 'steps'} old, at {stale:.3g} s: {_change(stale / fresh)}."
+        f"weights, at {seconds(fresh)} a step; lag {lag} trains tokens up to {lag} "
+        f"{'step' if lag == 1 else 'steps'} old, at {seconds(stale)}: {_change(stale / fresh)}."
     )
 
 

@@ -107,12 +107,15 @@ def _cluster(
     )
 
 
-def _known(strategy: str | None) -> str:
+def _known(strategy: str | None, of_file: bool = False) -> str:
     from scheduler.state.accounts.closed_form import MULTIPLEXED, STRATEGIES
 
     name = strategy or MULTIPLEXED
     if name not in STRATEGIES:
-        raise typer.BadParameter(f"strategy {name}: a plan knows {', '.join(STRATEGIES)}")
+        known = f"a plan knows {', '.join(STRATEGIES)}"
+        if of_file:
+            raise typer.BadParameter(f"scheduler.policy {name}: {known}; name one with --strategy")
+        raise typer.BadParameter(f"strategy {name}: {known}")
     return name
 
 
@@ -145,7 +148,8 @@ def _measured(found: "MeasuredStep") -> str:
     return (
         f"measured over {found.steps} steps of {found.step_s:.3g} s: R {work.rollout:.3g} and "
         f"T {work.train:.3g} device seconds a step, {work.switch:.3g} s for a change to training "
-        f"and back, {work.load:.3g} s a device for new weights, {work.latency:.3g} s a group\n"
+        f"and back, {work.load:.3g} s a device for loading and recomputing, "
+        f"{work.latency:.3g} s a group\n"
         f"idle {found.spent.idle_share:.0%}: {parts}\n"
     )
 
@@ -169,7 +173,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     if line:
         typer.echo(line)
     lag = config.run.lag if lag is None else lag
-    name = _known(strategy or config.scheduler.policy)
+    name = _known(strategy or config.scheduler.policy, strategy is None)
     run, _ = simulated(config, cluster, name, lag, _STEPS)
     found = measured_step(run.control)
     typer.echo(_measured(found))

@@ -73,12 +73,12 @@ def simulate(
     options["run"] = {"steps": steps, "lag": lag}
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
     cluster, compared = _checked(loaded, config)
+    _make(timelines)
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
     for settings in compared:
         run = _simulated(settings, cluster, loaded.simulation)
         typer.echo(_line(run, settings))
-        if timelines is not None:
-            _draw(run, settings.scheduler.policy, timelines)
+        _draw(run, settings.scheduler.policy, timelines)
 
 
 def _workers(
@@ -151,21 +151,31 @@ def _simulated(
 
 
 def _line(run: "SimulatedRun", settings: "SchedulerSettings") -> str:
-    from scheduler.simulation.figures import figures
+    from scheduler.simulation.figures import figures, why_none
 
     name, steps = settings.scheduler.policy, settings.run.steps
     found = figures(run, settings)
     if found is None:
         made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
-        made += f"; {run.vain}" if run.vain else ""
+        why = why_none(run, settings)
+        made += f"; {why}" if why else ""
         return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
     return _cells(name, found)
 
 
-def _draw(run: "SimulatedRun", strategy: str, folder: Path) -> None:
+def _make(folder: Path | None) -> None:
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--timelines {folder}: {error.strerror}") from error
+
+
+def _draw(run: "SimulatedRun", strategy: str, folder: Path | None) -> None:
+    if folder is None:
+        return
     from seamlessflow.commands.scheduling.timeline import write_timeline
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{strategy.replace(':', '.')}.html"
     write_timeline(run.control, [path], f"Timeline of {strategy}, simulated")
 

@@ -177,3 +177,18 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_every_setting_is_explained() -> None:
     for name, field in RunConfig.model_fields.items():
         assert field.description, name
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"workers": 3}, "workers: must be a list (got 3)"),
+        ({"simulation": 3}, "simulation: must be a section: names with values (got 3)"),
+    ],
+)
+def test_a_value_of_another_form_is_told_in_the_words_of_a_file(
+    values: dict[str, int], line: str
+) -> None:
+    with pytest.raises(ConfigRejected) as error:
+        parse(values)
+    assert error.value.faults == (line,)

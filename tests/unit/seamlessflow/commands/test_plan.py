@@ -36,6 +36,21 @@ def test_where_groups_take_long_no_tag_helps() -> None:
     assert "no tag makes the step of 50 s shorter: its groups take so long" in done.stdout
 
 
+def test_times_of_a_thousand_seconds_are_written_in_full() -> None:
+    done = plan("--rollout-s", "9000", "--train-s", "3000", "--devices", "4")
+
+    assert "the step of 3,000 s" in done.stdout
+
+
+def test_a_strategy_of_the_file_that_has_no_closed_form_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("scheduler: {policy: adaptive}")
+
+    text = " ".join(plan("--config", str(file)).output.replace("│", " ").split())
+    assert "scheduler.policy adaptive: a plan knows" in text
+    assert "--strategy" in text
+
+
 def test_colocated_gains_nothing_by_lag() -> None:
     assert "lag gains it nothing" in plan(*WORK, "--strategy", "colocated").stdout
 

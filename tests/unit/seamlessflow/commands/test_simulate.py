@@ -86,6 +86,28 @@ def test_without_simulated_workers_those_of_the_run_are_taken(config: Path) -> N
     assert line.split()[0] == "multiplexed"
 
 
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("scheduler: {gang_size: 9}", "scheduler.gang_size is 9, and 1 devices have the tag train"),
+        ("", "no worker was assigned rollout: it needs workers with that tag alone"),
+    ],
+)
+def test_a_strategy_that_cannot_make_a_step_says_why(config: Path, lines: str, reason: str) -> None:
+    config.write_text(f"{FILE}{lines}\nworkers: [{{id: a, tags: [rollout, train]}}]")
+    options = ["--strategy", "disaggregated"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert reason in done.stdout
+
+
+def test_a_file_is_no_folder_for_timelines(config: Path) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--timelines", str(config)])
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "File exists" in done.output
+
+
 def test_workers_of_the_simulation_count_over_those_of_the_run(config: Path) -> None:
     config.write_text(FILE + WORKERS)
     options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]

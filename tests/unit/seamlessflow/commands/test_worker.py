@@ -1,12 +1,15 @@
 """The command line of a worker that joins a run in, its process out."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from infra.settings import KafkaSettings
+from seamlessflow.__main__ import app
 from seamlessflow.commands.worker import joining
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.child import ChildSpec
@@ -48,3 +51,17 @@ def test_a_worker_that_joins_has_the_settings_of_the_run_and_tags_of_its_own() -
 def test_what_cannot_join_is_refused_by_name(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(typer.BadParameter, match=told):
         joined(**asked)
+
+
+def test_wrong_tags_are_refused_before_a_run_is_looked_for(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"out: {tmp_path}/out\n")
+
+    def said(*options: str) -> str:
+        done = CliRunner().invoke(app, ["worker", "w9", "--config", str(file), *options])
+        return f"{done.output} {done.exception}"
+
+    assert "is 'decode' meant" in " ".join(
+        said("--tags", "rollout,decod").replace("│", " ").split()
+    )
+    assert "start it first" in said()

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.rehearsal.directory import REPORT, DirectoryTaken, begin_in, scale_of
+from seamlessflow.rehearsal.directory import (
+    REPORT,
+    DirectoryTaken,
+    ReportUnreadable,
+    begin_in,
+    scale_of,
+)
 
 
 def test_a_rehearsal_replaces_an_earlier_one_whole_or_interrupted(tmp_path: Path) -> None:
@@ -26,3 +32,10 @@ def test_the_scale_is_known_from_the_beginning_and_a_run_has_none(tmp_path: Path
     begin_in(tmp_path / "rehearsal", 0.2)
     assert scale_of(tmp_path / "rehearsal") == 0.2
     assert scale_of(tmp_path) == scale_of(None) == 1
+
+
+@pytest.mark.parametrize("text", ["{broken", "[1]", '{"scale": null}'])
+def test_a_report_of_another_form_has_no_scale(tmp_path: Path, text: str) -> None:
+    (tmp_path / REPORT).write_text(text)
+    with pytest.raises(ReportUnreadable, match="its scale is unknown"):
+        scale_of(tmp_path)
