@@ -63,11 +63,16 @@ class Process:
     """True while it has the device's memory, or is taking or freeing it."""
     doubted: bool = False
     """True if it was silent for so long that the scheduler counts it as lost, though it lives."""
+    own: Form = field(init=False)
+    """The form without what it has not read."""
     form: Form = field(init=False)
 
     def __post_init__(self) -> None:
         collector = Collector([self.lives, self.memory, self.doubted])
         self._add_own(collector)
+        object.__setattr__(self, "own", collector.form())
+        collector = Collector()
+        collector.join(self.own)
         for unread in (self.control, self.fleet):
             collector.add(len(unread))
             collector.join(*(letter.form for letter in unread))
@@ -88,7 +93,7 @@ class RolloutActor(Process):
     roles: RolloutRoles | None
 
     def _add_own(self, collector: Collector) -> None:
-        collector.value(self.roles)
+        _add_roles(collector, self.roles)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -110,13 +115,19 @@ class TrainerActor(Process):
         return self.move is None and self.training is None
 
     def _add_own(self, collector: Collector) -> None:
-        collector.value(self.roles)
+        _add_roles(collector, self.roles)
         collector.add(self.orphaned)
         for start in (self.started, self.training):
             collector.value(start)
         if self.move is not None:
             collector.add(self.move[0])
             collector.number(self.move[1])
+
+
+def _add_roles(collector: Collector, roles: RolloutRoles | RankRoles | None) -> None:
+    collector.add(roles is None)
+    if roles is not None:
+        collector.join(canon.of_roles(roles))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -134,6 +134,17 @@ def form_of(value: Any) -> Form:
 
 
 _known: dict[int, tuple[Record, Form]] = {}
+_roles: dict[int, tuple[object, Form]] = {}
+
+
+def of_roles(roles: object) -> Form:
+    """Return the form of the roles of a process, which are never changed, only replaced."""
+    known = _roles.get(id(roles))
+    if known is None:
+        if len(_roles) > _MOST_RECORDS:
+            _roles.clear()
+        known = _roles[id(roles)] = (roles, form_of(roles))
+    return known[1]
 
 
 def of_record(record: Record) -> Form:

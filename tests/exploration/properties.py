@@ -6,6 +6,7 @@ it, and it frees it as soon as it reads of its loss.
 
 from schemas import records as r
 from tests.exploration.actors import RolloutActor, TrainerActor
+from tests.exploration.changes import rollouts, trainers
 from tests.exploration.world import Broken, World
 
 
@@ -19,12 +20,12 @@ def check(world: World) -> None:
 
 
 def at_goal(world: World) -> bool:
-    """Return True if all steps are done, all records are read, and all workers roll out."""
+    """Return True if all steps are done, no process has anything to do, and all roll out."""
     return (
         world.leader.step == world.bounds.steps
         and len(world.schedulers) == 1
         and not any(one.control or one.unread_fleet for one in world.schedulers)
-        and not any(one.control or one.roles is None for one in world.trainers.values())
+        and not any(one.roles is None or trainers.acting(one) for one in world.trainers.values())
         and all(_rolls_out(one, world) for one in world.rollouts.values())
     )
 
@@ -32,11 +33,7 @@ def at_goal(world: World) -> bool:
 def _rolls_out(actor: RolloutActor, world: World) -> bool:
     trains = world.bounds.strategy == "disaggregated" and actor.worker != "a"
     held = actor.roles is not None and actor.roles.held is not None
-    return (held or trains) and not (actor.control or actor.fleet or _busy(actor))
-
-
-def _busy(actor: RolloutActor) -> bool:
-    return actor.roles is not None and actor.roles.busy
+    return (held or trains) and actor.roles is not None and not rollouts.acting(actor)
 
 
 def _one_role(rollout: RolloutActor, trainer: TrainerActor) -> None:

@@ -7,10 +7,13 @@ import pytest
 
 from scheduler.decisions.snapshot import Snapshot
 from scheduler.decisions.strategies.wanted import Wanted
+from tests.builders.records import control
 from tests.exploration.bounds import Bounds
+from tests.exploration.changes import rollouts
 from tests.exploration.explorer import Counterexample, explore
+from tests.exploration.opening import opening
 
-MOST_STATES = 15_000
+MOST_STATES = 12_000
 """Bounds of a few seconds each; the larger ones are explored this far."""
 
 
@@ -46,3 +49,19 @@ def never_trains(snapshot: Snapshot) -> list[Wanted]:
 def test_a_strategy_under_which_a_batch_waits_for_ever_is_noticed() -> None:
     with pytest.raises(Counterexample, match="lead nowhere, after\n"):
         explore(Bounds(strategy=f"{__name__}:never_trains"))
+
+
+def test_a_process_that_lags_acts_behind_any_part_of_what_it_has_not_read() -> None:
+    world = opening(Bounds(strategy="multiplexed"))
+    roles = world.rollouts["b"].roles
+    assert roles is not None
+    own = {"worker": "b", "incarnation": roles.incarnation, "slot": 0, "epoch": roles.epoch}
+    for number, role in enumerate(("train", "rollout"), roles.assignment + 1):
+        record = control.assigned(**{**own, "role": role, "assignment": number})
+        world.to_control(record, "scheduler")
+
+    names = {name for name, _ in rollouts.usual(world) if name.startswith("rollout b")}
+    assert names == {
+        "rollout b reads RoleAssigned and begins Release",
+        "rollout b reads RoleAssigned, RoleAssigned and begins Acquire",
+    }

@@ -1,4 +1,4 @@
-"""Transitions of rollout processes: they read, begin moves, finish them, crash and start again."""
+"""Transitions of rollout processes: they begin moves, finish them, crash and start again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +10,7 @@ from producers.rollout.roles.roles import RolloutRoles
 from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import Letter, RolloutActor
+from tests.exploration.changes.readings import readings, words
 from tests.exploration.world import Broken, World, of_rollout
 
 
@@ -19,15 +20,12 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
         if actor.roles is None:
             yield f"rollout {name} starts", partial(start, name=name)
             continue
-        for topic in ("control", "fleet"):
-            unread: tuple[Letter, ...] = getattr(actor, topic)
-            if unread:
-                record = type(unread[0].record).__name__
-                yield f"rollout {name} reads {record}", partial(_read, name=name, topic=topic)
-        if (move := actor.roles.under_way) is not None:
-            yield f"rollout {name} finishes {type(move).__name__}", partial(_finish, name=name)
-        elif (move := actor.roles.next_move()) is not None:
-            yield f"rollout {name} begins {type(move).__name__}", partial(_begin, name=name)
+        for one in acting(actor):
+            done, roles = words(actor, one), cast(RolloutRoles, one.roles)
+            if (move := roles.under_way) is not None:
+                yield f"rollout {name}{done} finishes {type(move).__name__}", partial(_finish, one)
+            elif (move := roles.next_move()) is not None:
+                yield f"rollout {name}{done} begins {type(move).__name__}", partial(_begin, one)
 
 
 def faults(world: World) -> Iterator[tuple[str, Any]]:
@@ -42,7 +40,7 @@ def start(world: World, name: str) -> None:
     """Start a process: it reads `control` from now on, and `fleet` as compaction left it."""
     lives = world.rollouts[name].lives + 1
     roles = RolloutRoles(name, f"{name}-rollout-{lives}", policy="policy", loads_asleep=True)
-    actor = RolloutActor(worker=name, lives=lives, roles=roles)
+    actor = RolloutActor(worker=name, lives=lives, roles=replace(roles))
     for record in world.compacted.values():
         if of_rollout(record, actor):
             roles.apply(record)
@@ -58,24 +56,30 @@ def _beat(world: World, roles: RolloutRoles) -> None:
     world.to_fleet(record, roles.worker)
 
 
-def _read(world: World, name: str, topic: str) -> None:
-    """Read a record, and those behind it as long as nothing can be begun in between."""
-    actor = world.rollouts[name]
+def acting(actor: RolloutActor) -> list[RolloutActor]:
+    """Return the process as it acts, for each way to read before."""
+    return readings(actor, _acts, _read)
+
+
+def _acts(actor: RolloutActor) -> bool:
+    roles = cast(RolloutRoles, actor.roles)
+    return roles.busy or roles.next_move() is not None
+
+
+def _read(actor: RolloutActor, topic: str) -> RolloutActor:
+    """Return the process after the next record of a topic."""
     unread: tuple[Letter, ...] = getattr(actor, topic)
-    roles = replace(cast(RolloutRoles, actor.roles))
-    read = 0
-    while read == 0 or (read < len(unread) and not roles.busy and roles.next_move() is None):
-        letter, before = unread[read], (roles.wanted, roles.lost)
-        roles.apply(letter.record)
-        epoch = getattr(letter.record, "epoch", letter.epoch)
-        if (roles.wanted, roles.lost) != before and epoch < letter.epoch:
-            raise Broken(f"rollout {name} obeys epoch {epoch} behind a newer claim")
-        read += 1
-    world.rollouts[name] = actor.with_changes(roles=roles, **{topic: unread[read:]})
+    roles, letter = replace(cast(RolloutRoles, actor.roles)), unread[0]
+    before = (roles.wanted, roles.lost)
+    roles.apply(letter.record)
+    epoch = getattr(letter.record, "epoch", letter.epoch)
+    if (roles.wanted, roles.lost) != before and epoch < letter.epoch:
+        raise Broken(f"rollout {actor.worker} obeys epoch {epoch} behind a newer claim")
+    return actor.with_changes(roles=roles, **{topic: unread[1:]})
 
 
-def _begin(world: World, name: str) -> None:
-    actor = world.rollouts[name]
+def _begin(actor: RolloutActor, world: World) -> None:
+    name = actor.worker
     roles = replace(cast(RolloutRoles, actor.roles))
     move = roles.next_move()
     if isinstance(move, Rejoin):
@@ -89,8 +93,8 @@ def _begin(world: World, name: str) -> None:
     world.rollouts[name] = actor.with_changes(roles=roles, memory=memory)
 
 
-def _finish(world: World, name: str) -> None:
-    actor = world.rollouts[name]
+def _finish(actor: RolloutActor, world: World) -> None:
+    name = actor.worker
     roles = replace(cast(RolloutRoles, actor.roles))
     move, memory = roles.under_way, actor.memory
     origin = {"incarnation": roles.incarnation, "at_ms": world.tick()}

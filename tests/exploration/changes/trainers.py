@@ -1,4 +1,4 @@
-"""Transitions of trainer processes: they read, begin moves and steps, crash and start again."""
+"""Transitions of trainer processes: they begin moves and steps, crash and start again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,6 +8,7 @@ from typing import Any, cast
 from schemas import records as r
 from tests.builders.records import control, fleet
 from tests.exploration.actors import TrainerActor
+from tests.exploration.changes.readings import readings, words
 from tests.exploration.rank_roles import RankRoles
 from tests.exploration.world import Broken, World, copied_roles
 
@@ -19,21 +20,37 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
         if roles is None:
             yield f"trainer {name} starts", partial(start, name=name)
             continue
-        # All ranks start again when one is lost.
-        if roles.gang.broken_by and world.bounds.trainers > 1:
-            yield f"trainer {name} ends with its gang", partial(end, name=name)
-            continue
         if actor.orphaned:
             yield f"trainer {name} ends with its trainer", partial(end, name=name)
-        if actor.control:
-            record = type(actor.control[0].record).__name__
-            yield f"trainer {name} reads {record}", partial(_read, name=name)
-        if actor.move is not None:
-            yield f"trainer {name} finishes {actor.move[0]}", partial(_finish, name=name)
-        if actor.idle and (due := roles.due()):
-            yield f"trainer {name} begins {due}", partial(_begin, name=name)
-        elif actor.idle and _may_begin(actor):
-            yield f"trainer {name} trains", partial(_train, name=name)
+        for one in acting(actor):
+            yield from _act(world, actor, one)
+
+
+def acting(actor: TrainerActor) -> list[TrainerActor]:
+    """Return the process as it acts, for each way to read before."""
+    return readings(actor, _acts, _next)
+
+
+def _act(world: World, before: TrainerActor, actor: TrainerActor) -> Iterator[tuple[str, Any]]:
+    roles = cast(RankRoles, actor.roles)
+    done = f"trainer {actor.worker}{words(before, actor)}"
+    # All ranks start again when one is lost.
+    if roles.gang.broken_by and world.bounds.trainers > 1:
+        yield f"{done} ends with its gang", partial(end, name=actor.worker)
+    elif actor.move is not None:
+        yield f"{done} finishes {actor.move[0]}", partial(_finish, actor)
+    elif actor.idle and (due := roles.due()):
+        yield f"{done} begins {due}", partial(_begin, actor)
+    elif actor.idle and _may_begin(actor):
+        yield f"{done} trains", partial(_train, actor)
+
+
+def _acts(actor: TrainerActor) -> bool:
+    return actor.move is not None or (actor.idle and _may_begin(actor)) or _broken(actor)
+
+
+def _broken(actor: TrainerActor) -> bool:
+    return bool(cast(RankRoles, actor.roles).gang.broken_by)
 
 
 def faults(world: World) -> Iterator[tuple[str, Any]]:
@@ -80,25 +97,29 @@ def settle(world: World) -> None:
     """
     for name, actor in world.trainers.items():
         if actor.control and actor.move is None and not _may_begin(actor):
-            _read(world, name, waiting=False)
+            _read(world, name)
 
 
-def _read(world: World, name: str, waiting: bool = True) -> None:
-    """Read a record if it is `waiting`, then all that precede the next thing to begin."""
+def _read(world: World, name: str) -> None:
+    """Read all that precede the next thing to begin."""
     actor = world.trainers[name]
-    while waiting or (actor.control and actor.move is None and not _may_begin(actor)):
-        waiting = False
-        letter, started = actor.control[0], actor.started
-        roles = copied_roles(cast(RankRoles, actor.roles))
-        before = _obeyed(roles)
-        roles.apply(letter.record)
-        epoch = getattr(letter.record, "epoch", letter.epoch)
-        if _obeyed(roles) != before and epoch < letter.epoch:
-            raise Broken(f"trainer {name} obeys epoch {epoch} behind a newer claim")
-        if isinstance(letter.record, r.StepStarted) and roles.counts(letter.record):
-            started = letter.record
-        actor = actor.with_changes(roles=roles, control=actor.control[1:], started=started)
+    while actor.control and actor.move is None and not _may_begin(actor):
+        actor = _next(actor)
     world.trainers[name] = actor
+
+
+def _next(actor: TrainerActor, topic: str = "control") -> TrainerActor:
+    """Return the process after the next record."""
+    letter, started = actor.control[0], actor.started
+    roles = copied_roles(cast(RankRoles, actor.roles))
+    before = _obeyed(roles)
+    roles.apply(letter.record)
+    epoch = getattr(letter.record, "epoch", letter.epoch)
+    if _obeyed(roles) != before and epoch < letter.epoch:
+        raise Broken(f"trainer {actor.worker} obeys epoch {epoch} behind a newer claim")
+    if isinstance(letter.record, r.StepStarted) and roles.counts(letter.record):
+        started = letter.record
+    return actor.with_changes(roles=roles, control=actor.control[1:], started=started)
 
 
 def _obeyed(roles: RankRoles) -> tuple[object, ...]:
@@ -114,8 +135,8 @@ def _may_begin(actor: TrainerActor) -> bool:
     return started is not None and roles.may_start(started, started.step)
 
 
-def _begin(world: World, name: str) -> None:
-    actor = world.trainers[name]
+def _begin(actor: TrainerActor, world: World) -> None:
+    name = actor.worker
     roles = copied_roles(cast(RankRoles, actor.roles))
     match roles.due():
         case "rejoin":
@@ -130,8 +151,8 @@ def _begin(world: World, name: str) -> None:
             )
 
 
-def _finish(world: World, name: str) -> None:
-    actor = world.trainers[name]
+def _finish(actor: TrainerActor, world: World) -> None:
+    name = actor.worker
     roles = copied_roles(cast(RankRoles, actor.roles))
     kind, assignment = cast(tuple[str, int], actor.move)
     written: r.RoleAcquired | r.RoleReleased | None = None
@@ -149,8 +170,8 @@ def _finish(world: World, name: str) -> None:
         _beat(world, roles)
 
 
-def _train(world: World, name: str) -> None:
-    actor = world.trainers[name]
+def _train(actor: TrainerActor, world: World) -> None:
+    name = actor.worker
     world.trainers[name] = actor.with_changes(started=None, training=actor.started)
 
 

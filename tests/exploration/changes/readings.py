@@ -1,0 +1,66 @@
+"""The ways in which a process reads before it acts.
+
+Reading alone changes nothing that others see, so it is a part of the act that follows: a state in
+which a process has only read is not told apart from the one before. The order of both topics and
+the place at which it stops are a choice each, so readers lag as far as there are records.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
+
+from schemas import records as r
+from tests.exploration.actors import Process
+
+Of = TypeVar("Of", bound=Process)
+_MOST = 200_000
+_SPECIAL = r.WeightsPublished | r.PolicyWeights | r.StepStarted
+"""Records that may change something later although they change nothing now."""
+_known: dict[int, tuple[Process, Sequence[Process]]] = {}
+
+
+def readings(actor: Of, acts: Callable[[Of], bool], read: Callable[[Of, str], Of]) -> list[Of]:
+    """Return the process as it acts, for each way to read before.
+
+    `acts` says that it can act, and `read` makes it read a record of a topic.
+    """
+    known = _known.get(id(actor))
+    if known is not None:
+        return cast(list[Of], known[1])
+    found = [*_all(actor, acts, read)]
+    if len(_known) > _MOST:
+        _known.clear()
+    _known[id(actor)] = (actor, found)
+    return found
+
+
+def _all(actor: Of, acts: Callable[[Of], bool], read: Callable[[Of, str], Of]) -> Iterator[Of]:
+    waiting, found = [actor], {actor.form}
+    while waiting:
+        one = waiting.pop()
+        further = [
+            (topic, read(one, topic)) for topic in ("control", "fleet") if getattr(one, topic)
+        ]
+        # What is older than what is known changes nothing, at no time.
+        inert = [
+            after
+            for topic, after in further
+            if after.own == one.own and not isinstance(getattr(one, topic)[0].record, _SPECIAL)
+        ]
+        if not inert and acts(one):
+            yield one
+        for after in inert[:1] or [after for _, after in further]:
+            if after.form not in found:
+                found.add(after.form)
+                waiting.append(after)
+
+
+def words(before: Process, after: Process) -> str:
+    """Return what was read in between, for the name of a transition."""
+    kinds = [
+        type(letter.record).__name__
+        for topic in ("control", "fleet")
+        for letter in getattr(before, topic)[
+            : len(getattr(before, topic)) - len(getattr(after, topic))
+        ]
+    ]
+    return f" reads {', '.join(kinds)} and" if kinds else ""
