@@ -151,16 +151,19 @@ def _keeps_answer(session: Session, node: Node) -> bool:
 
 
 def _abandoned(session: Session, left: set[int]) -> set[int]:
-    """Return the sampled nodes that the agent gave up for another sample of the same prompt.
+    """Return the sampled nodes that the agent gave up for another sample of policy and prompt.
 
     Of several samples those that no later prompt continues; all but the latest if none is
     continued. One that no client got (`left`) is given up for any that a client got. Samples of a
     policy that trains `all` siblings are never given up.
     """
-    samples: defaultdict[tuple[int, int], list[Turn]] = defaultdict(list)
+    samples: defaultdict[tuple[str, int, int], list[Turn]] = defaultdict(list)
+    by_policy = session.opened.fold_version > 3
     for turn in session.sampled_turns:
         if turn.state is TurnState.COMPLETED:
-            samples[_position(session, turn)].append(turn)
+            # What another policy answers to the same prompt is no second sample of this one.
+            policy = turn.started.policy if by_policy else ""
+            samples[policy, *_position(session, turn)].append(turn)
     continued = _continued(session)
     abandoned: set[int] = set()
     for siblings in samples.values():

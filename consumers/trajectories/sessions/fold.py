@@ -23,7 +23,7 @@ from schemas import records as r
 from schemas.records import Record, Reward
 from schemas.tokens import TOKEN_BYTES
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Version of the rules by which new sessions are merged; docs/manager.md lists what each changed.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.

@@ -194,10 +194,13 @@ class ExpectedSession:
 
     def _abandoned(self, place: int) -> bool:
         """Return True if the agent went on from another sample of the same prompt."""
+        policy = self.turns[place].started.policy
         siblings = [
             number
             for number, turn in enumerate(self.turns)
-            if turn.end == "completed" and self._position(number) == self._position(place)
+            if turn.end == "completed"
+            and self._position(number) == self._position(place)
+            and (turn.started.policy == policy or self.opened.fold_version < 4)
         ]
         siblings = [number for number in siblings if not self._lost(number)] or siblings
         went_on = self._went_on()

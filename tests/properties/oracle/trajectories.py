@@ -7,6 +7,7 @@ list, and a sampled token is identified by its log-prob, which no other token ha
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -157,10 +158,10 @@ def _abandoned(
 
     One that no client saw is abandoned for any other.
     """
-    siblings: dict[tuple[tuple[int, float], ...], list[TrajectoryNode]] = {}
+    siblings: dict[tuple[Any, ...], list[TrajectoryNode]] = {}
     for node, turn in zip(sampled, told.session.turns, strict=True):
         if turn.end == "completed":
-            siblings.setdefault(tuple(drawn.prompt(node)), []).append(node)
+            siblings.setdefault((node.policy, *drawn.prompt(node)), []).append(node)
     gone_on = {node.parent for node in drawn.made.nodes if node.parent_end > 0}
     left: set[str] = set()
     for nodes in siblings.values():

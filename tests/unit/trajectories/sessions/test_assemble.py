@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from consumers.trajectories.sessions.assemble import trajectory
+from consumers.trajectories.sessions.fold import FOLD_VERSION
 from consumers.trajectories.sessions.session import MANAGER_FAILED
 from schemas.codec import encode
 from schemas.records import Reward, VersionSpan
@@ -137,6 +138,32 @@ def test_of_samples_of_one_prompt_those_gone_on_from_are_trained() -> None:
 
     assert made.masked_tokens == {"abandoned": 1}
     assert made.nodes[3].masked_reason == "abandoned"
+
+
+@pytest.mark.parametrize(("rules", "masked"), [(3, {"abandoned": 1}), (FOLD_VERSION, {})])
+def test_what_two_policies_answer_to_one_prompt_is_trained_by_both(
+    rules: int, masked: dict[str, int]
+) -> None:
+    """Two modules of an agent that ask the same are no samples of one; sessions keep their rules.
+
+    Holds invariant I7.
+    """
+    again = {"prompt_hash": started("b", b"").prompt_hash, "prompt_length": 2}
+    built = SessionBuilder().apply(
+        opened(fold_version=rules, policies={"code": "q"}),
+        started("a", ids(1, 2), policy="p"),
+        dispatched("a"),
+        completed(ids(7), "a"),
+        started("b", b"", parent_node=0, parent_end=2, prompt_length=2, policy="q", module="code"),
+        dispatched("b"),
+        completed(ids(8), "b", b"", **again),
+    )
+
+    made = finished(built)
+
+    assert made.masked_tokens == masked
+    trained = {policy: chains(made, policy).chains for policy in ("p", "q")}
+    assert [len(of) for of in trained.values()] == [0 if masked else 1, 1]
 
 
 def test_a_policy_may_train_all_samples_of_one_prompt() -> None:
