@@ -105,7 +105,9 @@ def other_mode(one: PublishedStep, spread: float) -> float:
         )
     )
     modelled = rates_of(hardware_named("H20"), model_named("Qwen2.5-7B"), UNIT, rows=ROWS)
-    rates = replace(modelled, leave_s=0.0, take_s=0.0, train_s=0.0, train_context_s=0.0)
+    rates = replace(
+        modelled, leave_s=0.0, take_s=0.0, sleep_s=0.0, wake_s=0.0, train_s=0.0, train_context_s=0.0
+    )
     everywhere = [BOTH] * (DEVICES // UNIT)
     # Without training and changes of role a step is its sampling, which grows with its rates.
     alone_s, tokens = _step(everywhere, rates, workload, "colocated", 0, 0.0)

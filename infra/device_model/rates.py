@@ -39,9 +39,13 @@ class Rates:
     load_s: float = 0.0
     """Loading of new weights into a running engine."""
     leave_s: float = 0.0
-    """Release of a role: what its process keeps leaves the devices."""
+    """Release of the training role: what training keeps leaves the devices."""
     take_s: float = 0.0
-    """Acquisition of a role: what its process keeps comes back."""
+    """Acquisition of the training role: it comes back."""
+    sleep_s: float = 0.0
+    """Release of the rollout role: the weights leave the devices, and the KV is dropped."""
+    wake_s: float = 0.0
+    """Acquisition of the rollout role: the weights come back."""
     rows: int = 256
     """Most rows of a batch."""
     kv_tokens: float = float("inf")
@@ -76,6 +80,14 @@ class Rates:
         """
         return own * sum(self.training(tokens) for tokens in lengths) / devices
 
+    def releasing(self, role: str) -> float:
+        """Return the time to release `rollout` or `train`."""
+        return self.sleep_s if role == "rollout" else self.leave_s
+
+    def acquiring(self, role: str) -> float:
+        """Return the time to acquire `rollout` or `train`."""
+        return self.wake_s if role == "rollout" else self.take_s
+
     def full_rows(self, context: float) -> float:
         """Return the rows of a full batch whose sequences have a mean length of `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
@@ -107,8 +119,7 @@ class Efficiency:
     """Bytes a second between a device and its host, when a role leaves its memory."""
     trained_bytes: float = 16.0
     """Bytes that training keeps of each parameter, divided among its devices: weights and gradients
-    in bf16, weights and both moments of Adam in fp32 (ZeRO, arXiv 1910.02054, section 3.1). An
-    engine moves less: its KV is dropped."""
+    in bf16, weights and both moments of Adam in fp32 (ZeRO, arXiv 1910.02054, section 3.1)."""
     all_reduce_s: float = 10e-6
     """Latency of one all-reduce; a pass on several devices needs two for each layer."""
 
@@ -147,6 +158,7 @@ def rates_of(
     attention = 4 * model.layers * model.attention_width
     trained = share.trained_bytes * model.parameters / devices
     moved_s = min(trained, hardware.memory_bytes * share.memory) / share.host_bytes
+    asleep_s = model.weight_bytes / devices / share.host_bytes
     return Rates(
         launch_s=2 * model.layers * share.all_reduce_s if devices > 1 else 0.0,
         weights_s=model.weight_bytes / bandwidth,
@@ -160,6 +172,8 @@ def rates_of(
         load_s=model.weight_bytes / (devices * share.load_bytes),
         leave_s=moved_s,
         take_s=moved_s,
+        sleep_s=asleep_s,
+        wake_s=asleep_s,
         rows=rows,
         kv_tokens=free / model.kv_bytes,
     )

@@ -89,7 +89,7 @@ class SimulatedFleet:
             self._router.remove(worker.engine)
             turns = worker.engine.drain()
         worker.account(left).enter("loading", self._agenda.now_ms)
-        leave_s = worker.model.rates.leave_s
+        leave_s = worker.model.rates.releasing(left)
         self._agenda.after(leave_s, self._left, worker, given, left, len(turns))
         for turn in turns:
             self._router.submit(turn)
@@ -197,14 +197,14 @@ class SimulatedFleet:
                 assignment=given.assignment,
                 free_bytes=0,
                 handed_back=handed_back,
-                took_ms=round(1000 * worker.model.rates.leave_s),
+                took_ms=round(1000 * worker.model.rates.releasing(left)),
             )
         )
         self._take(worker, given)
 
     def _take(self, worker: SimulatedWorker, given: r.RoleAssigned) -> None:
         worker.account(given.role).enter("loading", self._agenda.now_ms)
-        take_s = worker.model.rates.take_s
+        take_s = worker.model.rates.acquiring(given.role)
         self._agenda.after(take_s, self._taken, worker, given, take_s)
 
     def _taken(self, worker: SimulatedWorker, given: r.RoleAssigned, took_s: float) -> None:

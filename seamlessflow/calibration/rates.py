@@ -14,6 +14,9 @@ from seamlessflow.calibration.decoding import decoding_times
 from seamlessflow.calibration.steps import MeasuredTimes, step_times, training_line
 from seamlessflow.calibration.turns import RecordedTurn, mean_hop_s
 
+_CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
+"""The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""
+
 
 def measured_rates(
     control: Sequence[Record],
@@ -51,8 +54,9 @@ def _moves(times: MeasuredTimes) -> dict[str, float]:
     found = {}
     if times.load_ms:
         found["load_s"] = fmean(times.load_ms) / 1000
-    if times.change_ms:
-        leave_s = fmean(times.leave_ms) / 1000 if times.leave_ms else 0.0
-        found["leave_s"] = leave_s
-        found["take_s"] = max(0.0, fmean(times.change_ms) / 1000 - leave_s)
+    for of, release, to, acquire in _CHANGES:
+        if changed_ms := times.changed_ms[to]:
+            released_ms = times.released_ms[of]
+            found[release] = fmean(released_ms) / 1000 if released_ms else 0.0
+            found[acquire] = max(0.0, fmean(changed_ms) / 1000 - found[release])
     return found

@@ -1,5 +1,6 @@
 """Times of optimizer steps and of changes of role in a recorded run. A pure fold of `control`."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -28,9 +29,10 @@ class MeasuredTimes:
     since_ms: int = 0
     steps: list[TrainedStep] = field(default_factory=list)
     load_ms: list[int] = field(default_factory=list)
-    leave_ms: list[int] = field(default_factory=list)
-    change_ms: list[int] = field(default_factory=list)
-    """From an assignment to its acquisition, of changes from one role to the other."""
+    released_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Releases, by the role that was given up."""
+    changed_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """From an assignment to its acquisition, of changes to a role from the other."""
     held: int = 0
     """Turns that were held over new weights, or handed over: their KV was computed again."""
     _devices: dict[str, int] = field(default_factory=dict)
@@ -63,13 +65,13 @@ class MeasuredTimes:
                 self._assigned_ms[record.assignment] = record.at_ms
             case r.RoleReleased() if self._changes(record):
                 self.held += record.handed_back
-                self.leave_ms.append(record.took_ms)
+                self.released_ms[record.role].append(record.took_ms)
             case r.RoleAcquired():
                 changed = record.worker in self._held_ms
                 self._held_ms[record.worker] = record.at_ms
                 assigned_ms = self._assigned_ms.pop(record.assignment, None)
                 if changed and assigned_ms is not None and record.at_ms >= self.since_ms:
-                    self.change_ms.append(record.at_ms - assigned_ms)
+                    self.changed_ms[record.role].append(record.at_ms - assigned_ms)
 
     def _changes(self, record: r.RoleReleased) -> bool:
         return record.assignment in self._assigned_ms and record.at_ms >= self.since_ms

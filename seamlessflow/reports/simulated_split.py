@@ -33,7 +33,7 @@ def simulated(
 def change_s(cluster: ModelledCluster) -> float:
     """Return the modelled time of a change of role there and back, the mean of all workers."""
     rates = [of.rates for of in cluster.workers.values()]
-    return 2 * fmean(of.leave_s + of.take_s for of in rates)
+    return fmean(of.sleep_s + of.take_s + of.leave_s + of.wake_s for of in rates)
 
 
 def split(cluster: ModelledCluster, strategy: str, gang: int) -> ModelledCluster:

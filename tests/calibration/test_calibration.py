@@ -18,7 +18,7 @@ from tests.calibration.strategies import STRATEGIES, Arrangement
 
 WITHIN = 0.15
 STEPS = 60
-SWITCH = {"leave_s": 0.02, "take_s": 0.09}
+SWITCH = {"leave_s": 0.02, "take_s": 0.09, "sleep_s": 0.02, "wake_s": 0.09}
 """A change of role on such a machine, by `benchmarks switch`: a run without one shows none."""
 
 

@@ -82,12 +82,12 @@ class ClockEngine(ThreadedEngine):
     def sleep(self) -> int:
         self._thread.ask("sleep", lambda: self.state.require_paused("sleep"))
         if not self.state.asleep:
-            self._spend(self._settings.rates.leave_s)
+            self._spend(self._settings.rates.sleep_s)
         return super().sleep()
 
     def wake(self) -> None:
         if self.state.asleep:
-            self._spend(self._settings.rates.take_s)
+            self._spend(self._settings.rates.wake_s)
         super().wake()
 
     def close(self) -> None:

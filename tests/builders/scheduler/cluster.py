@@ -29,6 +29,8 @@ def cluster(
         train_s=train_ms / 1000 / samples / (tokens + 1),  # and one token of the prompt
         leave_s=switch_ms / 2000,
         take_s=switch_ms / 2000,
+        sleep_s=switch_ms / 2000,
+        wake_s=switch_ms / 2000,
         rows=rows,
     )
     return ModelledCluster(

@@ -36,6 +36,7 @@ def test_more_devices_divide_the_work_of_each_pass_and_of_training() -> None:
     for part in ("weights_s", "row_s", "context_s", "prompt_s", "train_s", "load_s"):
         assert getattr(eight, part) == pytest.approx(getattr(one, part) / 8)
     assert eight.leave_s == pytest.approx(16 * 8.2e9 / 8 / PERFECT.host_bytes)
+    assert eight.wake_s == pytest.approx(2 * 8.2e9 / 8 / PERFECT.host_bytes)
     assert one.leave_s == pytest.approx(80e9 / PERFECT.host_bytes), "no more than its memory"
     assert eight.kv_tokens > 8 * one.kv_tokens
 

@@ -58,7 +58,7 @@ class TestClockEngine(EngineContract):
     @pytest.fixture
     def engine(self) -> Iterator[Engine]:
         answers = Answers(as_bytes([11, 12, 13]), AnswerLengths(LengthsSection(turn_tokens=150)))
-        rates = Rates(row_s=1e-5, prompt_s=1e-6, load_s=1e-3, leave_s=1e-3, take_s=1e-3)
+        rates = Rates(row_s=1e-5, prompt_s=1e-6, load_s=1e-3, sleep_s=1e-3, wake_s=1e-3)
         settings = ClockEngineSettings(rates=rates, report_s=1e-3, max_length=CONTEXT)
         engine = ClockEngine(settings, answers, version=3)
         yield engine

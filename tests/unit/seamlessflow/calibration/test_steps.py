@@ -39,7 +39,8 @@ def test_changes_of_role_count_from_their_assignment_and_first_roles_do_not() ->
         ]
     )
 
-    assert (found.load_ms, found.leave_ms, found.change_ms) == ([40], [30], [100])
+    assert found.load_ms == [40]
+    assert (found.released_ms, found.changed_ms) == ({"rollout": [30]}, {"train": [100]})
     assert found.held == 5
 
 

@@ -13,7 +13,7 @@ run: {policy: planner, steps: 5, groups_per_step: 4, group_size: 4}
 simulation:
   workload: {turns: 2, turn_tokens: 100}
 device_model:
-  rates: {leave_s: 0, take_s: 0}
+  rates: {leave_s: 0, take_s: 0, sleep_s: 0, wake_s: 0}
 """
 TWO_POLICIES = """
 policies: {coder: {}}
