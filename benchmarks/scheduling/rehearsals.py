@@ -15,7 +15,8 @@ from seamlessflow.demo.task import make_tasks, write_tasks
 
 _CLUSTERS = {8: (4, 2), 32: (4, 8)}
 """Workers and devices of each, by devices in all; half of the workers train."""
-_STEPS, _TASKS, _GROUPS, _CAPACITY = 6, 200, 4, 16
+_STEPS, _TASKS, _GROUPS, _CAPACITY = 6, 400, 32, 32
+_TURN_TOKENS, _SPREAD = 2_000, 0.6
 _LIMIT_S = 1_800
 _SMALL_MODEL = "Qwen3-8B"
 """Model of workers of two devices."""
@@ -85,7 +86,7 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
         "policy": {
             "model": str(folder.parent / "model"),
             "renderer": {"name": "qwen3"},
-            "max_context": 4096,
+            "max_context": 16_384,
         },
         "run": {
             "steps": _STEPS,
@@ -97,13 +98,13 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
         "agents": {
             "callable": "benchmarks.load.answer_agent:run",
             "name": "answer",
-            "concurrency": 2 * (pipeline.lag + 1) * _GROUPS * 8,
+            "concurrency": (pipeline.lag + 1) * _GROUPS * 8,
         },
         "trainer": {"backend": "fsdp2", "ranks": devices * sum("train" in of for of in tags)},
         "rollout": {
             "engine": "vllm",
             "capacity": _CAPACITY,
-            "clock": {"turn_tokens": 1000, "spread": 0.6},
+            "clock": {"turn_tokens": _TURN_TOKENS, "spread": _SPREAD},
         },
         "scheduler": {"policy": pipeline.strategy},
         "device_model": {
