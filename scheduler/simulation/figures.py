@@ -29,11 +29,14 @@ class SimulatedFigures:
     staleness: float
     """Mean over trained sessions."""
     most_staleness: int
-    too_old: float
+    over_age: float
     """Share of the sampled tokens of trained sessions, over the whole run, that were older than
-    `run.lag`: `trainer.on_stale` says what becomes of them."""
-    cancelled: float
-    """Tokens of sessions that `pacing.redundancy` stopped, as a share of all sampled tokens."""
+    `trainer.max_staleness` (none: `run.lag`): `trainer.on_stale` says what becomes of them."""
+    recycled: float
+    """Share of them that was sampled before an update over which its session went on."""
+    stopped: float
+    """Tokens of sessions that `pacing.redundancy` or their deadline stopped, as a share of all
+    sampled tokens."""
     shorter: float
     """Share by which the trained sessions were shorter, in the mean, than all that began would have
     been."""
@@ -64,8 +67,13 @@ def why_none(run: SimulatedRun, settings: SchedulerSettings) -> str:
     return ""
 
 
-def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures | None:
-    """Return the figures, or None if the run did not make all its steps, or too few."""
+def figures(
+    run: SimulatedRun, settings: SchedulerSettings, max_age: int | None = None
+) -> SimulatedFigures | None:
+    """Return the figures, or None if the run did not make all its steps, or too few.
+
+    Tokens are over age beyond `max_age`; None: `run.lag`.
+    """
     of = timeline(run.control)
     steps = len(of.steps) - WARM_UP_STEPS
     if steps < 1 or len(run.tokens) < settings.run.steps:
@@ -74,6 +82,7 @@ def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures 
     length_ms = window[1] - window[0]
     spent = together(of.device_time(window).values())
     ahead = settings.run.lag + settings.pacing.extra_groups
+    trained, stopped = sum(run.ages.values()), run.cancelled + run.overdue
     ideal = ideal_step(spent, steps, spent.total / length_ms, of.group_ms or 0.0, ahead)
     return SimulatedFigures(
         step_s=length_ms / steps / 1000,
@@ -82,9 +91,10 @@ def figures(run: SimulatedRun, settings: SchedulerSettings) -> SimulatedFigures 
         spent=spent,
         staleness=fmean(run.staleness),
         most_staleness=max(run.staleness),
-        too_old=_share_over(run.ages, settings.run.lag),
-        cancelled=run.cancelled / (run.cancelled + sum(run.ages.values())),
-        shorter=1 - sum(run.ages.values()) / len(run.staleness) / run.mean_drawn,
+        over_age=_share_over(run.ages, settings.run.lag if max_age is None else max_age),
+        recycled=run.recycled / trained,
+        stopped=stopped / (stopped + trained),
+        shorter=1 - trained / len(run.staleness) / run.mean_drawn,
         switches=of.switches / len(of.steps),
     )
 

@@ -45,6 +45,8 @@ class SimulatedRun:
     """Tokens trained in each step, prompts included."""
     ages: Mapping[int, float]
     """Sampled tokens of the trained sessions, by their age in optimizer steps."""
+    recycled: float
+    """Those that were sampled before a weight update over which their session went on."""
     cancelled: float
     """Tokens of sessions that were stopped because their group was complete without them."""
     mean_drawn: float
@@ -146,6 +148,7 @@ class Simulation:
             self._trainer.staleness,
             self._trainer.tokens,
             self._trainer.ages,
+            self._trainer.recycled,
             self._agents.cancelled,
             self._agents.drawn / max(1, self._agents.begun),
             self._view,

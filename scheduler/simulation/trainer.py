@@ -33,6 +33,8 @@ class SimulatedTrainer:
     """Tokens trained in each step, prompts included."""
     ages: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     """Sampled tokens of the trained sessions, by their age in optimizer steps."""
+    recycled: float = 0.0
+    """Those that were sampled before a weight update over which their session went on."""
     _version: int = 0
     _step: int = 0
     _skipped: int = 0
@@ -157,6 +159,8 @@ class SimulatedTrainer:
         for session in self._sessions():
             for version, tokens in session.sampled.items():
                 self.ages[self._version - version] += tokens
+                if version < max(session.sampled):
+                    self.recycled += tokens
         batch, self._batch = self._batch, []
         for group in batch:
             del self._groups[group]

@@ -14,6 +14,8 @@ An unknown figure is null. The sources of the figures:
   those whose tokens entered the loss (`trained`): `lengths.py`.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
+- `tokens_over_age`: tokens of the steps' groups, and of those that were dropped, that were older
+  than `trainer.max_staleness`, whatever `trainer.on_stale` did with them (`StepCompleted`).
 - `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
   together), `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`, while the
   run trained; `docs/scheduling.md` has the formulas.
@@ -95,6 +97,7 @@ def summary(
         "lengths": length_figures(sessions, steps),
         "role_switches": roles.switches,
         "max_staleness": _whole(max(_of_all(steps, "staleness_max"), default=None)),
+        "tokens_over_age": _whole(sum(_metric(steps, "tokens_over_age")) if tokens else None),
         "interrupted_turns_continued": sum(one.interrupted_turns for one in training),
         "warmup_s": facts.warmup_s,
         "train_wall_s": _seconds(_training(control)),

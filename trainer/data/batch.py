@@ -70,6 +70,9 @@ class Prepared:
     stale: int = 0
     """Tokens masked because they are stale."""
 
+    over_age: int = 0
+    """Tokens older than `max_staleness`, whatever `on_stale` does with them."""
+
     longest_stale: int = 0
     """Trained tokens of the longest chain with a stale token."""
 
@@ -168,7 +171,10 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     values = rules.estimator(np.asarray(returns)).tolist()
     advantage_of = dict(zip(names, values, strict=True))
     chains = [chain for session in group.sessions for chain in session.chains]
-    screened = _screened(chains, clock, rules)
+    screened = screen(chains, clock, rules.max_staleness)
+    over_age = screened.lost
+    if rules.on_stale == "correct":
+        screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
     found = verdict(rules.filters, returns, screened.chains)
     if found and found[1] == "drop" and dropped is None:
@@ -176,7 +182,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     kept = () if found or dropped else screened.chains
     advantages = tuple(advantage_of[chain.session_id] for chain in kept)
     trainable = sum(chain.trained() for chain in screened.chains)
-    lost = screened.lost, screened.longest_lost
+    lost = screened.lost, over_age, screened.longest_lost
     rule = found[0] if found else ""
     return Prepared(group, kept, advantages, trainable, *lost, rule, dropped)
 
@@ -195,18 +201,13 @@ def facts(batch: Batch, clock: StepClock) -> dict[str, float]:
         "reward_std": float(np.mean(spread)) if spread else 0.0,
         "tokens_trained": batch.trained(),
         "tokens_masked": sum(masked.values()),
+        "tokens_over_age": sum(one.over_age for one in groups),
         "tokens_stale_longest": max((one.longest_stale for one in groups), default=0),
         **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
         **length_metrics("trained", batch.lengths()),
     }
     return {name: float(value) for name, value in (found | _ages(batch, clock)).items()}
-
-
-def _screened(chains: Sequence[Chain], clock: StepClock, rules: BatchRules) -> Screened:
-    if rules.on_stale == "correct":
-        return Screened(tuple(chains), 0, 0)
-    return screen(chains, clock, rules.max_staleness)
 
 
 def _dropped(

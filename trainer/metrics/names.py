@@ -26,6 +26,8 @@ METRICS: Mapping[str, str] = {
     "samples_failed": "Sessions that did not count since the step before",
     "tokens_trained": "Tokens that entered the loss",
     "tokens_masked": "Sampled tokens that did not enter the loss for a reason of masked/*",
+    "tokens_over_age": "Tokens of the batch, and of groups dropped since the step before, that are "
+    "older than trainer.max_staleness, whatever trainer.on_stale does with them",
     "tokens_stale_longest": "Trained tokens of the longest chain with a stale token",
     "staleness_mean": "Mean staleness of trained tokens in optimizer steps",
     "staleness_max": "Largest staleness of a trained token in optimizer steps",

@@ -61,13 +61,16 @@ class StepTokens:
 
     trainable: int = 0
     masked: Counter[str] = field(default_factory=Counter)
+    over_age: int = 0
+    """Those of them that are older than `trainer.max_staleness`."""
 
     def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
         """Return these tokens together with those of `groups`."""
-        found = StepTokens(self.trainable, self.masked.copy())
+        found = StepTokens(self.trainable, self.masked.copy(), self.over_age)
         for one in groups:
             found.trainable += one.trainable
             found.masked += one.masked()
+            found.over_age += one.over_age
         return found
 
 

@@ -211,6 +211,8 @@ class Dataloader:
         if masked := self.given_up.masked:
             found |= {f"masked/{reason}": float(count) for reason, count in masked.items()}
             found["tokens_masked"] = float(masked.total())
+        if self.given_up.over_age:
+            found["tokens_over_age"] = float(self.given_up.over_age)
         if self._failed:
             found["samples_failed"] = float(self._failed)
         found |= self._sessions.take()

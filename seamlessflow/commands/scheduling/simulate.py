@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     *("strategy", "step s", "ideal s", "tokens/s", "idle", "under-filled", "waiting"),
-    *("switching", "loading", "recomputing", "staleness", "switches"),
+    *("switching", "loading", "recomputing", "staleness", "oldest", "switches"),
 )
+_PACED = ("recycled", "stopped", "over age")
+"""Further columns of a run whose pacing has extra groups or redundancy."""
 
 
 def simulate(
@@ -74,11 +76,19 @@ def simulate(
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
     cluster, compared = _checked(loaded, config)
     _make(timelines)
-    typer.echo("  ".join(f"{name:>{_width(name)}}" for name in _COLUMNS))
+    columns = _headed(loaded)
     for settings in compared:
         run = _simulated(settings, cluster, loaded.simulation)
-        typer.echo(_line(run, settings))
+        typer.echo(_line(run, settings, loaded.trainer.max_staleness, columns))
         _draw(run, settings.scheduler.policy, timelines)
+
+
+def _headed(config: "RunConfig") -> tuple[str, ...]:
+    """Print the head of the table; return its columns."""
+    paced = bool(config.pacing.extra_groups or config.pacing.redundancy)
+    columns = (*_COLUMNS, *(_PACED if paced else ()))
+    typer.echo("  ".join(f"{name:>{_width(name)}}" for name in columns))
+    return columns
 
 
 def _workers(
@@ -150,17 +160,22 @@ def _simulated(
     return simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
 
 
-def _line(run: "SimulatedRun", settings: "SchedulerSettings") -> str:
+def _line(
+    run: "SimulatedRun",
+    settings: "SchedulerSettings",
+    max_age: int | None,
+    columns: tuple[str, ...],
+) -> str:
     from scheduler.simulation.figures import figures, why_none
 
     name, steps = settings.scheduler.policy, settings.run.steps
-    found = figures(run, settings)
+    found = figures(run, settings, max_age)
     if found is None:
         made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
         why = why_none(run, settings)
         made += f"; {why}" if why else ""
         return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
-    return _cells(name, found)
+    return _cells(name, found, columns)
 
 
 def _make(folder: Path | None) -> None:
@@ -180,7 +195,7 @@ def _draw(run: "SimulatedRun", strategy: str, folder: Path | None) -> None:
     write_timeline(run.control, [path], f"Timeline of {strategy}, simulated")
 
 
-def _cells(strategy: str, of: "SimulatedFigures") -> str:
+def _cells(strategy: str, of: "SimulatedFigures", columns: tuple[str, ...]) -> str:
     shares = of.spent.shares()
     cells = (
         strategy,
@@ -193,9 +208,11 @@ def _cells(strategy: str, of: "SimulatedFigures") -> str:
             for name in ("under_filled", "waiting", "switching", "loading", "recomputing")
         ),
         f"{of.staleness:.2f}",
+        str(of.most_staleness),
         f"{of.switches:.1f}",
+        *(f"{share:.1%}" for share in (of.recycled, of.stopped, of.over_age)),
     )
-    named = zip(_COLUMNS, cells, strict=True)
+    named = zip(columns, cells, strict=False)  # the last ones only where pacing asks for them
     return "  ".join(f"{cell:>{_width(name)}}" for name, cell in named)
 
 

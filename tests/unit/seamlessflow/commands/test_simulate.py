@@ -56,6 +56,20 @@ def test_options_count_over_the_file(config: Path) -> None:
     assert line.split()[0] == "colocated"
 
 
+def test_tokens_recycled_stopped_and_over_age_are_shown_where_pacing_asks_for_them(
+    config: Path,
+) -> None:
+    pacing = "pacing: {extra_groups: 1, redundancy: 1}\n"
+    config.write_text(FILE.replace("turn_tokens: 100", "turn_tokens: 100, spread: 1.5") + pacing)
+    options = ["--strategy", "colocated", "--lag", "0"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    head, line = done.stdout.splitlines()
+    assert head.endswith("recycled   stopped  over age")
+    shares = [float(cell.rstrip("%")) for cell in line.split()[-3:]]
+    assert all(0 < share < 100 for share in shares)
+
+
 def test_a_run_without_figures_says_which_setting_is_why(config: Path) -> None:
     config.write_text(FILE + "pacing: {task_timeout_s: 0.01, group_timeout_s: 1}\n")
     options = ["--strategy", "colocated"]

@@ -29,6 +29,7 @@ FIELDS = [
     "lengths",
     "role_switches",
     "max_staleness",
+    "tokens_over_age",
     "interrupted_turns_continued",
     "warmup_s",
     "train_wall_s",
@@ -50,13 +51,10 @@ MEASURED = LauncherFacts(
     peak_rss_mb={"trainer": 612.34},
     loads={"trainer": ProcessLoad(1.25, 0.5)},
 )
-WITHOUT_WORKERS: dict[str, object] = {
-    "idle_share": {},
-    "device_time": {},
-    "step_s": None,
-    "ideal_step_s": {},
-}
-FIRST_STEP = {"tokens_trained": 20, "staleness_max": 0, "masked/stale": 3, "masked/eval": 1}
+WITHOUT_WORKERS: dict[str, object] = {"idle_share": {}, "device_time": {}, "ideal_step_s": {}}
+WITHOUT_WORKERS["step_s"] = None
+FIRST_STEP = {"tokens_trained": 20, "tokens_over_age": 3, "staleness_max": 0}
+FIRST_STEP |= {"masked/stale": 3, "masked/eval": 1}
 
 
 def committed(step: int, *sessions: str, **changes: Any) -> Record:
@@ -210,6 +208,7 @@ def test_every_figure_of_a_run() -> None:
         "lengths": {},
         "role_switches": 0,
         "max_staleness": 1,
+        "tokens_over_age": 3,
         "interrupted_turns_continued": 3,
         "warmup_s": 5.5,
         "train_wall_s": 3.5,
@@ -256,6 +255,7 @@ def test_what_is_not_known_is_null(log: list[Record]) -> None:
         "eval_after",
         "tokens_trained",
         "max_staleness",
+        "tokens_over_age",
         "warmup_s",
         "train_wall_s",
         "step_s",

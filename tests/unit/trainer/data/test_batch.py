@@ -1,13 +1,14 @@
 """From ready groups to a batch: order, staleness, filters, advantages and what is reported."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from tests.builders.trainer.groups import NOW, RULES, group, session
 from trainer.data.batch import Batch, facts, prepare, select
 from trainer.data.grouping import Group
-from trainer.data.staleness import GroupAdmission, StepClock, awaited
+from trainer.data.staleness import GroupAdmission, OnStale, StepClock, awaited
 
 
 def test_every_chain_of_a_session_gets_the_sessions_advantage() -> None:
@@ -46,6 +47,17 @@ def test_on_stale_drop_gives_up_a_group_with_any_stale_token() -> None:
 def test_on_stale_correct_leaves_stale_tokens_to_the_loss() -> None:
     prepared = prepare(group("g", 1, 0, version=0), NOW, replace(RULES, on_stale="correct"))
     assert len(prepared.chains) == 2
+
+
+@pytest.mark.parametrize("on_stale", get_args(OnStale))
+def test_tokens_over_the_age_are_counted_however_they_are_treated(on_stale: OnStale) -> None:
+    """Holds invariant I5."""
+    mixed = Group("g", (session("a", 1.0, version=1, length=5), session("b", 0.0)))
+    prepared = prepare(mixed, NOW, replace(RULES, on_stale=on_stale))
+
+    assert prepared.over_age == 5
+    assert prepared.stale == (0 if on_stale == "correct" else 5)
+    assert facts(Batch(3, (prepared,)), NOW)["tokens_over_age"] == 5
 
 
 def test_staleness_counts_steps_and_not_version_numbers() -> None:

@@ -85,7 +85,7 @@ def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     assert names(feed.next(5)) == ["g-0", "g-1"]
     dropped = feed.returned[-1]
     assert isinstance(dropped, r.GroupDropped) and dropped.reason == "stale"
-    metrics = {"dropped/stale": 1, "masked/stale": 6, "tokens_masked": 6}
+    metrics = {"dropped/stale": 1, "masked/stale": 6, "tokens_masked": 6, "tokens_over_age": 6}
     assert lost(feed) == metrics
     assert lost(feed) == {}
 
