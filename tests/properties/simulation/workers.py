@@ -146,6 +146,8 @@ class Worker:
         """Advance the turns that are due."""
         self._look_after_woken()
         self.serving.advance_due(self._clock())
+        # The simulation loads weights by chance, so a turn never knows that they will come.
+        self.serving.begin_overdue(self._clock(), loads=False)
 
     def break_engine(self) -> None:
         """Let the engine fail, so that the process ends; its last records still arrive."""
