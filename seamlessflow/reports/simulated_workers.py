@@ -58,4 +58,5 @@ def _lots(config: RunConfig) -> Iterator[_Lot]:
 
 def _left_out(config: RunConfig) -> str:
     left = len(config.workers) - sum(1 for _ in _lots(config))
-    return f"; {left} of other policies are left out" if left else ""
+    noun = "worker" if left == 1 else "workers"
+    return f"; left out: {left} {noun} of other policies" if left else ""

@@ -111,8 +111,9 @@ def _tags(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
     best = min(found, key=rank)
     if best.prediction.step > now.step * (1 - _SAME):
         return f"{rule}; no tag makes the step of {seconds(now.step)} shorter: {_limit(now)}."
+    train = "device that trains" if best.gang == 1 else "devices that train"
     return (
-        f"{rule}; {best.strategy} with lag {best.lag} and {best.gang} devices that train takes "
+        f"{rule}; {best.strategy} with lag {best.lag} and {best.gang} {train} takes "
         f"{seconds(best.prediction.step)} a step instead of {seconds(now.step)}, and leaves "
         f"{best.prediction.idle:.0%} idle instead of {now.idle:.0%}."
     )
