@@ -26,6 +26,7 @@ from typing import Any
 from infra.cores import share_cores
 from infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
 from infra.supervision import life_signs
+from infra.supervision.asked_to_end import beside_the_handler
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -120,26 +121,31 @@ def _print(line: str) -> None:
 @contextmanager
 def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
     """Call `ask_to_end` at the first signal; restore the handlers at the end."""
-    asked = threading.Event()
+    asked: list[int] = []
 
-    def handle(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
+    def answer(number: int) -> None:
         _log.info("%s: ending", signal.Signals(number).name)
-        asked.set()
         ask_to_end()
 
-    before = {number: signal.signal(number, handle) for number in _ENDING}
-    try:
-        yield
-    except KafkaUnavailable as error:
-        if not asked.is_set():
-            raise
-        missing = "acknowledged all records" if _ready.is_set() else "answered"
-        _log.error("ended before Kafka %s: %s", missing, error)
-        raise SystemExit(ExitStatus.PASSING) from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with beside_the_handler(answer) as tell:
+
+        def handle(number: int, _: object) -> None:
+            signal.signal(number, signal.SIG_DFL)  # the same signal again ends the process at once
+            asked.append(number)
+            tell(number)
+
+        before = {number: signal.signal(number, handle) for number in _ENDING}
+        try:
+            yield
+        except KafkaUnavailable as error:
+            if not asked:
+                raise
+            missing = "acknowledged all records" if _ready.is_set() else "answered"
+            _log.error("ended before Kafka %s: %s", missing, error)
+            raise SystemExit(ExitStatus.PASSING) from error
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

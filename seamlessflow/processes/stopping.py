@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from infra.errors import KafkaUnavailable
+from infra.supervision.asked_to_end import beside_the_handler
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _SHOW_CURSOR = "\r\x1b[?25h"
@@ -57,26 +58,28 @@ def stoppable(left: str = "") -> Iterator[Stop]:
     """
     stop = Stop()
 
-    def handle(number: int, _: object) -> None:
-        signal.signal(number, end_at_once if left else signal.SIG_DFL)
-        stop.set()
-        if left:
-            _say("ending in order; the same signal once more ends at once")
-
     def end_at_once(number: int, _: object) -> None:
         _say(f"ended at once; {left}", _SHOW_CURSOR)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, handle) for number in _ENDING}
-    try:
-        yield stop
-    except KafkaUnavailable:
-        stop.check()
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with beside_the_handler(lambda _: stop.set()) as ask:
+
+        def handle(number: int, _: object) -> None:
+            signal.signal(number, end_at_once if left else signal.SIG_DFL)
+            ask(number)
+            if left:
+                _say("ending in order; the same signal once more ends at once")
+
+        before = {number: signal.signal(number, handle) for number in _ENDING}
+        try:
+            yield stop
+        except KafkaUnavailable:
+            stop.check()
+            raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _say(line: str, on_terminal: str = "") -> None:

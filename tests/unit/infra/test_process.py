@@ -26,6 +26,19 @@ run(main{loop})
 """
 
 
+INSIDE = """
+import signal, sys, threading
+inside = []
+def trace(frame, event, _):
+    if frame.f_code is threading.Event.wait.__code__ and event == "line":
+        inside.append(frame.f_lineno)
+        if len(inside) == 2:  # its lock is held
+            signal.raise_signal(signal.SIGTERM)
+    return trace
+"""
+"""Sends a signal to itself while `Event.wait` holds the lock of the event."""
+
+
 def started(code: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -72,6 +85,12 @@ def test_a_signal_ends_the_process_in_order_with_status_0(
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "ended in order\n"), err
+
+
+def test_a_signal_that_comes_in_the_middle_of_the_wait_ends_the_process() -> None:
+    process = started(INSIDE + SYNC.format(body="sys.settrace(trace); stop.wait(); print('ended')"))
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "ended\n"), err
 
 
 @pytest.mark.parametrize(("body", "status"), [("pass", 0), ("stop.wait()", ExitStatus.PASSING)])
