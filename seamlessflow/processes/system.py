@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from infra.broker.broker import Broker
 from infra.clock import now_ms
-from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.creation import TopicOptions, create_topics
 from infra.ports import free_port, is_open
 from infra.settings import KafkaSettings
 from schemas.topics import TOPICS
@@ -38,16 +38,20 @@ _LOADED_TIMEOUT_S = 60.0
 def kafka_to_run_on(
     config: RunConfig, launcher: Launcher, display: Display
 ) -> Iterator[KafkaSettings]:
-    """Return the configured Kafka, or start an embedded broker; create all topics on it."""
+    """Return the configured Kafka, or start an embedded broker; create all topics on it.
+
+    Raises `TooFewSlots` for topics of an earlier run, or of another program, with too few.
+    """
+    options = TopicOptions(workers=sum("rollout" in worker.tags for worker in config.workers))
     if config.kafka is not None:
         display.phase("creating topics")
-        create_topics(config.kafka, TOPICS.values(), stopping=launcher.stopping)
+        create_topics(config.kafka, TOPICS.values(), options, launcher.stopping)
         yield config.kafka
         return
     display.phase("starting Kafka")
     with Broker(config.kafka_dir, heap_mb=config.broker.heap_mb) as broker:
         launcher.watch(broker)
-        create_topics(broker.settings, TOPICS.values(), stopping=launcher.stopping)
+        create_topics(broker.settings, TOPICS.values(), options, launcher.stopping)
         yield broker.settings
 
 

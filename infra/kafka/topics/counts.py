@@ -2,8 +2,28 @@
 
 from collections.abc import Iterable, Mapping
 
-from infra.errors import PartitionsDiffer, TopicMismatch
-from schemas.topics import SAME_PARTITIONS, Topic
+from infra.errors import PartitionsDiffer, SeamlessFlowError, TopicMismatch
+from schemas.topics import PROMPTS, SAME_PARTITIONS, Topic
+
+_SPARE = 4
+"""For so many workers one slot more, for those that join while the run goes on."""
+
+
+class TooFewSlots(SeamlessFlowError):
+    """More workers roll out than `prompts` has partitions, and each needs one of its own."""
+
+    lasting = True
+
+    def __init__(self, topic: str, workers: int, found: int, wanted: int) -> None:
+        self.topic = topic
+        self.workers = workers
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"topic {topic} has {found} partitions, and {workers} workers that roll out need one "
+            "each: add some, and as many to its .dlq, with kafka-topics.sh --alter --topic "
+            f"{topic} --partitions {wanted}; on an embedded Kafka begin in another directory (out)"
+        )
 
 
 def topic_counts(
@@ -28,6 +48,19 @@ def topic_counts(
         if len(group) == 1 and counts[spec.name] != spec.partitions:
             raise TopicMismatch(prefix + spec.name, spec.partitions, counts[spec.name])
     return counts
+
+
+def slots_asked(workers: int, there: Mapping[str, int], prefix: str = "") -> dict[str, int]:
+    """Return the partitions of a new `prompts` for so many workers that roll out, by topic.
+
+    Empty where those of the contract are enough, and for one that exists. Raises `TooFewSlots` if
+    that has fewer than there are workers.
+    """
+    topic = prefix + PROMPTS.name
+    wanted, found = workers + workers // _SPARE, there.get(topic)
+    if found is not None and found < workers:
+        raise TooFewSlots(topic, workers, found, wanted)
+    return {PROMPTS.name: wanted} if found is None and wanted > PROMPTS.partitions else {}
 
 
 def least_insync(copies: int) -> int:

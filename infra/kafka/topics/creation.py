@@ -14,7 +14,7 @@ from infra.errors import KafkaRefused, SettingsRejected, TopicMissing
 from infra.kafka.client import client, client_options
 from infra.kafka.outage import REFUSALS, Stopping, never
 from infra.kafka.start.cluster import find_cluster
-from infra.kafka.topics.counts import least_insync, topic_counts
+from infra.kafka.topics.counts import least_insync, slots_asked, topic_counts
 from infra.kafka.topics.found import found_topics, partition_counts
 from infra.settings import KafkaSettings
 from schemas.topics import Topic
@@ -41,6 +41,8 @@ class TopicOptions:
     """Partitions of a topic, by its name without prefix."""
     retention_ms: Mapping[str, int] = field(default_factory=dict)
     """Retention of a topic, by its name without prefix; -1: for ever."""
+    workers: int = 0
+    """Workers that will roll out: `prompts` gets at least a partition for each."""
 
 
 def create_topics(
@@ -52,12 +54,13 @@ def create_topics(
     """Create missing topics and their dead-letter topics; return the names of those created.
 
     Returns when clients can use them. Waits for Kafka as `find_cluster` does. Raises what
-    `topic_counts` raises.
+    `topic_counts` and `slots_asked` raise.
     """
     options, specs = options or TopicOptions(), list(topics)
     brokers = find_cluster(settings, stopping=stopping).brokers
     admin, there = client(AdminClient, client_options(settings)), partition_counts(settings)
-    counts = topic_counts(specs, options.partitions, there, settings.topic_prefix)
+    slots = slots_asked(options.workers, there, settings.topic_prefix)
+    counts = topic_counts(specs, {**slots, **options.partitions}, there, settings.topic_prefix)
     copies = options.replication or min(_COPIES, brokers)
     wanted = [
         topic

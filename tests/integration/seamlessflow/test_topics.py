@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.kafka.topics.creation import create_topics
+from infra.kafka.topics.counts import TooFewSlots
+from infra.kafka.topics.creation import TopicOptions, create_topics
 from infra.kafka.topics.found import found_topics, partition_counts
 from infra.settings import KafkaSettings
-from schemas.topics import ENDED_SESSIONS, REQUESTS, SESSIONS
+from schemas.topics import ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS
 from seamlessflow.__main__ import app
 from tests.builders.brokers import three_brokers
 from tests.waiting import until
@@ -59,3 +60,13 @@ def test_a_topic_that_an_upgrade_adds_has_as_many_partitions_as_those_that_go_wi
     name = kafka.topic_prefix + ENDED_SESSIONS.name
     assert name in create_topics(kafka, [REQUESTS, SESSIONS, ENDED_SESSIONS])
     until(lambda: partition_counts(kafka).get(name) == 3, "the topic")
+
+
+def test_prompts_have_a_slot_for_each_of_many_workers_and_refuse_more_before_the_start(
+    kafka: KafkaSettings,
+) -> None:
+    create_topics(kafka, [PROMPTS], TopicOptions(workers=72))
+    name = kafka.topic_prefix + PROMPTS.name
+    until(lambda: partition_counts(kafka).get(name) == 90, "the topic")
+    with pytest.raises(TooFewSlots, match="has 90 partitions, and 125 workers"):
+        create_topics(kafka, [PROMPTS], TopicOptions(workers=125))

@@ -3,7 +3,7 @@
 import pytest
 
 from infra.errors import PartitionsDiffer, TopicMismatch
-from infra.kafka.topics.counts import topic_counts
+from infra.kafka.topics.counts import TooFewSlots, slots_asked, topic_counts
 from schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
 
 TOGETHER = (REQUESTS, SESSIONS, ENDED_SESSIONS)
@@ -54,3 +54,17 @@ def test_a_topic_with_one_order_has_one_partition() -> None:
     for asked, there in (({"control": 2}, {}), ({}, {"control": 2})):
         with pytest.raises(TopicMismatch, match="control has 2 partitions, 1 are needed"):
             topic_counts([CONTROL], asked, there)
+
+
+@pytest.mark.parametrize(("workers", "slots"), [(0, {}), (51, {}), (64, {"prompts": 80})])
+def test_a_new_topic_has_a_slot_for_each_worker_and_some_to_spare(
+    workers: int, slots: dict[str, int]
+) -> None:
+    assert slots_asked(workers, {}) == slots
+    assert slots_asked(workers, {"x.prompts": workers}, "x.") == {}
+
+
+def test_workers_that_would_get_no_slot_are_refused_with_the_numbers_and_the_remedy() -> None:
+    told = "x.prompts has 64 partitions, and 125 workers .* --topic x.prompts --partitions 156"
+    with pytest.raises(TooFewSlots, match=told):
+        slots_asked(125, {"x.prompts": 64}, "x.")
