@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-from seamlessflow.config import RunConfig
+from infra.variables import place_in, variable
+from seamlessflow.config import RunConfig, WorkerSection
 
 CLOCK = "clock"
 """Name of the engine, and of the trainer's backend, that follow the device model."""
+_ENGINE = {"engine": CLOCK}
+_TRAINER = {"backend": CLOCK, "device": "cpu"}
 
 
 def rehearsed(
@@ -15,17 +18,30 @@ def rehearsed(
 
     It keeps its number of workers, devices and processes, pacing, tasks and agent.
     """
-    workers = tuple(one.model_copy(update={"device": None}) for one in config.workers)
     model = config.device_model
     run = config.run
+    further = {
+        name: own.model_copy(update={"trainer": own.trainer.model_copy(update=_TRAINER)})
+        for name, own in config.policies.items()
+    }
     updates = {
         "out": config.out / "rehearsal" if out is None else out,
-        "workers": workers,
-        "rollout": config.rollout.model_copy(update={"engine": CLOCK}),
-        "trainer": config.trainer.model_copy(update={"backend": CLOCK, "device": "cpu"}),
+        "workers": tuple(_modelled(worker) for worker in config.workers),
+        "policies": further,
+        "rollout": config.rollout.model_copy(update=_ENGINE),
+        "trainer": config.trainer.model_copy(update=_TRAINER),
         "run": run if steps is None else run.model_copy(update={"steps": steps}),
         "device_model": model if scale is None else model.model_copy(update={"scale": scale}),
         # Never on the cluster that the run will use: its log would be resumed there.
         "kafka": None,
     }
     return config.model_copy(update=updates)
+
+
+def _modelled(worker: WorkerSection) -> WorkerSection:
+    """Return the worker without a real device, whatever its own variables say."""
+    own = worker.environment
+    wanted = {("rollout", name): value for name, value in _ENGINE.items()}
+    wanted |= {("trainer", name): value for name, value in _TRAINER.items()}
+    said = {variable(path): value for path, value in wanted.items() if place_in(own, path)}
+    return worker.model_copy(update={"device": None, "environment": {**own, **said}})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from infra.settings import KafkaSettings
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy
 from seamlessflow.rehearsal.configuration import rehearsed
 
 CONFIG = RunConfig.model_validate(
@@ -23,6 +24,28 @@ def test_devices_are_modelled_and_as_many_as_the_run_has() -> None:
     found = rehearsed(CONFIG)
     assert (found.rollout.engine, found.trainer.backend) == ("clock", "clock")
     assert [(one.device, one.device_count) for one in found.workers] == [(None, 4), (None, 1)]
+
+
+def test_a_further_policy_that_names_a_back_end_of_its_own_is_modelled_also() -> None:
+    own = {"backend": "fsdp2", "device": "cuda:7", "seed": 3}
+    config = RunConfig.model_validate({"policies": {"coder": {"trainer": own}}})
+    trainers = [one.trainer for one in each_policy(rehearsed(config))]
+    assert [(of.backend, of.device) for of in trainers] == [("clock", "cpu")] * 2
+    assert trainers[1].seed == 3
+
+
+def test_a_workers_own_variables_name_no_real_engine_or_device() -> None:
+    own = {
+        "SEAMLESSFLOW_ROLLOUT__ENGINE": "vllm",
+        "SEAMLESSFLOW_TRAINER": '{"backend": "fsdp2", "seed": 3}',
+        "SEAMLESSFLOW_DEVICE_MODEL__HARDWARE": "H20",
+    }
+    worker = {"id": "w0", "tags": ["rollout", "train"], "environment": own}
+    (found,) = rehearsed(RunConfig.model_validate({"workers": [worker]})).workers
+    assert found.environment == own | {
+        "SEAMLESSFLOW_ROLLOUT__ENGINE": "clock",
+        "SEAMLESSFLOW_TRAINER__BACKEND": "clock",
+    }
 
 
 def test_a_rehearsal_touches_neither_the_directory_nor_the_cluster_of_the_run() -> None:
