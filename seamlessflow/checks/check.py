@@ -18,6 +18,7 @@ from seamlessflow.checks.processes import faults_of_processes
 from seamlessflow.checks.tasks import fork_faults, task_faults
 from seamlessflow.checks.torch_engine import torch_engine_faults
 from seamlessflow.checks.truncation import truncation_faults
+from seamlessflow.checks.updates import update_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
 from seamlessflow.inspection.model_directory import incomplete, unrenderable
@@ -36,6 +37,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
             yield from fork_faults(("pacing", "forks"), config.pacing.forks)
         if config.evaluation.tasks is not None:
             yield from task_faults(("evaluation", "tasks"), config.evaluation.tasks)
+        yield from update_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True)
         yield from _model(("policy", "model"), config.policy.model, config)

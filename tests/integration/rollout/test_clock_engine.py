@@ -1,16 +1,18 @@
-"""A worker with the clock engine: new weights in the middle of a turn, and a role that goes."""
+"""Workers with the clock engine: new weights in the middle of a turn, a role that goes, and weights
+that roll over two processes."""
 
 from pathlib import Path
 
 import pytest
 
 from infra.device_model.settings import DeviceModelSection
+from infra.settings import KafkaSettings
 from infra.weights.manifest import Manifest, publish
 from producers.rollout.engines import ClockEngines
 from producers.rollout.settings import ClockSection, RolloutSection
 from schemas import records as r
 from schemas.tokens import unpack
-from tests.builders.rollout.rollout_system import RolloutSystem
+from tests.builders.rollout.rollout_system import RolloutSystem, rollout_system
 
 pytestmark = pytest.mark.kafka
 
@@ -30,6 +32,21 @@ def published(system: RolloutSystem, root: Path, version: int) -> None:
     )
     directory, digest = publish(root, facts, filled, False)
     system.publish("policy-clock", version, directory, digest)
+
+
+def wait_for_load(system: RolloutSystem, worker: str, version: int) -> None:
+    system.wait(r.WeightsLoaded, lambda one: (one.worker, one.version) == (worker, version))
+
+
+def updates(system: RolloutSystem) -> list[tuple[str, str, int]]:
+    """Return the pauses and loads of all workers in the order of `control`."""
+    found = []
+    for record in (item.record for item in system.log):
+        if isinstance(record, r.GenerationPaused):
+            found.append(("out", record.worker, -1))
+        elif isinstance(record, r.WeightsLoaded):
+            found.append(("back", record.worker, record.version))
+    return found
 
 
 def test_a_turn_goes_on_under_new_weights_and_weights_are_loaded_asleep(
@@ -62,3 +79,31 @@ def test_a_turn_goes_on_under_new_weights_and_weights_are_loaded_asleep(
     assert released.free_bytes > 1e9
     published(system, tmp_path, 2)
     assert system.serve("clock", 7).version == 2
+
+
+def test_weights_roll_over_two_processes_of_which_one_always_serves(
+    broker: KafkaSettings, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So long that both would be out at once if the second did not wait for the first.
+    monkeypatch.setenv("SEAMLESSFLOW_DEVICE_MODEL__RATES", '{"load_s": 1}')
+    policy, workers = "policy-clock", ["first", "second"]
+    # Topics of its own: a worker whose role began earlier would stand in the line, too.
+    with rollout_system(broker, tokenizer) as system:
+        published(system, tmp_path, 0)
+        for name in workers:
+            system.start_process(name, policy, engine="clock", update__mode="rolling")
+        # Each knows the other's place in the line: both read `control` before the first role.
+        incarnations = [system.incarnation(name) for name in workers]
+        for slot, (name, incarnation) in enumerate(zip(workers, incarnations, strict=True)):
+            system.serve(name, slot, incarnation)
+        for version in (1, 2):
+            published(system, tmp_path, version)
+            for name in workers:
+                wait_for_load(system, name, version)
+
+        assert updates(system) == [
+            event
+            for version in (1, 2)
+            for name in workers
+            for event in (("out", name, -1), ("back", name, version))
+        ]
