@@ -10,15 +10,21 @@ from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
 from schemas.records import Record
-from schemas.topics import REQUESTS, SESSIONS, Topic
+from schemas.topics import CONTROL, REQUESTS, SESSIONS, Topic
 from seamlessflow.config import RunConfig
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import kafka_to_run_on
+from seamlessflow.rehearsal.delays import step_delays
 from seamlessflow.rehearsal.directory import REPORT, SCALE, begin_in
-from seamlessflow.rehearsal.hops import Hops, hops
-from seamlessflow.rehearsal.verdict import NearestLimit, distortions, nearest_limit
+from seamlessflow.rehearsal.hops import hops
+from seamlessflow.rehearsal.verdict import (
+    NearestLimit,
+    SoftwareTime,
+    distortions,
+    nearest_limit,
+)
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.runs.training import run_processes
 from seamlessflow.watching.display import Display
@@ -29,7 +35,7 @@ class Rehearsed:
     """A rehearsal that has ended."""
 
     outcome: RunOutcome
-    hops: Hops
+    software: SoftwareTime
     scale: float
     limit: NearestLimit | None
     distorted: tuple[str, ...]
@@ -49,31 +55,38 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
         kafka_to_run_on(config, launcher, display) as kafka,
     ):
         facts = run_processes(config, display, launcher, kafka)
-        display.phase("measuring the way of turns through the software")
-        found = _hops(kafka, launcher.stopping)
         facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
         outcome = write_report(config, kafka, facts, launcher.stopping)
-    told = outcome.summary
-    turns = told["turns"] / max(1, told["trajectories"])
-    distorted = distortions(facts.loads, found, turns, told["step_s"] or 0.0)
+        display.phase("measuring the way of turns and batches through the software")
+        software = _software(kafka, outcome, launcher.stopping)
     limit = nearest_limit(facts.loads, os.cpu_count() or 1)
-    result = Rehearsed(outcome, found, config.device_model.scale, limit, tuple(distorted))
+    distorted = tuple(distortions(facts.loads, software))
+    result = Rehearsed(outcome, software, config.device_model.scale, limit, distorted)
     (config.out / REPORT).write_text(json.dumps(_plain(result), indent=2) + "\n", encoding="utf-8")
     return result
 
 
-def _hops(kafka: KafkaSettings, stopping: Stopping) -> Hops:
+def _software(kafka: KafkaSettings, outcome: RunOutcome, stopping: Stopping) -> SoftwareTime:
     def records(topic: Topic) -> Iterable[Record]:
         return (one.record for one in read_topic(kafka, topic, Skipped(), stopping=stopping))
 
-    return hops(records(REQUESTS), records(SESSIONS))
+    told = outcome.summary
+    return SoftwareTime(
+        hops=hops(records(REQUESTS), records(SESSIONS)),
+        turns=told["turns"] / max(1, told["trajectories"]),
+        step_s=max(told["ideal_step_s"].values(), default=0.0),
+        delays_ms=step_delays(records(CONTROL)),
+    )
 
 
 def _plain(of: Rehearsed) -> dict[str, object]:
-    limit = of.limit
+    limit, software = of.limit, of.software
+    hop = software.hops
     return {
         SCALE: of.scale,
-        "hop_ms": {"mean": round(of.hops.mean_ms, 2), "p95": of.hops.p95_ms},
+        "hop_ms": {"mean": round(hop.mean_ms, 2), "p95": hop.p95_ms},
+        "step_delay_ms": round(software.delay_ms, 2),
+        "software_share": round(software.share, 4),
         "nearest_limit": limit and {"process": limit.process, "factor": round(limit.factor, 2)},
         "distorted": of.distorted,
     }

@@ -4,8 +4,9 @@ A rehearsal shows the software of a cluster at the speed of its devices. Where i
 for a processor, or software takes a noticeable part of a step, its figures tell of this machine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from seamlessflow.processes.launcher import BROKER
 from seamlessflow.processes.usage import ProcessLoad
@@ -13,6 +14,30 @@ from seamlessflow.rehearsal.hops import Hops
 
 MOST_SHARE = 0.05
 """Largest share of a step, as it is modelled, that waiting for a processor or software may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareTime:
+    """The time for which the sessions and the gang of a step wait for software."""
+
+    hops: Hops
+    turns: float
+    """Mean number of a session."""
+    step_s: float
+    """A modelled step: the ideal one, which waits for nothing and so is the shortest."""
+    delays_ms: Sequence[int] = ()
+    """Of each step, from its last group to its start (`step_delays`)."""
+
+    @property
+    def delay_ms(self) -> float:
+        """Mean delay of a step; 0 without one."""
+        return fmean(self.delays_ms) if self.delays_ms else 0.0
+
+    @property
+    def share(self) -> float:
+        """Part of a modelled step; 0 without one."""
+        software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
+        return software_ms / 1000 / self.step_s if self.step_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +49,21 @@ class NearestLimit:
     """Multiple of this load at which it is."""
 
 
-def distortions(
-    loads: Mapping[str, ProcessLoad], hops: Hops, turns: float, step_s: float
-) -> list[str]:
-    """Return why the figures cannot be trusted; empty if they can.
-
-    `turns`: mean number of a session; `step_s`: mean optimizer step.
-    """
+def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> list[str]:
+    """Return why the figures cannot be trusted; empty if they can."""
     found = [
         f"{name} waited for a processor during {load.waited:.1%} of the time"
         for name, load in loads.items()
         if load.waited > MOST_SHARE
     ]
-    share = software_share(hops, turns, step_s)
-    if share > MOST_SHARE:
+    if software.share > MOST_SHARE:
         found.append(
-            f"software took {share:.1%} of a step: {turns:.1f} turns of a session, each "
-            f"{hops.mean_ms:.0f} ms on its way to the worker and as long back"
+            f"software took {software.share:.1%} of a modelled step of {software.step_s:.2f} s: "
+            f"{software.turns:.1f} turns of a session, each {software.hops.mean_ms:.0f} ms on its "
+            f"way to the worker and as long back, and {software.delay_ms:.0f} ms from a batch's "
+            "last group to the start of its step, without changes of role"
         )
     return found
-
-
-def software_share(hops: Hops, turns: float, step_s: float) -> float:
-    """Return the part of a step for which a session of so many turns waits for software."""
-    return 2 * turns * hops.mean_ms / 1000 / step_s if step_s else 0.0
 
 
 def nearest_limit(loads: Mapping[str, ProcessLoad], processors: int) -> NearestLimit | None:

@@ -31,14 +31,15 @@ def _figures(of: Rehearsed) -> list[tuple[str, str]]:
     step_s, wall_s, tokens = told["step_s"], told["train_wall_s"], told["tokens_trained"]
     shares = sorted(told["device_time"].items(), key=lambda one: -one[1])
     limits = [f"{ms / scale:.2f} s by {name}" for name, ms in told["ideal_step_s"].items()]
-    hop = f"{of.hops.mean_ms:.0f} ms mean, {of.hops.p95_ms} ms p95"
+    hop = f"{of.software.hops.mean_ms:.0f} ms mean, {of.software.hops.p95_ms} ms p95"
+    delay = f"{of.software.delay_ms:.0f} ms from a batch's last group to its step"
     return [
         ("step", f"{step_s / scale:.2f} s; no shorter than {' and '.join(limits)}"),
         ("tokens", f"{scale * (tokens or 0) / wall_s:,.0f} trained a second"),
         ("device time", ", ".join(f"{name.replace('_', '-')} {part:.1%}" for name, part in shares)),
         ("staleness", f"at most {told['max_staleness']} optimizer steps"),
         ("switches", f"{told['role_switches']} changes of role in {told['steps']} steps"),
-        ("software", f"{hop} from a request to its TurnStarted"),
+        ("software", f"{hop} from a request to its TurnStarted; {delay}"),
         ("would break first", _limit(of)),
         ("files", f"{of.outcome.out}: timeline.png, summary.json, rehearsal.json"),
     ]

@@ -2,23 +2,43 @@
 
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.rehearsal.hops import Hops
-from seamlessflow.rehearsal.verdict import NearestLimit, distortions, nearest_limit
+from seamlessflow.rehearsal.verdict import (
+    NearestLimit,
+    SoftwareTime,
+    distortions,
+    nearest_limit,
+)
 
 CALM = {"broker": ProcessLoad(0.8, 0.01), "gateway": ProcessLoad(0.5, 0.02)}
 
 
+def software(*hops_ms: int, delays_ms: tuple[int, ...] = (), step_s: float = 2.0) -> SoftwareTime:
+    return SoftwareTime(hops=Hops(hops_ms), turns=4, step_s=step_s, delays_ms=delays_ms)
+
+
 def test_figures_of_processes_that_found_a_processor_at_once_are_trusted() -> None:
-    assert distortions(CALM, Hops([4, 6]), turns=4, step_s=2.0) == []
+    assert distortions(CALM, software(4, 6)) == []
 
 
 def test_a_process_that_waits_for_a_processor_distorts() -> None:
-    (reason,) = distortions(CALM | {"manager": ProcessLoad(0.4, 0.12)}, Hops([5]), 4, 2.0)
+    (reason,) = distortions(CALM | {"manager": ProcessLoad(0.4, 0.12)}, software(5))
     assert reason == "manager waited for a processor during 12.0% of the time"
 
 
 def test_software_that_takes_a_noticeable_part_of_a_step_distorts() -> None:
-    (reason,) = distortions(CALM, Hops([10, 20]), turns=4, step_s=2.0)
-    assert reason.startswith("software took 6.0% of a step: 4.0 turns of a session, each 15 ms")
+    (reason,) = distortions(CALM, software(10, 20))
+    assert reason.startswith("software took 6.0% of a modelled step of 2.00 s: 4.0 turns")
+
+
+def test_the_delay_of_a_step_counts_beside_the_way_of_its_turns() -> None:
+    assert software(10, delays_ms=(10, 30)).share == 0.05
+    assert distortions(CALM, software(10, delays_ms=(10, 30))) == []
+    (reason,) = distortions(CALM, software(10, delays_ms=(30, 50)))
+    assert "6.0%" in reason and "40 ms from a batch's last group" in reason
+
+
+def test_software_is_no_part_of_a_step_that_there_is_not() -> None:
+    assert software(step_s=0.0).share == 0
 
 
 def test_the_broker_may_fill_all_processors_and_others_one() -> None:
