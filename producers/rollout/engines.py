@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from infra.device_model.hardware import hardware_named
 from infra.device_model.models import model_named
 from infra.device_model.settings import DeviceModelSection, worker_rates
 from infra.errors import SeamlessFlowError, SettingsRejected
@@ -125,11 +126,10 @@ class ClockEngines:
         """Raises `ModelTooLarge`."""
         self._section = settings.clock
         rates = worker_rates(devices, max(1, len(settings.devices)), settings.capacity)
-        model = model_named(devices.model)
         self._settings = ClockEngineSettings(
             rates=rates.scaled(devices.scale),
-            token_bytes=model.kv_bytes,
-            memory_bytes=round(model.weight_bytes + rates.kv_tokens * model.kv_bytes),
+            token_bytes=model_named(devices.model).kv_bytes,
+            memory_bytes=round(hardware_named(devices.hardware).memory_bytes),
             report_s=self._section.report_s,
         )
 

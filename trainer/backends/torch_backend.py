@@ -6,7 +6,6 @@ on the host. N counts the trained tokens of a micro-batch.
 
 import logging
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infra.worker.device import device_named
+from infra.worker.device import device_named, free_host_bytes
 from trainer.backends.backend import Machine, ModelUnusable, StepInput
 from trainer.backends.forward import Forward, keeps_packed_chains_apart
 from trainer.backends.losses import LOSSES
@@ -160,7 +159,7 @@ class TorchBackend:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
             return int(torch.cuda.mem_get_info(self._device)[0])
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return free_host_bytes()
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model, sharded if the back end shards it."""

@@ -175,9 +175,10 @@ class Engine(Protocol):
         """
 
     def sleep(self) -> int:
-        """Free KV and the device's copy of the weights; return the bytes freed. Blocks.
+        """Free KV and the device's copy of the weights. Blocks.
 
-        Only while paused. Kept requests stay; their KV is recomputed after waking.
+        Return the bytes that are free on its device then, on the fullest of several; 0 if they are
+        not known. Only while paused. Kept requests stay; their KV is recomputed after waking.
         """
 
     def wake(self) -> None:

@@ -65,7 +65,7 @@ class ThreadedEngine(ABC):
         self._abort(None)
 
     def _free_memory(self) -> int:
-        """Free what sleep frees; return the bytes freed."""
+        """Free what sleep frees, if it is held; return the bytes free on the device, 0: unknown."""
         return 0
 
     def _run(self) -> None:
@@ -97,9 +97,9 @@ class ThreadedEngine(ABC):
 
     def _sleep(self) -> int:
         self.state.require_paused("sleep")
-        freed = 0 if self.state.asleep else self._free_memory()
+        free = self._free_memory()
         self.state.asleep = True
-        return freed
+        return free
 
     def _wake(self) -> None:
         self.state.require_working("wake")

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from infra.worker.device import device_named
+from infra.worker.device import device_named, free_host_bytes
 from producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
@@ -185,13 +185,14 @@ class TorchEngine(ThreadedEngine):
 
     def _free_memory(self) -> int:
         self._batch.table.invalidate()
-        freed = self._kv.release()
+        self._kv.release()
         # On a CPU the weights stay: the host's memory is where they would go.
-        if self._device.type != "cpu":
-            freed += sum(parameter.nbytes for parameter in self._model.parameters())
-            self._model.to("cpu")
-            torch.accelerator.empty_cache()
-        return freed
+        if self._device.type == "cpu":
+            return free_host_bytes()
+        self._model.to("cpu")
+        torch.accelerator.empty_cache()
+        cuda = self._device.type == "cuda"
+        return int(torch.cuda.mem_get_info(self._device)[0]) if cuda else 0
 
     def _wake(self) -> None:
         self.state.require_working("wake")

@@ -117,12 +117,10 @@ class KvCache(Cache):
             buffer[one, :length] = buffer[other, :length]
             buffer[other, :length] = kept
 
-    def release(self) -> int:
-        """Free all memory; return the bytes freed."""
-        freed = self.allocated()
+    def release(self) -> None:
+        """Free all memory."""
         self._kv_layers.clear()
         self.window.rows = self.window.length = 0
-        return freed
 
     def allocated(self) -> int:
         """Return the bytes held now. Any thread may ask."""

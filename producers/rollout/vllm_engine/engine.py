@@ -104,7 +104,7 @@ class VllmEngine:
 
     def sleep(self) -> int:
         self._thread.ask("sleep", self._loop.sleep)
-        return 0  # the server does not report it; on a CPU it frees nothing
+        return 0  # not known: the server does not report it
 
     def wake(self) -> None:
         self._thread.ask("wake", self._loop.wake)
