@@ -1,8 +1,8 @@
 """The thread that takes an engine through the moves of `roles.py`, one after the other.
 
 A move may take minutes; meanwhile the main loop goes on writing tokens and heartbeats. The order
-within a move must not change: verify, pause, load, resume; abort, sleep. An engine that can load
-asleep gets new weights verified and loaded while the trainer holds the device. An engine is probed
+within a move must not change: verify, pause, load, resume; abort, sleep. While the trainer holds
+the device, new weights are verified, and loaded if the engine can load asleep. An engine is probed
 before it serves, but not after a load under kept turns: they go on at once, and a probe would queue
 behind them. A failure before the engine was touched is `NotStarted`; after that it is `MoveFailed`,
 and the engine is never resumed.
@@ -72,6 +72,8 @@ class RolloutDevice:
     _asleep: bool = False
     _loaded: PublishedWeights | None = None
     """The weights in the engine, which were verified before they were loaded."""
+    _verified: PublishedWeights | None = None
+    """The weights that were verified last: their files are not read twice for it."""
     _parser: tuple[tuple[str, bytes], MessageParser] | None = None
     _moves: queue.SimpleQueue[tuple[DeviceMove, PhaseTimes] | None] = field(
         default_factory=queue.SimpleQueue
@@ -106,8 +108,9 @@ class RolloutDevice:
             return outcomes.Released(move, self._free(times), times)
         # Nothing is changed yet: if the files are bad, the engine goes on with what it has.
         try:
-            if move.weights != self._loaded:
+            if move.weights not in (self._loaded, self._verified):
                 self._engines.verify(move.weights)
+                self._verified = move.weights
             if truncated(move.policy) and not self._engines.whole_vocabulary:
                 raise TruncationUnsupported(move.policy.policy)
             parser = self._parser_of(move.policy)
@@ -117,7 +120,8 @@ class RolloutDevice:
         if isinstance(move, Load):
             return self._load(move, parser)
         if isinstance(move, Preload):
-            self._change(self._running(), move.weights)
+            if self._engines.loads_asleep:
+                self._change(self._running(), move.weights)
             return outcomes.Preloaded(move)
         engine = self._engine_with(move.weights, parser, times)
         offset = self._follow_slot(move.slot)

@@ -111,7 +111,7 @@ class RoleKeeper:
             case outcomes.Paused(move):
                 self._pause(move, now_ms)
             case outcomes.Preloaded(move):
-                _log.info("version %d is loaded ahead", move.weights.version)
+                _log.info("version %d was read ahead", move.weights.version)
                 self._roles.loaded_weights(move)
             case outcomes.Loaded():
                 self._resume(outcome, now_ms)

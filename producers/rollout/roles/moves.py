@@ -38,7 +38,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Preload:
-    """The change of a sleeping engine to newer weights, in the host's memory."""
+    """The change of a sleeping engine to newer weights, in the host's memory.
+
+    For an engine that loads awake alone they are only verified.
+    """
 
     weights: PublishedWeights
     policy: PolicyWeights

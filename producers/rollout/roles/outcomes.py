@@ -37,7 +37,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Preloaded:
-    """The outcome that the sleeping engine has other weights."""
+    """The outcome that the sleeping engine has other weights, or that they are verified."""
 
     move: Preload
 

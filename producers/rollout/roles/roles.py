@@ -44,6 +44,8 @@ class RolloutRoles(WorkerRoles):
     """True while the engine has its memory."""
     loaded: int | None = None
     """Version in the engine; None until there is one."""
+    verified: PublishedWeights | None = None
+    """Weights that were verified ahead, for an engine that loads them awake alone."""
     unusable: PublishedWeights | None = None
     """Weights that could not be read ahead; the move into the role tries again."""
     published: PublishedWeights | None = None
@@ -136,8 +138,12 @@ class RolloutRoles(WorkerRoles):
         return True
 
     def loaded_weights(self, move: Load | Preload) -> None:
-        """Note that the engine has other weights."""
-        self.under_way, self.loaded = None, move.weights.version
+        """Note that the engine has other weights; of one that cannot load asleep, that it may."""
+        self.under_way = None
+        if isinstance(move, Preload) and not self.loads_asleep:
+            self.verified = move.weights
+        else:
+            self.loaded = move.weights.version
 
     def reject(self, move: Acquire | Load | Preload) -> bool:
         """Note that the weights of a move are unusable; return True if the process can go on.
@@ -166,9 +172,11 @@ class RolloutRoles(WorkerRoles):
     def _ahead(self) -> Preload | None:
         """Return the move to the newest weights of an engine that sleeps, if it lacks them."""
         newest, policy = self.published, self.policy_weights
-        if newest is None or policy is None or not self.loads_asleep or self.leaving:
+        if newest is None or policy is None or self.leaving:
             return None
-        if self.awake or self.loaded in (None, newest.version) or newest == self.unusable:
+        if self.awake or self.loaded in (None, newest.version):
+            return None
+        if newest in (self.verified, self.unusable):
             return None
         return Preload(newest, policy)
 

@@ -169,6 +169,24 @@ def test_weights_loaded_ahead_are_verified_before_and_not_touched_again(setup: D
     assert setup.engine.calls == [("wake",), ("resume",), ("short", 5), ("follow", 4)]
 
 
+def test_weights_of_an_engine_that_loads_awake_are_verified_ahead_and_once(
+    setup: DeviceSetup,
+) -> None:
+    setup.loads_asleep = False
+    setup.do(acquire(0))
+    setup.do(Release(2))
+    assert isinstance(setup.do(Preload(weights(5), policy())), Preloaded)
+    assert setup.engine.calls == [("verify", 5)]
+    assert isinstance(setup.do(acquire(5)), Acquired)
+    assert setup.engine.calls == [
+        ("wake",),
+        ("load_weights", "v5", 5),
+        ("resume",),
+        ("short", 5),
+        ("follow", 4),
+    ]
+
+
 def test_spoilt_weights_are_not_loaded_ahead(setup: DeviceSetup) -> None:
     setup.do(acquire(0))
     setup.do(Release(2))

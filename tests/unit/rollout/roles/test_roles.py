@@ -65,8 +65,7 @@ def training(loads_asleep: bool = True) -> RolloutRoles:
 
 
 def test_a_role_is_acquired_with_the_newest_weights() -> None:
-    roles = fed(policy(3), heartbeat(), assigned(1))
-    move = roles.next_move()
+    move = fed(policy(3), heartbeat(), assigned(1)).next_move()
     assert move == Acquire(1, 4, PublishedWeights(3, "v3", "sha"), policy(3))
 
 
@@ -75,7 +74,7 @@ def test_a_role_is_acquired_with_the_newest_weights() -> None:
     [
         [policy(), assigned(1)],
         [heartbeat(), assigned(1)],
-        [policy(), heartbeat()],
+        [policy(), heartbeat(), published(2)],
         [policy(), heartbeat(), assigned(1, worker="another")],
         [policy(), heartbeat(), assigned(1, incarnation="an earlier one")],
         [policy(), heartbeat(incarnation="an earlier one"), assigned(1)],
@@ -214,10 +213,13 @@ def test_an_engine_that_sleeps_gets_the_newest_weights_while_the_trainer_holds_t
     assert isinstance(roles.next_move(), Acquire)
 
 
-def test_nothing_is_loaded_ahead_without_an_engine_that_loads_asleep() -> None:
-    for roles in (fed(policy(), heartbeat()), training(loads_asleep=False)):
-        roles.apply(published(2))
-        assert roles.next_move() is None
+def test_an_engine_that_loads_awake_alone_has_newer_weights_verified_once() -> None:
+    roles = training(loads_asleep=False)
+    roles.apply(published(1))
+    ahead = roles.next_move()
+    assert isinstance(ahead, Preload)
+    roles.loaded_weights(ahead)
+    assert (roles.next_move(), roles.loaded) == (None, 0)
 
 
 def test_weights_that_cannot_be_loaded_ahead_are_tried_again_only_for_the_role() -> None:
