@@ -45,9 +45,13 @@ class SimulatedFigures:
 
 
 def why_none(run: SimulatedRun, settings: SchedulerSettings) -> str:
-    """Return why a run made too few steps for figures; empty if its records do not tell."""
-    if run.vain:
-        return run.vain
+    """Return the steps that a run without figures made, and why, if its records tell."""
+    made = f"no figures: {len(run.tokens)} of {settings.run.steps} steps in {run.ended_s:,.0f} s"
+    why = run.vain or _lacking(run, settings)
+    return f"{made}; {why}" if why else made
+
+
+def _lacking(run: SimulatedRun, settings: SchedulerSettings) -> str:
     size, joined = settings.scheduler.gang_size, dict[str, int]()
     roles = set[str]()
     for record in run.control:

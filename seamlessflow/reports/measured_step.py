@@ -3,6 +3,7 @@
 Of the accounts of device time (docs/scheduling.md). Called by `seamlessflow plan`.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -49,10 +50,14 @@ class MeasuredStep:
     spent: DeviceTime
     devices: int
     """Devices of all workers."""
-    able: int
-    """Devices with the tag train."""
+    gang: int
+    """Devices that trained together, in most steps."""
     unit: int
     """Devices of most workers."""
+    changes: bool
+    """True if a worker took both roles."""
+    lag: int | None
+    """As `run.lag`, if a trainer recorded it."""
 
     def divided(self, scale: float) -> "MeasuredStep":
         """Return the step of a rehearsal in the time of the devices that it models."""
@@ -62,25 +67,33 @@ class MeasuredStep:
 
 @dataclass
 class _Workers:
-    """The fold of the workers' devices, tags and changes of role."""
+    """The fold of the workers' devices, tags, gangs and changes of role."""
 
     devices: dict[str, int] = field(default_factory=dict)
-    able: set[str] = field(default_factory=set)
     took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of changes of role, by the role that was taken."""
+    roles: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    gangs: Counter[int] = field(default_factory=Counter)
+    """Number of steps, by the devices of their gang."""
+    lag: int | None = None
     _left_ms: dict[str, int] = field(default_factory=dict)
 
     def apply(self, record: Record) -> None:
         match record:
             case r.WorkerJoined():
                 self.devices[record.worker] = device_count(record)
-                if "train" in record.tags:
-                    self.able.add(record.worker)
             case r.RoleReleased():
                 self._left_ms[record.worker] = record.took_ms
-            case r.RoleAcquired() if record.worker in self._left_ms:
-                left_ms = self._left_ms.pop(record.worker)
-                self.took_ms[record.role].append(left_ms + record.took_ms)
+            case r.RoleAcquired():
+                self.roles[record.worker].add(record.role)
+                left_ms = self._left_ms.pop(record.worker, None)
+                if left_ms is not None:
+                    self.took_ms[record.role].append(left_ms + record.took_ms)
+            case r.StepStarted() if record.workers:
+                own = sum(self.devices.get(name, 1) for name in record.workers)
+                self.gangs[record.devices or own] += 1
+            case r.LineageStarted() if record.settings:
+                self.lag = json.loads(record.settings).get("run", {}).get("lag")
 
 
 def measured_step(records: Sequence[Record]) -> MeasuredStep:
@@ -106,8 +119,10 @@ def measured_step(records: Sequence[Record]) -> MeasuredStep:
         step_s=(of.step_ms or 0.0) / 1000,
         spent=spent,
         devices=devices,
-        able=sum(workers.devices[name] for name in workers.able),
+        gang=workers.gangs.most_common(1)[0][0] if workers.gangs else devices,
         unit=unit,
+        changes=any(len(roles) > 1 for roles in workers.roles.values()),
+        lag=workers.lag,
     )
 
 

@@ -1,4 +1,4 @@
-"""Simulation of a split: a strategy on a modelled cluster whose workers get other tags.
+"""Simulation of a split: a strategy on a modelled cluster, as it is or with other tags.
 
 Called by `seamlessflow plan`.
 """
@@ -6,28 +6,51 @@ Called by `seamlessflow plan`.
 from dataclasses import replace
 from statistics import fmean
 
+from infra.errors import SeamlessFlowError
 from scheduler.settings import SchedulerSettings
 from scheduler.simulation.cluster import ModelledCluster
+from scheduler.simulation.figures import SimulatedFigures, figures, why_none
 from scheduler.simulation.simulator import SimulatedRun, simulate
 from scheduler.simulation.workload import Workload
 from scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 from seamlessflow.config import RunConfig
+from seamlessflow.reports.measured_step import MeasuredStep, measured_step
+from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
+STEPS = 8
 
 
-def simulated(
-    config: RunConfig, cluster: ModelledCluster, strategy: str, lag: int, steps: int
-) -> tuple[SimulatedRun, SchedulerSettings]:
-    """Return a run of the configuration's work, and its settings."""
-    settings = SchedulerSettings(
-        run=config.run.model_copy(update={"lag": lag, "steps": steps}),
+class NothingToPlan(SeamlessFlowError):
+    """A configuration as it is makes too few steps in the simulator."""
+
+    lasting = True
+
+    def __init__(self, strategy: str, why: str) -> None:
+        self.strategy = strategy
+        self.why = why
+        super().__init__(f"{strategy}: {why}")
+
+
+def present_step(
+    config: RunConfig, cluster: ModelledCluster, strategy: str, lag: int
+) -> MeasuredStep:
+    """Return the mean step of the configuration as it is. Raises `NothingToPlan`."""
+    run, settings = _simulated(config, cluster, strategy, lag, config.scheduler.gang_size)
+    if figures(run, settings) is None:
+        raise NothingToPlan(strategy, why_none(run, settings))
+    return measured_step(run.control)
+
+
+def simulated_choice(
+    config: RunConfig, cluster: ModelledCluster, of: PlannedCluster, one: SplitChoice
+) -> SimulatedFigures | None:
+    """Return the figures of a choice, or None if it did not make all its steps."""
+    size = config.scheduler.gang_size
+    if (one.strategy, one.gang) != (of.strategy, of.gang):
         # A gang of all that have the tag: their number is what is planned.
-        scheduler=config.scheduler.model_copy(update={"policy": strategy, "gang_size": None}),
-        pacing=config.pacing,
-    )
-    workload = Workload(config.simulation.workload, config.simulation.seed)
-    return simulate(settings, cluster, workload), settings
+        cluster, size = split(cluster, one.strategy, one.gang), None
+    return figures(*_simulated(config, cluster, one.strategy, one.lag, size))
 
 
 def change_s(cluster: ModelledCluster) -> float:
@@ -52,3 +75,17 @@ def split(cluster: ModelledCluster, strategy: str, gang: int) -> ModelledCluster
     }
     workers = {name: replace(of, tags=tags[name]) for name, of in cluster.workers.items()}
     return replace(cluster, workers=workers)
+
+
+def _simulated(
+    config: RunConfig, cluster: ModelledCluster, strategy: str, lag: int, gang_size: int | None
+) -> tuple[SimulatedRun, SchedulerSettings]:
+    """Return a run of the configuration's work, and its settings."""
+    choice = {"policy": strategy, "gang_size": gang_size}
+    settings = SchedulerSettings(
+        run=config.run.model_copy(update={"lag": lag, "steps": STEPS}),
+        scheduler=config.scheduler.model_copy(update=choice),
+        pacing=config.pacing,
+    )
+    workload = Workload(config.simulation.workload, config.simulation.seed)
+    return simulate(settings, cluster, workload), settings

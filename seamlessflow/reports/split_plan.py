@@ -11,12 +11,14 @@ from scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,
     MULTIPLEXED,
+    STRATEGIES,
     Prediction,
     StepWork,
     best_gang,
     devices_that_train,
     predicted,
 )
+from seamlessflow.reports.measured_step import MeasuredStep
 
 _SAME = 0.02
 """Difference of two step times below which they count as equal."""
@@ -29,9 +31,10 @@ class PlannedCluster:
     work: StepWork
     devices: int
     gang: int
-    """Devices with the tag train."""
+    """Devices that train together."""
     lag: int
     strategy: str
+    """One without a closed form is only simulated."""
     unit: int = 1
     """Devices of a worker."""
 
@@ -44,6 +47,32 @@ class SplitChoice:
     gang: int
     lag: int
     prediction: Prediction
+    """Without a limit where the closed form knows nothing of the strategy."""
+
+
+def planned(
+    found: MeasuredStep, strategy: str | None, lag: int | None
+) -> tuple[PlannedCluster, str]:
+    """Return the cluster that made a step, and a line about what was not given: the strategy
+    follows from changes of role, the lag is that of the records, or 1.
+    """
+    told = []
+    if strategy is None:
+        strategy = MULTIPLEXED if found.changes else DISAGGREGATED
+        why = "workers changed their roles" if found.changes else "no worker changed its role"
+        told.append(f"{strategy}, since {why}")
+    if lag is None:
+        lag = 1 if found.lag is None else found.lag
+        told.append(f"lag {lag}, {'assumed' if found.lag is None else 'as its trainer recorded'}")
+    of = PlannedCluster(
+        work=found.work,
+        devices=found.devices,
+        gang=found.gang,
+        lag=lag,
+        strategy=strategy,
+        unit=found.unit,
+    )
+    return of, f"the run is taken as {'; '.join(told)}" if told else ""
 
 
 def choices(of: PlannedCluster) -> list[SplitChoice]:
@@ -53,7 +82,7 @@ def choices(of: PlannedCluster) -> list[SplitChoice]:
         _choice(of, strategy, gang, lag)
         for strategy, gangs in _splits(of)
         for gang in gangs
-        for lag in ((0,) if strategy == COLOCATED else lags)
+        for lag in ((0,) if strategy == COLOCATED != of.strategy else lags)
     ]
 
 
@@ -69,11 +98,11 @@ def as_simulated(
 
 
 def advice(of: PlannedCluster, found: Sequence[SplitChoice]) -> tuple[str, str]:
-    """Return a sentence about the tags and the strategy, and one about staleness.
+    """Return a sentence about the split and the strategy, and one about staleness.
 
     `found` are the choices, with the predictions of a simulation if there was one.
     """
-    return _tags(of, found), _staleness(of, found)
+    return _split(of, found), _staleness(of, found)
 
 
 def seconds(value: float) -> str:
@@ -83,24 +112,28 @@ def seconds(value: float) -> str:
 
 def _splits(of: PlannedCluster) -> Iterator[tuple[str, list[int]]]:
     lag = max(1, of.lag)
-    yield COLOCATED, [of.devices]
+    yield COLOCATED, sorted({of.devices, of.gang if of.strategy == COLOCATED else of.devices})
     if of.devices > of.unit:
         best = best_gang(DISAGGREGATED, of.devices, of.work, lag, of.unit)
         now = [of.gang] if of.gang < of.devices else []
         yield DISAGGREGATED, sorted({*now, best})
     best = best_gang(MULTIPLEXED, of.devices, of.work, lag, of.unit)
     yield MULTIPLEXED, sorted({of.gang, best})
+    if of.strategy not in STRATEGIES:
+        yield of.strategy, [of.gang]
 
 
 def _choice(of: PlannedCluster, strategy: str, gang: int, lag: int) -> SplitChoice:
-    return SplitChoice(strategy, gang, lag, predicted(strategy, of.devices, gang, of.work, lag))
+    known = strategy in STRATEGIES
+    told = predicted(strategy, of.devices, gang, of.work, lag) if known else Prediction(0, 0, "")
+    return SplitChoice(strategy, gang, lag, told)
 
 
-def _tags(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
+def _split(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
     needed = devices_that_train(of.devices, of.work.rollout, of.work.train)
     share = of.work.train / (of.work.rollout + of.work.train)
     rule = f"T/(R+T) is {share:.2f}, so multiplexed with lag 1 needs {needed} of {of.devices}"
-    rule += f" devices with the tag train to leave none idle, and {of.gang} have it"
+    rule += f" devices in its gang to leave none idle, and {of.gang} are in the gang of now"
     now = _now(of, found, of.lag)
 
     def rank(one: SplitChoice) -> tuple[float, bool, bool, int]:
@@ -110,10 +143,11 @@ def _tags(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
 
     best = min(found, key=rank)
     if best.prediction.step > now.step * (1 - _SAME):
-        return f"{rule}; no tag makes the step of {seconds(now.step)} shorter: {_limit(now)}."
+        return f"{rule}; no split makes the step of {seconds(now.step)} shorter: {_limit(now)}."
     train = "device that trains" if best.gang == 1 else "devices that train"
+    gang = f" and {best.gang} {train}" if best.prediction.limit else ""
     return (
-        f"{rule}; {best.strategy} with lag {best.lag} and {best.gang} {train} takes "
+        f"{rule}; {best.strategy} with lag {best.lag}{gang} takes "
         f"{seconds(best.prediction.step)} a step instead of {seconds(now.step)}, and leaves "
         f"{best.prediction.idle:.0%} idle instead of {now.idle:.0%}."
     )
@@ -121,11 +155,10 @@ def _tags(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
 
 def _now(of: PlannedCluster, found: Sequence[SplitChoice], lag: int) -> Prediction:
     """Return the prediction for the strategy and split of now with this lag."""
-    gang = of.devices if of.strategy == COLOCATED else of.gang
     for one in found:
-        if (one.strategy, one.gang) == (of.strategy, gang) and one.lag == lag:
+        if (one.strategy, one.gang, one.lag) == (of.strategy, of.gang, lag):
             return one.prediction
-    return _choice(of, of.strategy, gang, lag).prediction
+    return _choice(of, of.strategy, of.gang, lag).prediction
 
 
 def _rounded(one: SplitChoice, now: Prediction) -> float:
@@ -136,6 +169,8 @@ def _rounded(one: SplitChoice, now: Prediction) -> float:
 def _limit(of: Prediction) -> str:
     if of.limit == "latency":
         return "its groups take so long, which faster agents, shorter turns or more lag change"
+    if not of.limit:
+        return "no closed form tells its limit"
     return f"its limit is {of.limit}"
 
 
@@ -144,6 +179,8 @@ def _staleness(of: PlannedCluster, found: Sequence[SplitChoice]) -> str:
         return "Staleness: colocated rolls out and trains in turn, so lag gains it nothing."
     lag = max(1, of.lag)
     fresh, stale = (_now(of, found, number).step for number in (0, lag))
+    if not fresh or not stale:
+        return f"Staleness: lag {0 if stale else lag} has no figures of {of.strategy}."
     return (
         f"Staleness: {of.strategy} on the split of now with lag 0 trains only tokens of the newest "
         f"weights, at {seconds(fresh)} a step; lag {lag} trains tokens up to {lag} "

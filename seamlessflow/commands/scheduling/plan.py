@@ -5,20 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seamlessflow.commands.scheduling.plan_table import print_plan
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from scheduler.simulation.cluster import ModelledCluster
-    from scheduler.simulation.figures import SimulatedFigures
     from scheduler.state.accounts.closed_form import StepWork
-    from seamlessflow.config import RunConfig
     from seamlessflow.reports.measured_step import MeasuredStep
-    from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
-_COLUMNS = ("strategy", "train on", "lag", "step s", "idle", "limit")
-_SIMULATED = ("simulated step s", "idle", "staleness")
-_WIDTHS = (13, 11, 4, 8, 6, 19, 17, 6, 10)
-_STEPS = 8
+_Strategy = Annotated[
+    str | None, typer.Option(help="Strategy of now.  [default: that of the run]")
+]
+_Lag = Annotated[int | None, typer.Option(min=0, help="As run.lag.  [default: that of the run]")]
 _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --out; --kafka"
 
 
@@ -40,7 +38,7 @@ def plan(
     ] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="G: devices in all.")] = None,
     train_devices: Annotated[
-        int | None, typer.Option(min=1, help="g: devices with the tag train.  [default: all]")
+        int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
     ] = None,
     switch_s: Annotated[
         float | None, typer.Option(min=0, help="Change to training and back.  [default: 0]")
@@ -51,10 +49,8 @@ def plan(
     group_s: Annotated[
         float | None, typer.Option(min=0, help="A group's latency.  [default: 0]")
     ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="Strategy of now.  [default: multiplexed]")
-    ] = None,
-    lag: Annotated[int | None, typer.Option(min=0, help="As run.lag.")] = None,
+    strategy: _Strategy = None,
+    lag: _Lag = None,
 ) -> None:
     """Predict idle share and step time by strategy and split, and say what would shorten a step.
 
@@ -65,7 +61,7 @@ def plan(
     flags = any(value is not None for value in (*given.values(), devices, train_devices))
     if flags + (config is not None) + (out is not None) + kafka != 1:
         raise typer.BadParameter(_SOURCES)
-    _known(strategy)  # before anything is read
+    _check(strategy, simulated=config is not None)  # before anything is read
     if config is not None:
         _plan_config(config, strategy, lag)
     elif flags:
@@ -81,8 +77,13 @@ def _plan_given(
     strategy: str | None,
     lag: int | None,
 ) -> None:
+    from scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
+    from seamlessflow.reports.split_plan import PlannedCluster
+
     work, total = _work(given, devices, train_devices), devices or 1
-    _print(_cluster(work, total, train_devices or total, strategy, 1 if lag is None else lag))
+    name, ahead = strategy or MULTIPLEXED, 1 if lag is None else lag
+    gang = total if name == COLOCATED else train_devices or total
+    print_plan(PlannedCluster(work=work, devices=total, gang=gang, lag=ahead, strategy=name))
 
 
 def _work(
@@ -97,26 +98,20 @@ def _work(
     return StepWork(**{name: value or 0.0 for name, value in given.items()})
 
 
-def _cluster(
-    work: "StepWork", devices: int, gang: int, strategy: str | None, lag: int, unit: int = 1
-) -> "PlannedCluster":
-    from seamlessflow.reports.split_plan import PlannedCluster
+def _check(strategy: str | None, simulated: bool) -> None:
+    """Refuse a strategy that is not known; one without a closed form can only be simulated."""
+    from scheduler.decisions.strategies.registry import UnknownStrategy, named
+    from scheduler.state.accounts.closed_form import STRATEGIES
 
-    return PlannedCluster(
-        work=work, devices=devices, gang=gang, lag=lag, strategy=_known(strategy), unit=unit
-    )
-
-
-def _known(strategy: str | None, of_file: bool = False) -> str:
-    from scheduler.state.accounts.closed_form import MULTIPLEXED, STRATEGIES
-
-    name = strategy or MULTIPLEXED
-    if name not in STRATEGIES:
-        known = f"a plan knows {', '.join(STRATEGIES)}"
-        if of_file:
-            raise typer.BadParameter(f"scheduler.policy {name}: {known}; name one with --strategy")
-        raise typer.BadParameter(f"strategy {name}: {known}")
-    return name
+    if strategy is None or strategy in STRATEGIES:
+        return
+    if not simulated:
+        known = f"a plan knows {', '.join(STRATEGIES)}, and with --config all that simulate knows"
+        raise typer.BadParameter(f"strategy {strategy}: {known}")
+    try:
+        named(strategy)
+    except UnknownStrategy as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> None:
@@ -126,6 +121,7 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
     from seamlessflow.reports.measured_step import measured_step
+    from seamlessflow.reports.split_plan import planned
 
     skipped, scale = Skipped(), scale_of(out)
     with kafka_to_audit(out) as kafka:
@@ -134,8 +130,10 @@ def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> N
     if scale != 1:
         typer.echo(f"a rehearsal: its times are divided by its scale, {scale:g}")
     typer.echo(_measured(found))
-    wanted = 1 if lag is None else lag
-    _print(_cluster(found.work, found.devices, found.able, strategy, wanted, found.unit))
+    of, told = planned(found, strategy, lag)
+    if told:
+        typer.echo(f"{told}\n")
+    print_plan(of)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
 
@@ -160,10 +158,9 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from scheduler.simulation.cluster import modelled
     from seamlessflow.config_file import load
     from seamlessflow.each_policy import left_out
-    from seamlessflow.reports.measured_step import measured_step
-    from seamlessflow.reports.simulated_split import change_s, simulated, split
+    from seamlessflow.reports.simulated_split import change_s, present_step, simulated_choice
     from seamlessflow.reports.simulated_workers import with_own_workers
-    from seamlessflow.reports.split_plan import choices
+    from seamlessflow.reports.split_plan import choices, planned
 
     config = load(path)
     if notice := left_out(config):
@@ -173,47 +170,9 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     if line:
         typer.echo(line)
     lag = config.run.lag if lag is None else lag
-    name = _known(strategy or config.scheduler.policy, strategy is None)
-    run, _ = simulated(config, cluster, name, lag, _STEPS)
-    found = measured_step(run.control)
+    name = strategy or config.scheduler.policy
+    found = present_step(config, cluster, name, lag)
     typer.echo(_measured(found))
     work = replace(found.work, switch=found.work.switch or change_s(cluster))
-    of = _cluster(work, found.devices, found.able, name, lag, found.unit)
-    rows = [
-        (one, _simulated(config, split(cluster, one.strategy, one.gang), one))
-        for one in choices(of)
-    ]
-    _print(of, rows)
-
-
-def _simulated(
-    config: "RunConfig", cluster: "ModelledCluster", one: "SplitChoice"
-) -> "SimulatedFigures | None":
-    from scheduler.simulation.figures import figures
-    from seamlessflow.reports.simulated_split import simulated
-
-    return figures(*simulated(config, cluster, one.strategy, one.lag, _STEPS))
-
-
-def _print(
-    of: "PlannedCluster",
-    rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
-) -> None:
-    from seamlessflow.reports.split_plan import advice, as_simulated, choices
-
-    typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
-    for one, found in rows or [(one, None) for one in choices(of)]:
-        told, figures = one.prediction, tuple[str, ...]()
-        if found is not None:
-            idle = f"{found.spent.idle_share:.0%}"
-            figures = (f"{found.step_s:.2f}", idle, f"{found.staleness:.2f}")
-        cells = (one.strategy, f"{one.gang} of {of.devices}", str(one.lag))
-        typer.echo(_row((*cells, f"{told.step:.2f}", f"{told.idle:.0%}", told.limit, *figures)))
-    typer.echo("")
-    compared = choices(of) if rows is None else as_simulated(rows)
-    for sentence in advice(of, compared):
-        typer.echo(sentence)
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=False))
+    of, _ = planned(replace(found, work=work), name, lag)
+    print_plan(of, [(one, simulated_choice(config, cluster, of, one)) for one in choices(of)])

@@ -168,13 +168,9 @@ def _line(
 ) -> str:
     from scheduler.simulation.figures import figures, why_none
 
-    name, steps = settings.scheduler.policy, settings.run.steps
-    found = figures(run, settings, max_age)
+    name, found = settings.scheduler.policy, figures(run, settings, max_age)
     if found is None:
-        made = f"{len(run.tokens)} of {steps} steps in {run.ended_s:,.0f} s"
-        why = why_none(run, settings)
-        made += f"; {why}" if why else ""
-        return f"{name:>{_width(_COLUMNS[0])}}  no figures: {made}"
+        return f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}"
     return _cells(name, found, columns)
 
 

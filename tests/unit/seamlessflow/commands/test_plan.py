@@ -25,7 +25,7 @@ def test_given_work_is_compared_by_strategy_split_and_lag() -> None:
         ["multiplexed", "16", "of", "64", "0", "32.81", "43%"],
         ["multiplexed", "16", "of", "64", "1", "18.75", "0%"],
     ]
-    assert "needs 16 of 64 devices with the tag train to leave none idle, and 8 have it" in tags
+    assert "needs 16 of 64 devices in its gang to leave none idle, and 8 are in the gang" in tags
     assert "multiplexed with lag 1 and 16 devices that train takes 18.8 s a step" in tags
     assert "lag 1 trains tokens up to 1 step old, at 37.5 s: 27% less" in staleness
 
@@ -33,22 +33,13 @@ def test_given_work_is_compared_by_strategy_split_and_lag() -> None:
 def test_where_groups_take_long_no_tag_helps() -> None:
     done = plan(*WORK, "--group-s", "100")
 
-    assert "no tag makes the step of 50 s shorter: its groups take so long" in done.stdout
+    assert "no split makes the step of 50 s shorter: its groups take so long" in done.stdout
 
 
 def test_times_of_a_thousand_seconds_are_written_in_full() -> None:
     done = plan("--rollout-s", "9000", "--train-s", "3000", "--devices", "4")
 
     assert "the step of 3,000 s" in done.stdout
-
-
-def test_a_strategy_of_the_file_that_has_no_closed_form_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "run.yaml"
-    file.write_text("scheduler: {policy: adaptive}")
-
-    text = " ".join(plan("--config", str(file)).output.replace("│", " ").split())
-    assert "scheduler.policy adaptive: a plan knows" in text
-    assert "--strategy" in text
 
 
 def test_colocated_gains_nothing_by_lag() -> None:
@@ -76,6 +67,52 @@ def test_a_configuration_is_simulated(tmp_path: Path) -> None:
     assert {row.split()[0] for row in rows} == {"colocated", "disaggregated", "multiplexed"}
     assert all(len(row.split()) >= 11 for row in rows), "each has figures of its simulation"
     assert "T/(R+T)" in tags and staleness.startswith("Staleness")
+
+
+SMALL = """
+run: {groups_per_step: 2, group_size: 2}
+simulation:
+  workload: {turns: 1, turn_tokens: 50}
+  workers: [{count: 4, tags: [rollout, train], devices: 8}]
+"""
+
+
+@pytest.mark.parametrize("policy", ["disaggregated", "multiplexed"])
+def test_the_configured_gang_is_the_present_one(tmp_path: Path, policy: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"{SMALL}scheduler: {{policy: {policy}, gang_size: 8}}\n")
+    *rows, _, tags, _ = plan("--config", str(file)).stdout.splitlines()
+
+    assert [policy, "8", "of", "32"] in [row.split()[:4] for row in rows]
+    assert "8 are in the gang of now" in tags
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "bidirectional"])
+def test_a_strategy_without_a_closed_form_is_simulated(tmp_path: Path, policy: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"{SMALL}scheduler: {{policy: {policy}}}\n")
+    *rows, _, tags, staleness = plan("--config", str(file)).stdout.splitlines()
+
+    own = [row.split() for row in rows if policy in row]
+    assert [cells[1:7] for cells in own] == [
+        ["its", "choice", lag, "-", "-", "-"] for lag in ("0", "1")
+    ]
+    assert all(float(cells[7]) > 0 for cells in own)
+    assert "step" in tags and f"Staleness: {policy}" in staleness
+
+
+@pytest.mark.parametrize("policy", ["disaggregated", "multiplexed"])
+def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
+    tmp_path: Path, policy: str
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        f"scheduler: {{policy: {policy}, gang_size: 64}}\n"
+        "workers: [{id: a, tags: [rollout, train]}]\n"
+    )
+    told = plan("--config", str(file)).exception
+
+    assert "scheduler.gang_size is 64, and 1 devices have the tag train" in str(told)
 
 
 @pytest.mark.parametrize(

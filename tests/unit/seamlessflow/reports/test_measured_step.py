@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.state.accounts.closed_form import StepWork
-from schemas.records import Record
+from schemas.records import LineageStarted, Record
 from seamlessflow.reports.measured_step import TooFewSteps, measured_step
 from tests.builders.records import control
 
@@ -33,7 +33,25 @@ def test_rollout_training_switches_and_latency_are_measured_a_step() -> None:
     # 0.5 of 2 s of two devices, and 2 x 0.5 s of two devices, in two steps.
     assert found.work == StepWork(rollout=0.5, train=1.0, switch=0.1, load=0.0, latency=0.9)
     assert (found.steps, found.step_s) == (2, 1.0)
-    assert (found.devices, found.able, found.unit) == (4, 2, 2)
+    assert (found.devices, found.gang, found.unit) == (4, 2, 2)
+
+
+def test_the_gang_is_that_of_most_steps_whoever_else_could_train() -> None:
+    third = [control.started(["a"], 2, at_ms=2_500, devices=6), control.completed(2, at_ms=3_000)]
+    other = control.joined("c", at_ms=0, devices=(4, 5, 6, 7))
+
+    assert measured_step([other, *HALF, *STEPS, *third]).gang == 2
+
+
+def test_lag_and_changes_of_role_are_those_of_the_records() -> None:
+    found = measured_step([*HALF, *STEPS])
+    assert (found.lag, found.changes) == (None, False)
+
+    lineage = LineageStarted(
+        at_ms=0, policy="p", lineage="a", step=0, settings=b'{"run": {"lag": 3}}'
+    )
+    found = measured_step([lineage, *HALF, *STEPS, control.acquired("a", at_ms=2_100)])
+    assert (found.lag, found.changes) == (3, True)
 
 
 def test_times_of_a_rehearsal_are_divided_by_its_scale() -> None:

@@ -1,0 +1,43 @@
+"""The cluster of a run, as a plan takes it from the records."""
+
+from dataclasses import replace
+
+from scheduler.state.accounts.closed_form import StepWork
+from scheduler.state.accounts.device_time import DeviceTime
+from seamlessflow.reports.measured_step import MeasuredStep
+from seamlessflow.reports.split_plan import planned
+
+RUN = MeasuredStep(
+    work=StepWork(rollout=3, train=1),
+    steps=4,
+    step_s=1,
+    spent=DeviceTime(),
+    devices=4,
+    gang=2,
+    unit=1,
+    changes=True,
+    lag=3,
+)
+
+
+def test_strategy_and_lag_are_those_of_the_run() -> None:
+    of, told = planned(RUN, None, None)
+
+    assert (of.strategy, of.gang, of.lag) == ("multiplexed", 2, 3)
+    assert told == (
+        "the run is taken as multiplexed, since workers changed their roles; "
+        "lag 3, as its trainer recorded"
+    )
+
+
+def test_what_no_record_tells_is_said_to_be_assumed() -> None:
+    of, told = planned(replace(RUN, changes=False, lag=None), None, None)
+
+    assert (of.strategy, of.lag) == ("disaggregated", 1)
+    assert told.endswith("no worker changed its role; lag 1, assumed")
+
+
+def test_what_is_given_counts_and_is_not_told() -> None:
+    of, told = planned(RUN, "colocated", 0)
+
+    assert (of.strategy, of.lag, told) == ("colocated", 0, "")
