@@ -4,11 +4,18 @@ Predicted by the closed form (`scheduler/state/accounts/closed_form.py`). Called
 `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from scheduler.decisions.snapshot import Snapshot
 from scheduler.settings import SchedulerSettings, milliseconds
-from scheduler.state.accounts.closed_form import StepWork, devices_that_train, predicted
+from scheduler.state.accounts.closed_form import (
+    MULTIPLEXED,
+    Prediction,
+    StepWork,
+    devices_that_train,
+    predicted,
+)
 from scheduler.state.state import State
 from schemas.records import PlanWarning
 
@@ -20,6 +27,15 @@ SETTLED_MS = 30_000
 """Time that workers have to join before missing tags are warned of."""
 
 
+class Waste(NamedTuple):
+    """Device time that a plan leaves idle, for one reason."""
+
+    code: str
+    detail: str
+    share: float
+    figures: Mapping[str, float]
+
+
 def warnings(
     state: State, snapshot: Snapshot, settings: SchedulerSettings, without_slot: Sequence[str] = ()
 ) -> list[PlanWarning]:
@@ -29,46 +45,63 @@ def warnings(
     """
     found = [*_unfit(state, snapshot, settings), *_idle(state, snapshot, settings)]
     if without_slot:
-        share = _devices(snapshot, without_slot) / _devices(snapshot)
-        found.append(("no_slot", f"no slot is free for {', '.join(without_slot)}", share))
+        detail = f"no slot is free for {', '.join(without_slot)}"
+        found.append(_unused("no_slot", detail, snapshot, without_slot))
     return [
         PlanWarning(
             epoch=state.epoch,
             at_ms=snapshot.now_ms,
-            code=code,
-            detail=detail,
-            predicted_idle_share=share,
+            code=one.code,
+            detail=one.detail,
+            predicted_idle_share=one.share,
             policy=settings.run.policy,
+            figures=one.figures,
         )
-        for code, detail, share in found
-        if abs(state.warned.get(code, -1.0) - share) > REPEAT_CHANGE
+        for one in found
+        if abs(state.warned.get(one.code, -1.0) - one.share) > REPEAT_CHANGE
     ]
 
 
-def _idle(
-    state: State, snapshot: Snapshot, settings: SchedulerSettings
-) -> list[tuple[str, str, float]]:
-    rollout, train = snapshot.costs.rollout, snapshot.costs.train
-    if rollout is None or train is None or len(state.costs.step.values) < MEASURED_STEPS:
-        return []
-    strategy, total = settings.scheduler.policy, _devices(snapshot)
+def _idle(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iterator[Waste]:
+    costs = snapshot.costs
+    if costs.rollout is None or costs.train is None:
+        return
+    strategy, total, lag = settings.scheduler.policy, _devices(snapshot), settings.run.lag
     gang = min(state.costs.gang_size, total)
-    if total == 0 or rollout <= 0:
-        return []
-    work = StepWork(rollout=rollout, train=train)
-    share = predicted(strategy, total, gang, work, settings.run.lag).idle
-    if share < settings.scheduler.idle_warning:
-        return []
-    enough = devices_that_train(total, rollout, train)
-    return [
-        (
-            "idle_workers",
-            f"a step takes {rollout / 1000:.1f} s of device time for rollout and "
-            f"{train / 1000:.1f} s for training; {gang} of {total} devices train. "
-            f"No bubble: multiplexed, lag 1 or more, {enough} or more devices that train",
-            share,
-        )
-    ]
+    if total == 0 or costs.rollout <= 0 or len(state.costs.step.values) < MEASURED_STEPS:
+        return
+    switch = costs.round_trip or 0.0
+    # Neither new weights nor the latency of groups is measured here.
+    work = StepWork(rollout=costs.rollout, train=costs.train, switch=switch)
+    now = predicted(strategy, total, gang, work, lag)
+    if now.idle < settings.scheduler.idle_warning:
+        return
+    needed = devices_that_train(total, costs.rollout, costs.train)
+    figures = {
+        "rollout_ms": costs.rollout,
+        "train_ms": costs.train,
+        "switch_ms": switch,
+        "gang": gang,
+        "devices": total,
+        "needed": needed,
+    }
+    best = predicted(MULTIPLEXED, total, max(gang, needed), work, max(1, lag))
+    yield Waste("idle_workers", _detail(figures, now, best), now.idle, figures)
+
+
+def _detail(of: Mapping[str, float], now: Prediction, best: Prediction) -> str:
+    """Return the figures of the prediction, and a remedy if there is one."""
+    work = (
+        f"a step takes {of['rollout_ms'] / 1000:.1f} s of device time for rollout and "
+        f"{of['train_ms'] / 1000:.1f} s for training; {of['gang']:.0f} of {of['devices']:.0f} "
+        f"devices train, and a change to training and back takes {of['switch_ms'] / 1000:.1f} s. "
+    )
+    if now.step <= best.step:
+        return f"{work}Less is idle with more groups in a step"
+    return (
+        f"{work}Less is idle with multiplexed, lag 1 or more, {of['needed']:.0f} or more devices "
+        "that train"
+    )
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:
@@ -79,28 +112,29 @@ def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSetting
     return settings.pacing.issues and snapshot.now_ms - state.claimed_ms >= late_ms
 
 
-def _unfit(
-    state: State, snapshot: Snapshot, settings: SchedulerSettings
-) -> list[tuple[str, str, float]]:
-    """Return warnings of tags that do not fit the strategy, after the workers had time to join."""
+def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iterator[Waste]:
+    """Yield warnings of tags that do not fit the strategy, after the workers had time to join."""
     if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
-        return []
+        return
     tags = [worker.tags for worker in snapshot.workers]
     able = {worker.name for worker in snapshot.workers if "train" in worker.tags}
     trainers, needed = _devices(snapshot, able), snapshot.gang_size or 1
-    found = []
     if trainers < needed and _training_waits(state, snapshot, settings):
         detail = f"{trainers} devices have the tag train, {needed} are needed"
-        found.append(("gang_too_small", detail, 1.0))
+        yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
     # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
     expected = settings.pacing.issues or settings.evaluation.tasks is not None
     if expected and not any("rollout" in of for of in tags):
-        found.append(("no_rollout_worker", "no worker has the tag rollout", 1.0))
+        yield Waste("no_rollout_worker", "no worker has the tag rollout", 1.0, {})
     odd = [worker.name for worker in snapshot.workers if len(worker.tags) < 2]
     if settings.scheduler.policy == "colocated" and odd:
         detail = f"colocated uses only workers with both tags, not {', '.join(odd)}"
-        found.append(("unused_workers", detail, _devices(snapshot, odd) / _devices(snapshot)))
-    return found
+        yield _unused("unused_workers", detail, snapshot, odd)
+
+
+def _unused(code: str, detail: str, snapshot: Snapshot, names: Collection[str]) -> Waste:
+    idle, total = _devices(snapshot, names), _devices(snapshot)
+    return Waste(code, detail, idle / total, {"idle_devices": idle, "devices": total})
 
 
 def _devices(snapshot: Snapshot, names: Collection[str] | None = None) -> int:

@@ -12,11 +12,12 @@ from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, joined_both, scheduler_settings
 
 
-def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS) -> State:
+def measured(decoding_ms: int, steps: int = waste.MEASURED_STEPS, *more: Record) -> State:
     records: list[Record] = [
         control.claimed(),
         *joined_both("a"),
         control.joined("b", tags=("rollout",)),
+        *more,
     ]
     for step in range(steps):
         records += [
@@ -39,6 +40,38 @@ def test_a_plan_that_wastes_time_is_warned_of_with_the_remedy() -> None:
     assert "2 or more devices that train" in warning.detail
 
 
+def test_a_warning_has_the_figures_of_its_prediction() -> None:
+    (warning,) = warn(measured(decoding_ms=200))
+
+    assert warning.figures == {
+        "rollout_ms": 200,
+        "train_ms": 1_000,
+        "switch_ms": 0,
+        "gang": 1,
+        "devices": 2,
+        "needed": 2,
+    }
+
+
+def test_measured_changes_of_role_are_a_part_of_the_prediction() -> None:
+    there_and_back: list[Record] = [
+        record
+        for role, before in (("train", "rollout"), ("rollout", "train"))
+        for record in (
+            control.released("a", before, took_ms=0),
+            control.acquired("a", role, took_ms=200),
+        )
+    ]
+    assert not warn(measured(3_000)), "without them no time is lost"
+    (warning,) = warn(measured(3_000, waste.MEASURED_STEPS, *there_and_back))
+
+    # Of two devices, 3,000 of rollout, 1,000 of training, and 400 of changes that one makes.
+    assert warning.predicted_idle_share == pytest.approx(1 - 4_000 / 4_400)
+    assert warning.figures["switch_ms"] == 400
+    assert "a change to training and back takes 0.4 s" in warning.detail
+    assert "more groups in a step" in warning.detail
+
+
 def test_a_warning_is_not_repeated() -> None:
     state = measured(decoding_ms=200)
 
@@ -54,7 +87,8 @@ def test_a_plan_without_waste_or_without_measurements_is_not_warned_of() -> None
 def test_workers_that_train_are_missed_at_once_where_a_batch_waits() -> None:
     state = fold(control.claimed(), control.joined("b", tags=("rollout",)), control.batch_ready(0))
 
-    assert [w.code for w in warn(state, now_ms=31_000)] == ["gang_too_small"]
+    (warning,) = warn(state, now_ms=31_000)
+    assert (warning.code, warning.figures) == ("gang_too_small", {"devices": 0, "needed": 1})
 
 
 def test_an_evaluation_misses_no_worker_that_trains() -> None:
