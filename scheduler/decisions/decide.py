@@ -4,13 +4,13 @@ It may be called at any moment after everything it decided before was read back,
 decides the same thing twice. Called by `scheduler/controller.py` and the simulator.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from scheduler.decisions import absences, assignments, membership, pacing, stalls, waste
 from scheduler.decisions.contact import Contact
-from scheduler.decisions.sharing.allotment import allotted
+from scheduler.decisions.sharing.allotment import Allotment, allotted
 from scheduler.decisions.snapshot import snapshot
 from scheduler.decisions.strategies.wanted import Strategy
 from scheduler.settings import SchedulerSettings, milliseconds
@@ -91,12 +91,12 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     if len(view.state.policies) == 1:
         return _roles_of(view, rules, None, now_ms)
     written: list[Outgoing] = []
-    workers = allotted(view.state, view.fleet, rules.settings, now_ms)
+    given = allotted(view.state, view.fleet, rules.settings, now_ms)
     for place, policy in enumerate(view.state.policies):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})
         now = replace(view, state=replace(view.state, shown=place))
-        more = _roles_of(now, replace(rules, settings=settings), workers[policy], now_ms)
+        more = _roles_of(now, replace(rules, settings=settings), given, now_ms)
         # The next policy's numbers, gang and slots follow those of this one.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
         written += more
@@ -107,19 +107,21 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
     return [record for topic, record in written if topic == CONTROL.name]
 
 
-def _roles_of(
-    view: View, rules: Rules, names: Collection[str] | None, now_ms: int
-) -> list[Outgoing]:
-    """Return those of the policy that the state shows, on the named workers; None: on all."""
+def _roles_of(view: View, rules: Rules, given: Allotment | None, now_ms: int) -> list[Outgoing]:
+    """Return those of the policy that the state shows, on the workers given to it; None: on all."""
     state, settings = view.state, rules.settings
+    policy = settings.run.policy
+    names = None if given is None else given.workers[policy]
     seen = snapshot(state, view.fleet, settings, now_ms, names)
     wanted = rules.strategy(seen)
+    if given is not None:
+        wanted = given.explained(wanted, policy, state.workers)
     changes = assignments.new_assignments(state, seen, wanted, settings, rules.slots)
     written: list[Outgoing] = []
     for assigned in changes.assigned:
         written.append((CONTROL.name, assigned))
         written.append((FLEET.name, assignments.worker_assignment(assigned)))
-    started = assignments.started(state, seen, wanted, settings.run.policy)
+    started = assignments.started(state, seen, wanted, policy)
     written += [(CONTROL.name, record) for record in started]
     warnings = waste.warnings(state, seen, settings, changes.without_slot)
     return [*written, *((CONTROL.name, record) for record in warnings)]

@@ -6,46 +6,102 @@ workers. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from scheduler.decisions.sharing.balancer import balanced
+from scheduler.decisions.sharing.balancer import balanced, proportional
+from scheduler.decisions.strategies.wanted import Wanted
 from scheduler.settings import SchedulerSettings, milliseconds
 from scheduler.state.fleet import Fleet, turns_of
 from scheduler.state.state import State
-from scheduler.state.workers import Worker
+from scheduler.state.workers import Worker, Workers
 
 
-def allotted(
-    state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
-) -> Mapping[str, frozenset[str]]:
-    """Return the names of the workers of each policy; one of another run's policy has no place."""
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """The names of the workers of each policy; one of another run's policy has no place."""
+
+    workers: Mapping[str, frozenset[str]]
+    balance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Figures by which shared workers were given to each policy."""
+
+    def explained(
+        self, wanted: Sequence[Wanted], policy: str, workers: Workers
+    ) -> Sequence[Wanted]:
+        """Return the wanted roles, with the balance as reason for shared workers that come to the
+        policy.
+        """
+        coming = {
+            name
+            for name in self.workers[policy]
+            if workers[name].shared and workers[name].policy != policy
+        }
+        if not coming:
+            return wanted
+        figures = self.balance[policy]
+        own, of_all = figures["queued_turns"], figures["all_queued_turns"]
+        reason = f"serves {policy}, which has {own:.0f} of {of_all:.0f} queued turns"
+        return [
+            one._replace(reason=reason, figures=figures) if one.worker in coming else one
+            for one in wanted
+        ]
+
+
+def allotted(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int) -> Allotment:
+    """Return the workers of each policy."""
     shared = {name for name, worker in state.workers.items() if worker.shared}
     served = {name: _policy_of(name, fleet) for name in state.workers.keys() - shared}
+    balance: Mapping[str, Mapping[str, float]] = {}
     if shared:
-        served |= _shares(state, fleet, settings, now_ms, served, shared)
-    return {
-        policy: frozenset(name for name, of in served.items() if of == policy)
-        for policy in state.policies
-    }
+        queued = _queued(state, fleet)
+        settled_ms = now_ms - milliseconds(settings.scheduler.balance_s)
+        served |= _shares(state, queued, settled_ms, served, shared)
+        balance = _balance(state, queued, served)
+    return Allotment(
+        {
+            policy: frozenset(name for name, of in served.items() if of == policy)
+            for policy in state.policies
+        },
+        balance,
+    )
 
 
 def _shares(
     state: State,
-    fleet: Fleet,
-    settings: SchedulerSettings,
-    now_ms: int,
+    queued: Mapping[str, float],
+    settled_ms: int,
     served: Mapping[str, str],
     shared: set[str],
 ) -> Mapping[str, str]:
-    rolling = [name for name in served if "rollout" in state.workers[name].tags]
-    dwell_ms = milliseconds(settings.scheduler.balance_s)
     return balanced(
         state.policies,
         {name: state.workers[name].policy for name in shared},
-        Counter(served[name] for name in rolling),
-        _queued(state, fleet),
-        [name for name in shared if _settled(state.workers[name], now_ms - dwell_ms)],
+        _rollers(state, served),
+        queued,
+        [name for name in shared if _settled(state.workers[name], settled_ms)],
     )
+
+
+def _balance(
+    state: State, queued: Mapping[str, float], served: Mapping[str, str]
+) -> Mapping[str, Mapping[str, float]]:
+    rollers = _rollers(state, served)
+    due = proportional(state.policies, rollers.total(), queued)
+    total = sum(queued.get(one, 0.0) for one in state.policies)
+    return {
+        one: {
+            "queued_turns": queued.get(one, 0.0),
+            "all_queued_turns": total,
+            "workers": rollers[one],
+            "proportional_workers": due[one],
+        }
+        for one in state.policies
+    }
+
+
+def _rollers(state: State, served: Mapping[str, str]) -> Counter[str]:
+    """Return the number of workers that can roll out, by the policy that they serve."""
+    return Counter(of for name, of in served.items() if "rollout" in state.workers[name].tags)
 
 
 def _queued(state: State, fleet: Fleet) -> Mapping[str, float]:

@@ -26,7 +26,7 @@ def balanced(
     chosen = {name: policy for name, policy in present.items() if policy in policies}
     counts = Counter({policy: fixed.get(policy, 0) for policy in policies})
     counts.update(chosen.values())
-    wanted = _proportional(policies, len(present) + sum(fixed.values()), queued)
+    wanted = proportional(policies, len(present) + sum(fixed.values()), queued)
     for name in sorted(present.keys() - chosen.keys()):
         taker = _most_lacking(policies, wanted, counts)
         chosen[name] = taker
@@ -41,9 +41,10 @@ def balanced(
     return chosen
 
 
-def _proportional(
+def proportional(
     policies: Sequence[str], workers: int, queued: Mapping[str, float]
 ) -> Mapping[str, float]:
+    """Return the number of workers of each policy that would be proportional to its turns."""
     total = sum(queued.get(policy, 0.0) for policy in policies)
     if total <= 0:
         return {policy: workers / len(policies) for policy in policies}

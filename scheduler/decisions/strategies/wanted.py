@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scheduler.decisions import gates
 from scheduler.decisions.snapshot import Snapshot, WorkerView
+from scheduler.decisions.strategies.gangs import device_sum
 
 BOTH = frozenset({"rollout", "train"})
 
@@ -55,21 +56,28 @@ def roll_out(
     free = [worker for worker in workers if worker.name not in gang]
     # A batch waits but too few can train: nothing is gained by keeping workers in training.
     stuck = snapshot.batch and not gang
-    figures = gates.TrainingFigures(snapshot)
+    reason, figures = _why_not_training(snapshot, gang)
+    training = gates.TrainingFigures(snapshot)
     return [
-        Wanted(
+        Wanted(worker.name, "rollout", "only rolls out")
+        if "train" not in worker.tags
+        else Wanted(
             worker=worker.name,
             role="rollout",
-            reason=_reason(worker, stuck),
+            reason=reason,
             optional=worker.role == "train" and not stuck,
-            figures=figures.of(worker) if worker.role == "train" else {},
+            figures=training.of(worker) if worker.role == "train" and not stuck else figures,
         )
         for worker in free
         if "rollout" in worker.able
     ]
 
 
-def _reason(worker: WorkerView, stuck: bool) -> str:
-    if "train" not in worker.tags:
-        return "only rolls out"
-    return "no gang can be formed" if stuck else "no batch to train"
+def _why_not_training(snapshot: Snapshot, gang: frozenset[str]) -> tuple[str, Mapping[str, float]]:
+    """Return why workers outside the gang that could train roll out, and the figures of that."""
+    if gang:
+        return "is not in the gang", {"gang": device_sum(snapshot.present[name] for name in gang)}
+    if not snapshot.batch:
+        return "no batch to train", {"missing_groups": snapshot.missing}
+    able = device_sum(worker for worker in snapshot.workers if "train" in worker.able)
+    return "no gang can be formed", {"devices": able, "needed": snapshot.gang_size or 1}

@@ -184,3 +184,15 @@ def test_a_worker_moves_to_the_policy_whose_turns_queue_after_it_has_served_a_wh
     (given,) = assigned(known, loads, 59_000)
     assert (given.worker, given.role, given.policy, given.slot) == ("w0", "rollout", "b", 3)
     assert not assigned(state.apply(known, given), loads, 59_000), "it is on its way"
+
+
+def test_a_shared_worker_is_told_the_turns_that_it_was_moved_for() -> None:
+    known = fold(*serving("w0", "a", 0), *serving("w1", "a", 1), *serving("w2", "b", 2))
+    (given,) = assigned(known, {"w0": ("a", 1), "w1": ("a", 1), "w2": ("b", 40)}, 59_000)
+
+    assert given.reason.startswith("serves b, which has ")
+    assert given.reason.endswith(" queued turns")
+    figures = given.figures
+    assert figures["workers"] == 2, "w2, and the one that comes"
+    assert figures["queued_turns"] / figures["all_queued_turns"] == pytest.approx(40 / 42)
+    assert figures["proportional_workers"] == pytest.approx(3 * 40 / 42)
