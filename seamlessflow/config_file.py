@@ -149,6 +149,8 @@ def sections_of(path: Path) -> Mapping[str, Any]:
         raise FileRejected(path, error.strerror or str(error)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
         raise FileRejected(path, str(error)) from error
+    if found is None:  # nothing but comments
+        return {}
     if not isinstance(found, dict):
         raise FileRejected(path, "it is not a mapping of sections")
     return found

@@ -5,13 +5,15 @@ A draw is of two parts, one that a group of sessions of one task shares and one 
 
 from math import exp, sqrt
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from infra.settings import Section
 
 
 class LengthsSection(Section):
     """A log-normal distribution of the tokens of a turn."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     turn_tokens: float = Field(500, gt=0, description="Mean tokens sampled in a turn")
     spread: float = Field(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from infra.device_model.hardware import HARDWARE, UnknownPreset, hardware_named
 from infra.device_model.models import MODELS, model_named
@@ -17,6 +17,8 @@ from infra.settings import Section
 
 class DeviceModelSection(Section):
     """Modelled devices and the model on them."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     hardware: str = Field("H100", description=f"Devices of the workers: {', '.join(HARDWARE)}")
     model: str = Field("Qwen3-8B", description=f"Model that is trained: {', '.join(MODELS)}")

@@ -16,7 +16,7 @@ from infra.device_model.lengths import LengthsSection, drawn_tokens, log_normal
 class WorkloadSection(LengthsSection):
     """The work of the agents: turns, tokens, tools, rewards."""
 
-    turns: float = Field(4, ge=1, description="Mean turns of a session")
+    turns: float = Field(4, ge=1, le=100_000, description="Mean turns of a session")
     turns_spread: float = Field(
         0, ge=0, description="Standard deviation of the logarithm of the turns"
     )

@@ -3,16 +3,18 @@
 Called by `scheduler/controller.py`, the simulator and the checks of a configuration.
 """
 
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from infra.errors import SeamlessFlowError
+from scheduler.decisions.snapshot import Snapshot, WorkerView
 from scheduler.decisions.strategies.adaptive import adaptive
 from scheduler.decisions.strategies.bidirectional import bidirectional
 from scheduler.decisions.strategies.colocated import colocated
 from scheduler.decisions.strategies.disaggregated import disaggregated
 from scheduler.decisions.strategies.multiplexed import multiplexed
-from scheduler.decisions.strategies.wanted import Strategy
+from scheduler.decisions.strategies.wanted import BOTH, Strategy, Wanted
 
 STRATEGIES: Mapping[str, Strategy] = {
     "colocated": colocated,
@@ -48,5 +50,18 @@ def named(name: str) -> Strategy:
         raise UnknownStrategy(name, str(error)) from error
     if not callable(found):
         raise UnknownStrategy(name, "not callable")
-    strategy: Strategy = found
+    return _tried(name, found)
+
+
+def _tried(name: str, strategy: Strategy) -> Strategy:
+    """Return a function that gives wanted roles for a snapshot. Raises `UnknownStrategy`."""
+    seen = Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),))
+    try:
+        wanted = strategy(seen)
+    except Exception as error:
+        raise UnknownStrategy(name, f"of a snapshot it raised {error!r}") from error
+    if not isinstance(wanted, Sequence) or not all(isinstance(one, Wanted) for one in wanted):
+        raise UnknownStrategy(
+            name, f"of a snapshot it returned {reprlib.repr(wanted)}, not a list of Wanted"
+        )
     return strategy

@@ -1,11 +1,12 @@
 """The command `seamlessflow plan`: idle share and step time by strategy and split."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seamlessflow.commands.scheduling.plan_table import print_plan
+from seamlessflow.commands.scheduling.strategies import check_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,10 +14,26 @@ if TYPE_CHECKING:
     from scheduler.state.accounts.closed_form import StepWork
     from seamlessflow.reports.measured_step import MeasuredStep
 
-_Strategy = Annotated[
-    str | None, typer.Option(help="Strategy of now.  [default: that of the run]")
+_SHORTEST_S, _LONGEST_S = 1e-6, 1e12
+_MOST_DEVICES = 100_000
+
+
+def _checked_time(value: float | None) -> float | None:
+    """Refuse what is no time of a step: infinity, NaN, and what overflows or vanishes in sums."""
+    if value is None or value == 0 or _SHORTEST_S <= value <= _LONGEST_S:
+        return value
+    raise typer.BadParameter(f"{value:g} s is neither 0 nor {_SHORTEST_S:g} to {_LONGEST_S:g} s")
+
+
+def _time(told: str) -> Any:
+    return typer.Option(help=told, callback=_checked_time)
+
+
+_Devices = Annotated[int | None, typer.Option(min=1, max=_MOST_DEVICES, help="G: devices in all.")]
+_Strategy = Annotated[str | None, typer.Option(help="Strategy of now.  [default: that of the run]")]
+_Lag = Annotated[
+    int | None, typer.Option(min=0, max=1_000, help="As run.lag.  [default: that of the run]")
 ]
-_Lag = Annotated[int | None, typer.Option(min=0, help="As run.lag.  [default: that of the run]")]
 _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --out; --kafka"
 
 
@@ -30,25 +47,15 @@ def plan(
     kafka: Annotated[
         bool, typer.Option("--kafka", help="The steps on the Kafka of SEAMLESSFLOW_KAFKA__*.")
     ] = False,
-    rollout_s: Annotated[
-        float | None, typer.Option(min=0, help="R: device seconds of rollout of a step.")
-    ] = None,
-    train_s: Annotated[
-        float | None, typer.Option(min=0, help="T: device seconds of training of a step.")
-    ] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="G: devices in all.")] = None,
+    rollout_s: Annotated[float | None, _time("R: device seconds of rollout of a step.")] = None,
+    train_s: Annotated[float | None, _time("T: device seconds of training of a step.")] = None,
+    devices: _Devices = None,
     train_devices: Annotated[
         int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
     ] = None,
-    switch_s: Annotated[
-        float | None, typer.Option(min=0, help="Change to training and back.  [default: 0]")
-    ] = None,
-    load_s: Annotated[
-        float | None, typer.Option(min=0, help="Stand-still for new weights.  [default: 0]")
-    ] = None,
-    group_s: Annotated[
-        float | None, typer.Option(min=0, help="A group's latency.  [default: 0]")
-    ] = None,
+    switch_s: Annotated[float | None, _time("Change to training and back.  [default: 0]")] = None,
+    load_s: Annotated[float | None, _time("Stand-still for new weights.  [default: 0]")] = None,
+    group_s: Annotated[float | None, _time("A group's latency.  [default: 0]")] = None,
     strategy: _Strategy = None,
     lag: _Lag = None,
 ) -> None:
@@ -100,7 +107,6 @@ def _work(
 
 def _check(strategy: str | None, simulated: bool) -> None:
     """Refuse a strategy that is not known; one without a closed form can only be simulated."""
-    from scheduler.decisions.strategies.registry import UnknownStrategy, named
     from scheduler.state.accounts.closed_form import STRATEGIES
 
     if strategy is None or strategy in STRATEGIES:
@@ -108,10 +114,7 @@ def _check(strategy: str | None, simulated: bool) -> None:
     if not simulated:
         known = f"a plan knows {', '.join(STRATEGIES)}, and with --config all that simulate knows"
         raise typer.BadParameter(f"strategy {strategy}: {known}")
-    try:
-        named(strategy)
-    except UnknownStrategy as error:
-        raise typer.BadParameter(str(error)) from error
+    check_strategies([strategy])
 
 
 def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> None:

@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infra.errors import ExitStatus
 from seamlessflow.commands.scheduling.measured import (
     KeptMeasures,
     RecordedRun,
     RunOnKafka,
     measured_sections,
 )
+from seamlessflow.commands.scheduling.strategies import check_strategies
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scheduler.settings import SchedulerSettings
     from scheduler.simulation.cluster import ModelledCluster
@@ -28,6 +30,11 @@ _COLUMNS = (
 )
 _PACED = ("recycled", "stopped", "over age")
 """Further columns of a run whose pacing has extra groups or redundancy."""
+_MOST_WORKERS, _MOST_DEVICES = 100_000, 1_000
+
+
+def _workers_with(tags: str) -> Any:
+    return typer.Option(min=0, max=_MOST_WORKERS, help=f"Workers with {tags}.")
 
 
 def simulate(
@@ -41,14 +48,12 @@ def simulate(
     recorded: RecordedRun = None,
     kafka: RunOnKafka = False,
     measured: KeptMeasures = None,
-    rollout: Annotated[
-        int | None, typer.Option(min=0, help="Workers with the tag rollout alone.")
-    ] = None,
-    train: Annotated[
-        int | None, typer.Option(min=0, help="Workers with the tag train alone.")
-    ] = None,
-    both: Annotated[int | None, typer.Option(min=0, help="Workers with both tags.")] = None,
-    devices: Annotated[int, typer.Option(min=1, help="Devices of each of these workers.")] = 8,
+    rollout: Annotated[int | None, _workers_with("the tag rollout alone")] = None,
+    train: Annotated[int | None, _workers_with("the tag train alone")] = None,
+    both: Annotated[int | None, _workers_with("both tags")] = None,
+    devices: Annotated[
+        int, typer.Option(min=1, max=_MOST_DEVICES, help="Devices of each of these workers.")
+    ] = 8,
     hardware: Annotated[str | None, typer.Option(help="Device, such as H100 or H20.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, such as Qwen3-32B.")] = None,
     strategy: Annotated[
@@ -66,6 +71,7 @@ def simulate(
     Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
     `seamlessflow train --settings` explains the sections simulation and device_model.
     """
+    check_strategies(strategy or ())
     workers = _workers(
         {("rollout",): rollout, ("train",): train, ("rollout", "train"): both}, devices
     )
@@ -76,11 +82,30 @@ def simulate(
     loaded = _loaded(config, options, measured_sections(recorded, kafka, measured))
     cluster, compared = _checked(loaded, config)
     _make(timelines)
-    columns = _headed(loaded)
+    if not _compare(loaded, cluster, compared, timelines):
+        raise typer.Exit(ExitStatus.LASTING)
+
+
+def _compare(
+    config: "RunConfig",
+    cluster: "ModelledCluster",
+    compared: "Sequence[SchedulerSettings]",
+    timelines: Path | None,
+) -> bool:
+    """Print the figures of each strategy; return False if none has any."""
+    from scheduler.simulation.figures import figures, why_none
+
+    columns, any_found = _headed(config), False
     for settings in compared:
-        run = _simulated(settings, cluster, loaded.simulation)
-        typer.echo(_line(run, settings, loaded.trainer.max_staleness, columns))
-        _draw(run, settings.scheduler.policy, timelines)
+        name, run = settings.scheduler.policy, _simulated(settings, cluster, config.simulation)
+        found = figures(run, settings, config.trainer.max_staleness)
+        any_found = any_found or found is not None
+        if found is None:
+            typer.echo(f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}")
+        else:
+            typer.echo(_cells(name, found, columns))
+        _draw(run, name, timelines)
+    return any_found
 
 
 def _headed(config: "RunConfig") -> tuple[str, ...]:
@@ -158,20 +183,6 @@ def _simulated(
     name, steps = settings.scheduler.policy, settings.run.steps
     workload = Workload(section.workload, section.seed)
     return simulated(settings, cluster, workload, on_step=lambda done: _show(name, done, steps))
-
-
-def _line(
-    run: "SimulatedRun",
-    settings: "SchedulerSettings",
-    max_age: int | None,
-    columns: tuple[str, ...],
-) -> str:
-    from scheduler.simulation.figures import figures, why_none
-
-    name, found = settings.scheduler.policy, figures(run, settings, max_age)
-    if found is None:
-        return f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}"
-    return _cells(name, found, columns)
 
 
 def _make(folder: Path | None) -> None:

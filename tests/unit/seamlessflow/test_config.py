@@ -4,7 +4,7 @@ import pytest
 
 from infra.faults import Fault
 from seamlessflow.config import RunConfig
-from seamlessflow.config_file import ConfigRejected, FileRejected, load, parse
+from seamlessflow.config_file import ConfigRejected, FileRejected, load, parse, sections_of
 
 AGENT = {"callable": "my.agent:run"}
 
@@ -172,6 +172,12 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(FileRejected, match="not a mapping"):
         load(tmp_path / "list.yaml")
+
+
+@pytest.mark.parametrize("name", ["run.yaml", "run.toml"])
+def test_an_empty_file_has_no_sections(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("# nothing yet\n")
+    assert sections_of(tmp_path / name) == {}
 
 
 def test_every_setting_is_explained() -> None:

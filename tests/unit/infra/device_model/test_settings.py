@@ -15,6 +15,8 @@ from infra.device_model.settings import DeviceModelSection, worker_rates
         ({"model": "none"}, "no model 'none' is known"),
         ({"rates": {"speed": 1}}, "no rate is named speed"),
         ({"rates": {"load_s": -1}}, "load_s must be at least 0"),
+        ({"rates": {"load_s": float("nan")}}, "a finite number"),
+        ({"publish_s": float("inf")}, "a finite number"),
         ({"rates": {"weights_s": 0, "row_s": 0}}, "a decode pass must take time"),
     ],
 )

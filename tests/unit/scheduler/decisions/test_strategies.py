@@ -203,6 +203,22 @@ def test_a_strategy_of_ones_own_is_found_by_module_and_function() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("os:getcwd", "of a snapshot it raised TypeError"),
+        ("builtins:str", "of a snapshot it returned 'Snapshot("),
+        ("builtins:bool", "of a snapshot it returned True, not a list of Wanted"),
+    ],
+)
+def test_a_callable_that_is_no_strategy_is_refused_with_what_it_does(
+    name: str, reason: str
+) -> None:
+    with pytest.raises(UnknownStrategy) as refused:
+        named(name)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
     "name", ["none", "no.such.module:f", "scheduler.decisions.strategies.colocated:none", ":"]
 )
 def test_an_unknown_strategy_is_refused(name: str) -> None:

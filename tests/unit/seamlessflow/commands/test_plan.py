@@ -124,6 +124,17 @@ def test_a_configuration_that_makes_no_step_has_the_fault_that_simulate_tells(
         (["--rollout-s", "0", "--train-s", "0", "--devices", "2"], "go together"),
         ([*WORK, "--train-devices", "65"], "there are 64 devices"),
         ([*WORK, "--strategy", "mine"], "a plan knows"),
+        ([*WORK, "--strategy", "adaptive"], "with --config all that simulate knows"),
+        (["--config", "none.yaml", "--strategy", "os:getcwd"], "it raised TypeError"),
+        (["--rollout-s", "inf", "--train-s", "300", "--devices", "64"], "inf s is neither 0 nor"),
+        (["--rollout-s", "nan", "--train-s", "300", "--devices", "64"], "nan s is neither 0 nor"),
+        ([*WORK, "--switch-s", "1e300"], "1e+300 s is neither 0 nor 1e-06 to 1e+12 s"),
+        ([*WORK, "--load-s", "-1"], "-1 s is neither 0 nor"),
+        ([*WORK, "--lag", "1" + 400 * "0"], "less than or equal"),
+        (
+            ["--rollout-s", "1", "--train-s", "1", "--devices", "1" + 400 * "0"],
+            "less than or equal",
+        ),
     ],
 )
 def test_wrong_input_is_refused(options: list[str], reason: str) -> None:

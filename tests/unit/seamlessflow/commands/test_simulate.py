@@ -75,6 +75,7 @@ def test_a_run_without_figures_says_which_setting_is_why(config: Path) -> None:
     options = ["--strategy", "colocated"]
     done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
 
+    assert done.exit_code == 78
     assert "no figures: 0 of 5 steps" in done.stdout
     assert "longer than pacing.task_timeout_s (0.01 s" in done.stdout
 
@@ -142,7 +143,6 @@ def test_a_run_whose_workers_cannot_train_is_refused(config: Path) -> None:
     [
         (["--model", "none"], "no model 'none' is known"),
         (["--hardware", "none"], "no device 'none' is known"),
-        (["--strategy", "none"], "no strategy 'none'"),
         (["--rollout", "2"], "no worker has the tag train"),
         (["--train", "2"], "no worker has the tag rollout"),
         (["--model", "Qwen2.5-72B", "--both", "1", "--devices", "1"], "needs 145 GB"),
@@ -155,6 +155,34 @@ def test_what_cannot_be_simulated_is_refused_before_the_table(
 
     assert done.stdout == ""
     assert reason in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--strategy", "none"], "no strategy 'none'"),
+        (["--strategy", "os:getcwd"], "of a snapshot it raised TypeError"),
+        (["--strategy", "builtins:bool"], "of a snapshot it returned True"),
+        (["--both", "1" + 400 * "0"], "less than or equal"),
+        (["--both", "1", "--devices", "1" + 400 * "0"], "less than or equal"),
+    ],
+)
+def test_a_wrong_option_is_told_in_a_line_with_status_2(
+    config: Path, options: list[str], reason: str
+) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert reason in " ".join(done.output.replace("│", " ").split())
+
+
+def test_an_empty_file_is_one_without_sections(config: Path) -> None:
+    config.write_text("# nothing yet\n")
+    options = ["--strategy", "colocated", "--steps", "3", "--both", "1", "--devices", "2"]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert done.exit_code == 0
+    assert "colocated" in done.stdout
 
 
 def test_an_unknown_rate_is_refused(config: Path) -> None:
