@@ -15,6 +15,7 @@ from scheduler.simulation.workload import Workload
 from scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 from seamlessflow.config import RunConfig
 from seamlessflow.reports.measured_step import MeasuredStep, measured_step
+from seamlessflow.reports.simulated_workers import without_room
 from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 
 BOTH, ROLLOUT, TRAIN = ("rollout", "train"), ("rollout",), ("train",)
@@ -44,13 +45,16 @@ def present_step(
 
 def simulated_choice(
     config: RunConfig, cluster: ModelledCluster, of: PlannedCluster, one: SplitChoice
-) -> SimulatedFigures | None:
-    """Return the figures of a choice, or None if it did not make all its steps."""
+) -> tuple[SimulatedFigures | None, str]:
+    """Return the figures of a choice, None if it did not make all its steps, and a notice if its
+    gang has no room.
+    """
     size = config.scheduler.gang_size
     if (one.strategy, one.gang) != (of.strategy, of.gang):
         # A gang of all that have the tag: their number is what is planned.
         cluster, size = split(cluster, one.strategy, one.gang), None
-    return figures(*_simulated(config, cluster, one.strategy, one.lag, size))
+    run, settings = _simulated(config, cluster, one.strategy, one.lag, size)
+    return figures(run, settings), without_room(config.device_model, cluster, run.control)
 
 
 def change_s(cluster: ModelledCluster) -> float:

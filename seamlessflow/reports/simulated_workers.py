@@ -1,15 +1,20 @@
-"""Workers of a simulation: those of its section, or else the run's own ones. Pure.
+"""Workers of a simulation, those of its section or else the run's own ones; their memory. Pure.
 
 Called by `seamlessflow simulate` and `seamlessflow plan`.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from infra.device_model.models import model_named
+from infra.device_model.rates import Efficiency
+from infra.device_model.settings import DeviceModelSection
 from infra.settings import ENV_PREFIX
 from infra.worker.tags import ROLES
+from scheduler.simulation.cluster import ModelledCluster, ModelledWorker
 from scheduler.simulation.settings import SimulatedWorkersSection, SimulationSection
+from schemas.records import Record, StepStarted
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
 
@@ -47,6 +52,31 @@ def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSe
         for of in workers
     )
     return section.model_copy(update={"workers": workers}), f"{line}{_left_out(config)}"
+
+
+def without_room(
+    devices: DeviceModelSection, cluster: ModelledCluster, control: Iterable[Record]
+) -> str:
+    """Return a notice if the least gang of a simulated run could not hold what training keeps;
+    empty if it could, or if the time of training was measured and not modelled.
+    """
+    gangs = {of.workers for of in control if isinstance(of, StepStarted)}
+    if not gangs or "train_s" in devices.rates:
+        return ""
+    members = min(([cluster.workers[name] for name in gang] for gang in gangs), key=_memory)
+    bytes_each, model = Efficiency().trained_bytes, model_named(devices.model)
+    needed, there = bytes_each * model.parameters, _memory(members)
+    if needed <= there:
+        return ""
+    return (
+        f"{model.name} has no room on a gang of {sum(of.devices for of in members)} devices, and "
+        f"is simulated all the same: to train it takes {needed / 1e9:,.0f} GB ({bytes_each:g} "
+        f"bytes a parameter), and they have {there / 1e9:,.0f} GB"
+    )
+
+
+def _memory(workers: Iterable[ModelledWorker]) -> float:
+    return sum(of.devices * of.hardware["memory_bytes"] for of in workers)
 
 
 def _lots(config: RunConfig) -> Iterator[_Lot]:

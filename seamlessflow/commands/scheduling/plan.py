@@ -178,4 +178,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     typer.echo(_measured(found))
     work = replace(found.work, switch=found.work.switch or change_s(cluster))
     of, _ = planned(replace(found, work=work), name, lag)
-    print_plan(of, [(one, simulated_choice(config, cluster, of, one)) for one in choices(of)])
+    rows = [(one, *simulated_choice(config, cluster, of, one)) for one in choices(of)]
+    print_plan(of, [(one, figures) for one, figures, _ in rows])
+    for notice in dict.fromkeys(notice for _, _, notice in rows if notice):
+        typer.echo(f"! {notice}", err=True)

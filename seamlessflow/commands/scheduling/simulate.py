@@ -94,6 +94,7 @@ def _compare(
 ) -> bool:
     """Print the figures of each strategy; return False if none has any."""
     from scheduler.simulation.figures import figures, why_none
+    from seamlessflow.reports.simulated_workers import without_room
 
     columns, any_found = _headed(config), False
     for settings in compared:
@@ -104,6 +105,8 @@ def _compare(
             typer.echo(f"{name:>{_width(_COLUMNS[0])}}  {why_none(run, settings)}")
         else:
             typer.echo(_cells(name, found, columns))
+        if notice := without_room(config.device_model, cluster, run.control):
+            typer.echo(f"! {name}: {notice}", err=True)
         _draw(run, name, timelines)
     return any_found
 

@@ -87,6 +87,15 @@ def test_the_configured_gang_is_the_present_one(tmp_path: Path, policy: str) -> 
     assert "8 are in the gang of now" in tags
 
 
+def test_a_choice_whose_gang_has_no_room_is_noticed_once(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    own = "device_model: {model: Qwen3-14B}\nscheduler: {gang_size: 2}\n"
+    file.write_text(SMALL.replace("devices: 8", "devices: 2") + own)
+    (notice,) = plan("--config", str(file)).stderr.splitlines()
+
+    assert notice.startswith("! Qwen3-14B has no room on a gang of 2 devices")
+
+
 @pytest.mark.parametrize("policy", ["adaptive", "bidirectional"])
 def test_a_strategy_without_a_closed_form_is_simulated(tmp_path: Path, policy: str) -> None:
     file = tmp_path / "run.yaml"

@@ -123,6 +123,27 @@ def test_a_file_is_no_folder_for_timelines(config: Path) -> None:
     assert "File exists" in " ".join(done.output.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("model", "devices", "notice"),
+    [
+        ("Qwen3-8B", "2", ""),
+        (
+            "Qwen3-14B",
+            "2",
+            "! colocated: Qwen3-14B has no room on a gang of 2 devices, and is simulated all the "
+            "same: to train it takes 237 GB (16 bytes a parameter), and they have 160 GB",
+        ),
+    ],
+)
+def test_a_gang_that_cannot_hold_what_it_trains_is_noticed(
+    config: Path, model: str, devices: str, notice: str
+) -> None:
+    options = ["--both", "1", "--devices", devices, "--strategy", "colocated", "--model", model]
+    done = CliRunner().invoke(app, ["simulate", "--config", str(config), *options])
+
+    assert (done.exit_code, done.stderr.strip()) == (0, notice)
+
+
 def test_workers_of_the_simulation_count_over_those_of_the_run(config: Path) -> None:
     config.write_text(FILE + WORKERS)
     options = ["--both", "1", "--devices", "2", "--strategy", "colocated"]
