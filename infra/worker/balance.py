@@ -3,8 +3,12 @@
 Applied when a worker begins to serve: by the trajectory manager, and by the simulator's router.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from heapq import heapify, heapreplace
 from typing import TypeVar
+
+from infra.worker.tags import wishes_of
 
 T = TypeVar("T")
 KEEPS = 4
@@ -12,18 +16,71 @@ KEEPS = 4
 has its KV computed again."""
 
 
-def surplus(loads: Mapping[str, int]) -> dict[str, int]:
+def surplus(loads: Mapping[str, int], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return how many turns each worker has too many, by the turns that each has.
 
-    Without those turns, given to the least loaded workers, loads differ by one at most.
+    `fixed`: how many of them cannot move. Without the surplus, given to the least loaded workers,
+    loads differ by one at most, but for workers whose fixed turns are more than that.
     """
-    level, more = divmod(sum(loads.values()), len(loads)) if loads else (0, 0)
-    busiest_first = sorted(loads, key=lambda name: (-loads[name], name))
-    kept = {name: max(KEEPS, level + (n < more)) for n, name in enumerate(busiest_first)}
+    least = fixed or dict.fromkeys(loads, 0)
+    sharing = sorted(loads, key=lambda name: (-least[name], -loads[name], name))
+    total, kept = sum(loads.values()), dict[str, int]()
+    while sharing and least[sharing[0]] * len(sharing) > total:
+        name = sharing.pop(0)
+        kept[name] = max(KEEPS, least[name])
+        total -= least[name]
+    level, more = divmod(total, len(sharing)) if sharing else (0, 0)
+    sharing.sort(key=lambda name: (-loads[name], name))
+    kept |= {name: max(KEEPS, level + (n < more)) for n, name in enumerate(sharing)}
     return {name: loads[name] - kept[name] for name in loads if loads[name] > kept[name]}
 
 
-def given_up(turns: Mapping[str, Sequence[T]]) -> list[T]:
-    """Return the turns that others should have, of each worker's turns: the first ones of each."""
-    over = surplus({worker: len(running) for worker, running in turns.items()})
-    return [turn for worker, count in over.items() for turn in turns[worker][:count]]
+def given_up(
+    turns: Mapping[str, Sequence[T]],
+    tags: Mapping[str, frozenset[str]],
+    wishes: Callable[[T], tuple[str, ...]],
+) -> list[T]:
+    """Return the turns that others should have, of each worker's turns: the first ones of each.
+
+    A turn may go to the workers that have the tags it requires, and no fewer of those it prefers
+    than its own one. Turns that the fewest workers may have are shared out first: the others can
+    make up for what these leave uneven.
+    """
+    as_good = cache(lambda worker, asked: _as_good(worker, asked, tags, turns))
+    kinds: dict[frozenset[str], dict[str, list[T]]] = {}
+    for worker, running in turns.items():
+        for turn in running:
+            able = as_good(worker, wishes(turn))
+            kinds.setdefault(able, {}).setdefault(worker, []).append(turn)
+    loads = {worker: len(running) for worker, running in turns.items()}
+    return [
+        turn for able in sorted(kinds, key=len) for turn in _shared_out(kinds[able], able, loads)
+    ]
+
+
+def _as_good(
+    worker: str, asked: tuple[str, ...], tags: Mapping[str, frozenset[str]], among: Iterable[str]
+) -> frozenset[str]:
+    """Return the workers that meet the wishes of a turn no worse than its own one."""
+    wishes = wishes_of(asked)
+    met = len(tags[worker] & wishes.prefers)
+    able = (name for name in among if tags[name] >= wishes.requires)
+    return frozenset(name for name in able if len(tags[name] & wishes.prefers) >= met)
+
+
+def _shared_out(
+    placed: Mapping[str, Sequence[T]], able: Iterable[str], loads: dict[str, int]
+) -> list[T]:
+    """Return the turns of one kind that move, and note in `loads` where they go."""
+    own = {name: loads[name] for name in able}
+    over = surplus(own, {name: load - len(placed.get(name, ())) for name, load in own.items()})
+    moved = [turn for worker, count in over.items() for turn in placed[worker][:count]]
+    for worker, count in over.items():
+        loads[worker] -= count
+    free = [(loads[name], name) for name in own]
+    heapify(free)
+    for _ in moved:
+        load, name = free[0]
+        loads[name] = load + 1
+        heapreplace(free, (load + 1, name))
+    return moved

@@ -160,10 +160,10 @@ class Placement:
             return
         self._even_again = now + self._hand_back_ms
         self._moving.clear()
+        tags = {worker.worker: worker.tags for worker in self._fleet.workers.values()}
         for policy in {worker.policy for worker in self._fleet.workers.values()}:
-            for partition, session, turn in given_up(self._placed(policy)):
-                if not turn.started.tags:  # its workers may all be as busy
-                    self._move(partition, session, turn)
+            for partition, session, turn in given_up(self._placed(policy), tags, _wishes):
+                self._move(partition, session, turn)
 
     def recount(self) -> None:
         """Count the workers' loads anew from the running turns, to correct any drift."""
@@ -203,6 +203,10 @@ class Placement:
                 for session in partition.sessions.in_memory:
                     for turn in session.running.values():
                         yield partition, session, turn
+
+
+def _wishes(running: _Running) -> tuple[str, ...]:
+    return running[2].started.tags
 
 
 def _tokens_to_recompute(running: _Running) -> tuple[bool, int]:
