@@ -20,6 +20,7 @@ class Description:
     capacity: int = 0
     """Turns that it samples at once; 0: unknown."""
     at_ms: int = 0
+    incarnation: str = ""
 
 
 UNKNOWN = Description()
@@ -227,7 +228,8 @@ class RolloutFleet:
         before = self.described.get(record.worker, UNKNOWN)
         if record.at_ms < before.at_ms:
             return
-        now = Description(frozenset(record.tags), record.capacity, record.at_ms)
+        tags, incarnation = frozenset(record.tags), record.incarnation
+        now = Description(tags, record.capacity, record.at_ms, incarnation)
         self.described[record.worker] = now
         if record.worker in self.workers:
             self.workers[record.worker].known = now
@@ -253,7 +255,9 @@ class RolloutFleet:
         return None if known is None else Departure(record.worker, True, known.incarnation)
 
     def _apply_loss(self, record: r.WorkerLost) -> None:
-        self.described.pop(record.worker, None)
+        # The next incarnation may have been heard of before the loss of this one.
+        if self.described.get(record.worker, UNKNOWN).incarnation == record.incarnation:
+            del self.described[record.worker]
         known = self.workers.get(record.worker)
         if known is not None and known.incarnation == record.incarnation:
             del self.workers[record.worker]

@@ -100,6 +100,17 @@ def test_tags_that_no_worker_has_are_known_from_heartbeats_of_the_last_seconds()
     assert fleet.lacks(wishes_of(("decode!",)), now)
 
 
+def test_a_worker_that_is_back_counts_although_its_loss_is_read_behind_its_heartbeat() -> None:
+    fleet = fleet_with("w")
+    for name in ("before", "after"):
+        beat = heartbeat("w", "rollout", ("rollout", "hw:B"), incarnation=name)
+        fleet.apply(beat, 0)
+    fleet.apply(heartbeat("another", "rollout", ("rollout",)), 0)
+    fleet.apply(control.lost("w", incarnation="before"), 0)
+
+    assert not fleet.lacks(wishes_of(("hw:B!",)), 0)
+
+
 def test_turns_that_wait_are_tried_again_when_a_worker_tells_its_tags() -> None:
     fleet = fleet_with("w")
     before = fleet.arrivals
