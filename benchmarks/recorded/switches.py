@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from infra.clock import NEVER_MS
 from schemas import records as r
 from schemas.records import Record
+from schemas.tokens import TOKEN_BYTES
+from seamlessflow.auditing.recorded_tokens import recorded_session
 
 WROTE_TOKENS = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted
 TurnRecord = r.TurnDispatched | WROTE_TOKENS
@@ -65,6 +67,48 @@ def switches(
         if switch.done:
             whole[switch.role].append(switch)
     return whole
+
+
+def tokens_lost(sessions: Sequence[Record], trajectories: Iterable[r.Trajectory]) -> int:
+    """Return how many tokens that a worker reported of turns, before it handed them back or with
+    that, do not stand in their place in the finished turns.
+
+    A turn counts once it was sampled to its end and its session has a trajectory.
+    """
+    finished = {one.session_id: recorded_session(one).turns for one in trajectories}
+    ended = {_turn(record) for record in sessions if isinstance(record, r.TurnCompleted)}
+    handed_back = {
+        (*_turn(record), record.dispatch)
+        for record in sessions
+        if isinstance(record, r.TurnInterrupted) and record.session_id in finished
+    }
+    lost: set[tuple[tuple[str, str], int, bytes]] = set()
+    for record in sessions:
+        if not isinstance(record, r.TurnProgressed | r.TurnInterrupted):
+            continue
+        turn = _turn(record)
+        if turn in ended and (*turn, record.dispatch) in handed_back:
+            kept = finished[record.session_id].get(record.turn_id)
+            whole = b"" if kept is None else bytes(kept.ids)
+            lost |= {(turn, *token) for token in _tokens(record) if not _stands(token, whole)}
+    return len(lost)
+
+
+def _turn(record: r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted) -> tuple[str, str]:
+    return record.session_id, record.turn_id
+
+
+def _tokens(record: r.TurnProgressed | r.TurnInterrupted) -> Iterable[tuple[int, bytes]]:
+    """Yield the place of each token in its turn, and its id."""
+    ids = record.token_ids
+    for place in range(len(ids) // TOKEN_BYTES):
+        start = place * TOKEN_BYTES
+        yield record.token_offset + place, ids[start : start + TOKEN_BYTES]
+
+
+def _stands(token: tuple[int, bytes], whole: bytes) -> bool:
+    place, token_id = token
+    return whole[place * TOKEN_BYTES : (place + 1) * TOKEN_BYTES] == token_id
 
 
 def _serve(switch: Switch, turns: Iterable[TurnRecord], until_ms: int) -> None:

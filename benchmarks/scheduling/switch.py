@@ -7,6 +7,8 @@ moves after every step (`load/alternation.py`), agents keep turns in flight on b
 (`load/steady_agent.py`). The times are those of the records: to training from `RoleAssigned` until
 the step's work begins, to rollout from `RoleAssigned` until the first token that `w1` reports.
 Phases are named by their ends; `a: b` is a part of phase `a` that the process itself reports.
+`tokens_lost` are those that a worker reported of a turn that it then handed back, and that the
+finished turn lacks, in the whole run.
 Progress goes to standard error. `load` is the machine's load average over a minute.
 """
 
@@ -21,13 +23,13 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.load.children import ROOT
-from benchmarks.recorded.switches import Switch, switches
+from benchmarks.recorded.switches import Switch, switches, tokens_lost
 from infra.broker.broker import Broker
 from infra.kafka.unreadable import Skipped
 from infra.kafka.whole_topic import read_topic
 from infra.settings import KafkaSettings
-from schemas.records import Record
-from schemas.topics import CONTROL, SESSIONS, Topic
+from schemas.records import Record, Trajectory
+from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.demo.configuration import KV_BYTES, MAX_CONTEXT, OPTIMIZER, WORKERS
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import make_tasks, write_tasks
@@ -53,10 +55,16 @@ def main(argv: Sequence[str]) -> None:
         _train(out, asked.switches + _FIRST + _SPARE, asked.agents)
         load = os.getloadavg()[0]
         with Broker(out / "kafka", short_lived=True) as broker:
-            found = switches(
-                MOVES, _records(broker.settings, CONTROL), _records(broker.settings, SESSIONS)
+            control, sessions, trajectories = (
+                _records(broker.settings, topic) for topic in (CONTROL, SESSIONS, TRAJECTORIES)
             )
-    figures: dict[str, object] = {"benchmark": "switch", "agents": asked.agents}
+    found = switches(MOVES, control, sessions)
+    lost = tokens_lost(sessions, [one for one in trajectories if isinstance(one, Trajectory)])
+    figures: dict[str, object] = {
+        "benchmark": "switch",
+        "agents": asked.agents,
+        "tokens_lost": lost,
+    }
     for role, all_of in found.items():
         figures |= _figures(f"to_{role}", all_of[_FIRST:][: asked.switches])
     print(json.dumps({**figures, "load": round(load, 1)}))

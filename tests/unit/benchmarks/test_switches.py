@@ -1,9 +1,12 @@
-"""Switches of a worker, read from a log."""
+"""Switches of a worker, read from a log, and the tokens that were lost in them."""
 
-from benchmarks.recorded.switches import switches
+import pytest
+
+from benchmarks.recorded.switches import switches, tokens_lost
 from schemas.records import Record
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
+from tests.builders.trainer.trajectories import Run, trajectory
 
 TRAINS = (
     control.assigned("w", "train", at_ms=1_000),
@@ -48,3 +51,36 @@ def test_what_is_not_whole_is_no_switch() -> None:
     ]
     assert switches("w", TRAINS[:-1], [])["train"] == []
     assert switches("w", ROLLS_OUT, late)["rollout"] == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"),
+    [
+        pytest.param((10, 11, 12, 13, 14), 0, id="none"),
+        pytest.param((10, 11, 13, 14), 1, id="the one of the hand-back"),
+        pytest.param((10, 13, 14), 2, id="one before it also"),
+        pytest.param((), 3, id="all"),
+    ],
+)
+def test_tokens_of_a_turn_that_was_handed_back_are_lost_if_the_finished_turn_lacks_them(
+    kept: tuple[int, ...], lost: int
+) -> None:
+    log = (
+        sessions.dispatched(),
+        sessions.progressed(ids(10, 11)),
+        sessions.interrupted(ids(12), token_offset=2),
+        sessions.dispatched("a", 2, worker="v", from_offset=3),
+        sessions.progressed(ids(99), "b"),  # ends where it is
+        sessions.completed(ids(13, 14), token_offset=3, dispatch=2, worker="v"),
+        sessions.completed(b"", "b", token_offset=1),
+    )
+    made = trajectory([Run(kept, turn="a"), Run((98,), turn="b")], session="s")
+
+    assert tokens_lost(log, [made]) == lost
+
+
+def test_a_turn_that_did_not_end_has_lost_nothing() -> None:
+    log = (sessions.dispatched(), sessions.interrupted(ids(10)))
+
+    assert tokens_lost(log, [trajectory([], session="s")]) == 0
+    assert tokens_lost((*log, sessions.completed(b"", dispatch=2)), []) == 0
