@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.broker.broker import Broker
+from infra.disk.whole_file import whole_file
 from infra.errors import KafkaUnavailable, SeamlessFlowError
 from infra.kafka.start.cluster import find_cluster
 from infra.kafka.topics.found import partition_counts
@@ -55,7 +56,9 @@ def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
         "blobs": kafka.blobs,
         "gateway": gateway_url,
     }
-    (out / _ADDRESS).write_text(json.dumps(address), encoding="utf-8")
+    # Commands look at any time: never a part of it.
+    with whole_file(out / _ADDRESS) as draft:
+        draft.write(json.dumps(address).encode())
 
 
 def remove_address(out: Path) -> None:

@@ -1,22 +1,43 @@
-"""Configuration of a short run, with an agent of the test and a model that knows nothing."""
+"""A short run: its configuration, with an agent of the test and a model that knows nothing, its
+processes, and what it writes."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from infra.kafka.unreadable import Skipped
+from infra.kafka.whole_topic import read_topic
+from infra.settings import KafkaSettings
+from schemas.records import Record
+from schemas.topics import CONTROL, SESSIONS, Topic
 from seamlessflow.demo.model import make_model
+from seamlessflow.processes.cluster import has_address
+from tests.live_log import LiveLog
+from tests.paths import ROOT
+from tests.waiting import until
 
 TASKS = 50
 
 
-def short_run(directory: Path, agent: str, steps: int, modelled: bool = False) -> Path:
+def short_run(
+    directory: Path,
+    agent: str,
+    steps: int,
+    modelled: bool = False,
+    kafka: KafkaSettings | None = None,
+) -> Path:
     """Write the configuration of a run in `directory` / "out"; return its file.
 
     `agent` is the text of a module with a function `run`. The directory must be the working
     directory of the run, so that the module is found. Where nothing is learned, `modelled` devices
-    save the time in which torch starts.
+    save the time in which torch starts. `kafka` is used in place of an embedded one.
     """
     make_model(directory / "model", seed=1)
     (directory / "short_agent.py").write_text(agent)
@@ -41,6 +62,51 @@ def short_run(directory: Path, agent: str, steps: int, modelled: bool = False) -
     }
     if modelled:
         values |= {"trainer": {"backend": "clock"}, "rollout": {"engine": "clock"}}
+    if kafka is not None:
+        values["kafka"] = kafka.model_dump(include={"bootstrap_servers", "topic_prefix"})
     file = directory / "run.yaml"
     file.write_text(yaml.safe_dump(values))
     return file
+
+
+def processes_of(out: Path, word: str, setting: str = "") -> Iterator[int]:
+    """Yield the processes of a run with this word in their command line, and this text in their
+    settings."""
+    own = f"SEAMLESSFLOW_DATA_DIR={out}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        mine = own in environment.split(b"\0") or any(str(out).encode() in one for one in words)
+        if mine and word.encode() in words and setting.encode() in environment:
+            yield int(folder.name)
+
+
+@contextmanager
+def started(config: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command on the configuration; kill it at the end if it goes on."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "seamlessflow", *arguments, "--config", str(config)],
+        cwd=config.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_log(kafka: KafkaSettings, out: Path, limit_s: float) -> LiveLog:
+    """Return `control` and `sessions` of a run that starts, once its topics are there."""
+    until(lambda: has_address(out), "the address of the run", limit_s)
+    return LiveLog(kafka, CONTROL, SESSIONS, limit_s=limit_s)
+
+
+def records_of(kafka: KafkaSettings, topic: Topic) -> list[Record]:
+    """Return all records of a topic."""
+    return [item.record for item in read_topic(kafka, topic, Skipped())]

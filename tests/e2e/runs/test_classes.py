@@ -1,135 +1,174 @@
-"""A class of workers is killed at once and comes back, and a worker leaves: sessions lose nothing.
+"""A run whose fleet changes: a class of workers is killed at once and comes back, and a worker
+joins and leaves. The scheduler gives all roles, and nothing of any session is lost.
 
 The engines are scripted: every answer is the same, so one that misses or repeats a token shows.
+Agents go on with further turns until the test has seen all that it waits for.
 """
 
+import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import openai
 import pytest
+import yaml
 
 from infra.settings import KafkaSettings
 from schemas import records as r
-from tests.e2e.running_system import DEADLINE_S, POLICY, RunningSystem, running_system
+from schemas.records import Record
+from schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
+from seamlessflow.auditing.audit import audit
+from seamlessflow.auditing.recorded_tokens import recorded_session
+from tests.e2e.runs.short_run import processes_of, records_of, run_log, short_run, started
+from tests.live_log import LiveLog
+from tests.waiting import until
 
-pytestmark = pytest.mark.kafka
-TAGS = {"a0": "hw:A", "a1": "hw:A", "b0": "hw:B"}
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 240
+STEPS = 2
+SESSIONS_AT_ONCE = 16
 CLASS_A = ("a0", "a1")
-SESSIONS = 6
-TOKENS = 80
-RATE = 25
-"""Tokens a second: an answer lasts long enough to be cut in the middle."""
+JOINS = "a2"
+TAGS_A = ["rollout", "hw:A"]
+AGENT = """
+from pathlib import Path
+
+from openai import AsyncOpenAI
+
+async def run(task, session):
+    client = AsyncOpenAI(
+        base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
+    )
+    turns = 0
+    while not turns or not Path("over").exists():
+        await client.chat.completions.create(
+            model=session.model, messages=[{"role": "user", "content": f"key {turns}"}]
+        )
+        turns += 1
+    return float(session.session_id.split(".")[1]) % 2
+"""
+SCRIPTED = {"text": "one two three ", "tokens": 80, "tokens_per_second": 25}
+"""An answer lasts long enough to be cut in the middle."""
 
 
 @pytest.fixture
-def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
-    """Yield a system of two workers of one class and one of another."""
-    with running_system(broker, tmp_path) as made:
-        made.publish_weights(0, seed=1)
-        made.start_gateway()
-        made.start("manager", "consumers.trajectories")
-        serve(made, dict.fromkeys(TAGS, ""))
-        made.await_ready()
-        yield made
+def config(kafka: KafkaSettings, tmp_path: Path) -> Path:
+    """Return a configuration of two classes, in which half of the sessions require the one that
+    the others prefer."""
+    file = short_run(tmp_path, AGENT, STEPS, modelled=True, kafka=kafka)
+    values: dict[str, Any] = yaml.safe_load(file.read_text())
+    values["workers"] = [
+        {"id": "w0", "tags": ["rollout", "train"]},
+        *({"id": worker, "tags": TAGS_A} for worker in CLASS_A),
+    ]
+    values["rollout"] = {"engine": "scripted", "scripted": SCRIPTED}
+    values["pacing"] |= {"shuffle": False, "task_timeout_s": LIMIT_S}
+    tasks = ({"id": str(n), "metadata": {"worker_tags": "hw:A" + "!" * (n % 2)}} for n in range(9))
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    file.write_text(yaml.safe_dump(values))
+    return file
 
 
-def serve(made: RunningSystem, workers: Mapping[str, str]) -> None:
-    """Start workers, of which these incarnations are lost, and give them the rollout role."""
+def serving(log: LiveLog, *workers: str, lost: Mapping[str, str]) -> dict[str, str]:
+    """Wait until these workers sample, not as their lost incarnations; return the present ones."""
+    found = {}
     for worker in workers:
-        made.start(
-            worker,
-            "producers.rollout",
-            SEAMLESSFLOW_ROLLOUT__WORKER=worker,
-            SEAMLESSFLOW_ROLLOUT__TAGS=f'["rollout", "{TAGS[worker]}"]',
-            SEAMLESSFLOW_ROLLOUT__POLICY=POLICY,
-            SEAMLESSFLOW_ROLLOUT__ENGINE="scripted",
-            SEAMLESSFLOW_ROLLOUT__SCRIPTED__TEXT="one two three ",
-            SEAMLESSFLOW_ROLLOUT__SCRIPTED__TOKENS=str(TOKENS),
-            SEAMLESSFLOW_ROLLOUT__SCRIPTED__TOKENS_PER_SECOND=str(RATE),
+        (first, *_) = log.wait(
+            r.TurnProgressed,
+            lambda one, of=worker: one.worker == of and one.incarnation != lost.get(of),  # type: ignore[misc]
         )
-    slots = {worker: slot for slot, worker in enumerate(TAGS)}
-    for worker, lost in workers.items():
-        made.give_role(worker, slots[worker], lost)
-
-
-def answer(made: RunningSystem, session_id: str, tags: str) -> str:
-    """Open a session that asks for these tags, and return the text of its one turn."""
-    opened = made.admin(
-        "/sessions", session_id=session_id, policy=POLICY, metadata={"worker_tags": tags}
-    ).raise_for_status()
-    client = openai.OpenAI(
-        base_url=opened.json()["base_url"], api_key=opened.json()["api_key"], timeout=DEADLINE_S
-    )
-    said = client.chat.completions.create(
-        model=POLICY, messages=[{"role": "user", "content": "go"}], max_tokens=2 * TOKENS
-    )
-    return said.choices[0].message.content or ""
-
-
-def begun(made: RunningSystem, sessions: Sequence[str]) -> list[r.TurnDispatched]:
-    """Wait until all sessions sample; return their dispatches."""
-    found = []
-    for name in sessions:
-        made.expect(r.TurnProgressed, lambda one, of=name: one.session_id == of)  # type: ignore[misc]
-        found.append(made.expect(r.TurnDispatched, lambda one, of=name: one.session_id == of))  # type: ignore[misc]
+        found[worker] = first.incarnation
     return found
 
 
-def ended(made: RunningSystem, texts: dict[str, Future[str]]) -> list[r.Trajectory]:
-    """Wait for all answers, which are all the same; return the trajectories."""
-    assert len({text.result() for text in texts.values()}) == 1
-    found = [made.end(name) for name in texts]
-    assert len({one.tokens for one in found}) == 1
-    assert {one.turns for one in found} == {1}
-    return found
+def sampling(log: LiveLog) -> set[str]:
+    """Return the sessions that have a token; wait for a further record."""
+    log.wait(r.TurnProgressed, count=len(log.all(r.TurnProgressed)) + 1)
+    return {one.session_id for one in log.all(r.TurnProgressed)}
 
 
-def asked(
-    made: RunningSystem, agents: ThreadPoolExecutor, name: str, tags: str
-) -> dict[str, Future[str]]:
-    names = [f"{name}-{number}" for number in range(SESSIONS)]
-    return {one: agents.submit(answer, made, one, tags) for one in names}
+def kill(out: Path) -> None:
+    """Kill the rollout processes of the class, both before either can come back."""
+    for worker in CLASS_A:
+        (process,) = processes_of(out, "producers.rollout", f'"worker": "{worker}"')
+        os.kill(process, signal.SIGKILL)
 
 
-def test_a_class_of_workers_is_lost_and_comes_back_and_a_worker_leaves(
-    flow: RunningSystem,
+def change_fleet(kafka: KafkaSettings, config: Path, out: Path) -> None:
+    """Kill a class and wait until it serves again; let a worker join, serve and leave."""
+    with closing(run_log(kafka, out, LIMIT_S)) as log:
+        before = serving(log, *CLASS_A, lost={})
+        until(lambda: len(sampling(log)) == SESSIONS_AT_ONCE, "tokens of all sessions", LIMIT_S)
+        kill(out)
+        serving(log, *CLASS_A, lost=before)
+        with started(config, "worker", JOINS, "--tags", ",".join(TAGS_A)) as joined:
+            serving(log, JOINS, lost={})
+            joined.send_signal(signal.SIGTERM)
+            said, _ = joined.communicate(timeout=LIMIT_S)
+        assert joined.returncode == 0, said
+        log.wait(r.WorkerLost, lambda one: (one.worker, one.reason) == (JOINS, "ended"))
+
+
+def test_a_class_of_workers_is_lost_and_comes_back_and_a_worker_joins_and_leaves(
+    kafka: KafkaSettings, tmp_path: Path, config: Path
 ) -> None:
-    with ThreadPoolExecutor(SESSIONS) as agents:
-        texts = asked(flow, agents, "lost", "hw:A")
-        placed = begun(flow, list(texts))
-        assert {one.worker for one in placed} == set(CLASS_A)
-        assert {one.reason for one in placed} == {"first, to hw:A"}
-        for worker in CLASS_A:
-            os.kill(flow.processes[worker].pid, signal.SIGKILL)
-        for worker in CLASS_A:
-            flow.processes[worker].wait(DEADLINE_S)
-        killed = {one.worker: one.incarnation for one in placed}
-        for worker, incarnation in killed.items():
-            flow.lose(worker, incarnation)
-        whole = ended(flow, texts)
-        # On a busy machine some may have had their answer when the last one began.
-        moved = [one.session_id for one in whole if one.interrupted_turns]
-        assert moved
-        for name in moved:
-            again = flow.expect(
-                r.TurnDispatched,
-                lambda one, of=name: (one.session_id, one.worker) == (of, "b0"),  # type: ignore[misc]
-            )
-            assert again.reason == "worker_lost, spilled over from hw:A"
-            assert again.from_offset > 0
+    out = tmp_path / "out"
+    with started(config, "train") as run:
+        change_fleet(kafka, config, out)
+        (tmp_path / "over").touch()
+        said, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, said
 
-        serve(flow, killed)
-        texts = asked(flow, agents, "back", "hw:A!")
-        placed = begun(flow, list(texts))
-        assert {one.worker for one in placed} == set(CLASS_A)
-        flow.processes["a0"].send_signal(signal.SIGTERM)
-        left = ended(flow, texts)
+    report = audit(kafka, out / "trained")
+    control, events, made = (
+        records_of(kafka, topic) for topic in (CONTROL, SESSIONS, TRAJECTORIES)
+    )
+    assert report.clean, report.violations
+    assert not report.result("groups").open, "all credits are returned"
+    check_roles(control)
+    check_groups(control)
+    check_moves(control, events)
+    check_answers(made)
 
-    assert flow.processes["a0"].wait(DEADLINE_S) == 0
-    handed_back = flow.expect(r.RoleReleased).handed_back
-    assert handed_back == sum(one.interrupted_turns for one in left) > 0
-    assert left[0].tokens == whole[0].tokens
+
+def check_roles(control: list[Record]) -> None:
+    """The scheduler gave each incarnation its role, and noticed the ends of the others."""
+    given = [(one.worker, one.role) for one in control if isinstance(one, r.RoleAcquired)]
+    for worker in CLASS_A:
+        assert given.count((worker, "rollout")) == 2
+    assert given.count((JOINS, "rollout")) == 1
+    lost = {one.worker for one in control if isinstance(one, r.WorkerLost)}
+    assert lost >= {*CLASS_A, JOINS}
+
+
+def check_groups(control: list[Record]) -> None:
+    """Each group that was admitted is in a step."""
+    admitted = {one.group_id for one in control if isinstance(one, r.GroupAdmitted)}
+    steps = [one for one in control if isinstance(one, r.StepCommitted)]
+    assert len(steps) == STEPS
+    assert admitted == {group.group_id for step in steps for group in step.groups}
+
+
+def check_moves(control: list[Record], events: list[Record]) -> None:
+    """Turns went on elsewhere behind their tokens, and turns that require the class waited."""
+    again = [one for one in events if isinstance(one, r.TurnDispatched) and one.dispatch > 1]
+    spilled = [one for one in again if one.reason == "worker_lost, spilled over from hw:A"]
+    assert {one.worker for one in spilled} == {"w0"}
+    assert max(one.from_offset for one in spilled) > 0
+    (left,) = (one for one in control if isinstance(one, r.RoleReleased) and one.worker == JOINS)
+    assert left.handed_back > 0
+    required = [one for one in again if one.reason.endswith("to hw:A!")]
+    assert required
+    assert {one.worker for one in required} <= {*CLASS_A, JOINS}
+
+
+def check_answers(made: list[Record]) -> None:
+    """Every turn, moved or not, has all tokens of the script."""
+    sessions = [recorded_session(one) for one in made if isinstance(one, r.Trajectory)]
+    turns = [turn for session in sessions for turn in session.turns.values()]
+    assert len({bytes(turn.ids) for turn in turns}) == 1
+    assert len(turns[0]) == SCRIPTED["tokens"] + 1  # type: ignore[operator]

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs.short_run import short_run
+from tests.e2e.runs.short_run import processes_of, short_run
 from tests.paths import ROOT
 from tests.waiting import until
 
@@ -53,24 +52,6 @@ def steps_made(out: Path) -> int:
         return 0
 
 
-def process_of(out: Path, word: str) -> int | None:
-    """Return the process of the run with this word in its command line; None if there is none."""
-    return next(_processes_of(out, word), None)
-
-
-def _processes_of(out: Path, word: str) -> Iterator[int]:
-    own = f"SEAMLESSFLOW_DATA_DIR={out}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            mine = own in (folder / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        mine |= any(str(out).encode() in one for one in words)
-        if mine and word.encode() in words:
-            yield int(folder.name)
-
-
 def test_a_run_reaches_its_steps_although_each_of_its_processes_is_killed_once(
     tmp_path: Path,
 ) -> None:
@@ -85,7 +66,7 @@ def test_a_run_reaches_its_steps_although_each_of_its_processes_is_killed_once(
             for word in KILLED.values():
                 made = steps_made(out)
                 until(lambda made=made: steps_made(out) > made, "a step", LIMIT_S)  # type: ignore[misc]
-                process = process_of(out, word)
+                process = next(processes_of(out, word), None)
                 assert process is not None, word
                 os.kill(process, signal.SIGKILL)
             said, _ = running.communicate(timeout=LIMIT_S)
